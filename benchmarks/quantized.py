@@ -1,11 +1,12 @@
 """Quantised models with Forge, onnxruntime and openvino, and the float models that they are made of, in turns.
 
-    python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--signed] [--target TARGET]
+    python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--signed | --by nncf] [--target TARGET]
     python -m benchmarks.quantized resnet50 --inputs 500
 
 Models of ``benchmarks/models.py`` are quantised by onnxruntime: QDQ with weights of int8 for each channel and activations of
-uint8 (``--signed``: int8), calibrated on a few inputs, after its own preparation. *Peer / Forge* is the time of the fastest peer
-over Forge's, on the same file, by minima; *float / int8* is Forge's time for the float32 model over that for the quantised one.
+uint8 (``--signed``: int8), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults. *Peer / Forge* is
+the time of the fastest peer over Forge's, on the same file, by minima; *float / int8* is Forge's time for the float32 model over
+that for the quantised one.
 *Errors* are the largest differences of all three to onnxruntime without optimisations, relative to the largest output.
 With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
@@ -31,16 +32,36 @@ from forge import peers
 
 USUAL = ("resnet18", "resnet50", "mobilenetv2", "mobilenetv3", "efficientnet", "yolo", "unet", "bert", "minilm", "vit", "speech",
          "lstm")
+TRANSFORMERS = ("bert", "minilm", "vit", "speech")
+"""NNCF treats them by a scheme of their own."""
 CALIBRATION = 4
 
 
-def quantised(name: str, folder: Path, *, signed: bool, small: bool = False) -> tuple[Path, Path]:
+def quantised(name: str, folder: Path, *, signed: bool, by: str = "onnxruntime", small: bool = False) -> tuple[Path, Path]:
     """The float model that onnxruntime has prepared, and the quantised one, in a folder."""
-    from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared, made = folder / "prepared.onnx", folder / "quantised.onnx"
     quant_pre_process(str(models.build(name, small=small)), str(prepared), skip_symbolic_shape=True)
+    if by == "nncf":
+        _by_nncf(name, made, small)
+    else:
+        _by_onnxruntime(name, prepared, made, signed, small)
+    return prepared, made
+
+
+def _by_nncf(name: str, made: Path, small: bool) -> None:
+    import nncf
+    import onnx
+
+    kind = nncf.ModelType.TRANSFORMER if name in TRANSFORMERS else None
+    data = nncf.Dataset([dict(models.inputs(name, seed=k, small=small)) for k in range(CALIBRATION)])
+    model = onnx.load(models.build(name, small=small))
+    onnx.save(nncf.quantize(model, data, subset_size=CALIBRATION, model_type=kind), made)
+
+
+def _by_onnxruntime(name: str, prepared: Path, made: Path, signed: bool, small: bool) -> None:
+    from onnxruntime import quantization
 
     class Inputs(quantization.CalibrationDataReader):  # type: ignore[misc]
         """A few random inputs."""
@@ -55,7 +76,6 @@ def quantised(name: str, folder: Path, *, signed: bool, small: bool = False) -> 
     quantization.quantize_static(
         str(prepared), str(made), Inputs(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
         activation_type=activations, weight_type=quantization.QuantType.QInt8)
-    return prepared, made
 
 
 def forge_call(path: Path, feed: Mapping[str, Any], threads: int, target: str, folder: Path) -> Callable[[], Any]:
@@ -72,7 +92,7 @@ def agreement(name: str, options: argparse.Namespace) -> tuple[int, int]:
     from onnx import numpy_helper
 
     with tempfile.TemporaryDirectory() as temporary:
-        _, made = quantised(name, Path(temporary), signed=options.signed, small=options.small)
+        _, made = quantised(name, Path(temporary), signed=options.signed, by=options.by, small=options.small)
         model = onnx.load(made)
         last = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
         step = next(float(numpy_helper.to_array(t)) for t in model.graph.initializer if t.name == last.input[1])
@@ -96,7 +116,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     feed = models.inputs(name, small=options.small)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        prepared, made = quantised(name, folder, signed=options.signed, small=options.small)
+        prepared, made = quantised(name, folder, signed=options.signed, by=options.by, small=options.small)
         runs = {
             "forge": forge_call(made, feed, options.threads, options.target, folder / "int8"),
             "float32": forge_call(prepared, feed, options.threads, options.target, folder / "float32"),
@@ -116,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--signed", action="store_true", help="activations of int8")
+    parser.add_argument("--by", choices=("onnxruntime", "nncf"), default="onnxruntime", help="what quantises")
     parser.add_argument("--inputs", type=int, default=0, help="compare classes of this many inputs, and measure nothing")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
     parser.add_argument("--target", default="llvm")

@@ -37,6 +37,8 @@ class Drawn:
 class Network:
     """A graph under construction: values by name, with their contents."""
 
+    largest_size = LARGEST_SIZE
+
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.opset = int(self.rng.choice(OPSETS))
@@ -102,7 +104,7 @@ class Network:
         names = [f"{op.lower()}{len(self.arrays)}_{k}" for k in range(outputs)]
         made = helper.make_node(op, list(operands), names, **{k: v for k, v in attributes.items() if v is not None})
         arrays = self.evaluate(made)
-        if any(a.size > LARGEST_SIZE or a.ndim > LARGEST_RANK or a.dtype.kind not in "biuf" for a in arrays):
+        if any(a.size > self.largest_size or a.ndim > LARGEST_RANK or a.dtype.kind not in "biuf" for a in arrays):
             raise Unfit
         self.nodes.append(made)
         self.arrays.update(zip(names, arrays, strict=True))

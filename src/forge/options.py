@@ -121,6 +121,10 @@ class CompileOptions:
     winograd: bool = field(default=True, metadata=says(
         "Let 3x3 convolutions use fewer multiplications (errors of 1e-5).", flags=("--winograd/--no-winograd",), config=True,
         detail="The errors are relative to the largest output; weights are up to four times larger (from ``opt_level`` 3 on)."))
+    exact: bool = field(default=False, metadata=says(
+        "Round quantised numbers where the model does.", flags=("--exact",), config=True,
+        detail="By default one product and one rounding quantise a sum of integers, less than a step from what the model says "
+        "(``docs/quantised_models.md``)."))
     tuned: bool = field(default=False, metadata=says(
         "Use what 'forge tune' measured for this target.", flags=("--tuned",), config=True, detail="Or `IRModule.tune`."))
     required_pass: tuple[str, ...] = ()

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from forge import dtypes
+from forge.codegen.module import emit_module, llvm_features
+from forge.target import Target
 from forge.tir import expr as tir
+from forge.tir import stmt
+from forge.tir.expr import Buffer
+from tests.codegen.compiled import build
 from tests.codegen.native import LEVELS, Array, assert_identical, interpret_map, map_function, run_map
+from tests.tir import interp
 
 INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -121,6 +127,42 @@ def test_any_byte_but_zero_is_true() -> None:
     assert run_map(function, (x,)).tolist() == [0, 1, 1, 1, 0, 1, 0, 1]
 
 
+CLIPPED = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, -0.5, 1.5, 254.5, 255.0, 255.5, 256.0, -128.5, -129.0, 3e9, -3e9])
+
+
+@pytest.mark.parametrize("target", OLDEST_AND_NEWEST)
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize(("dtype", "low", "high", "clamps"), [
+    ("uint8", 0, 255, 2), ("uint8", 3, 200, 3), ("int8", -128, 127, 3), ("int32", 0, 7, 2),
+    ("int8", -5, 300, 5), ("uint8", 0.5, 9, 4),
+])
+def test_numbers_that_are_clipped_become_integers(
+        source: str, dtype: str, low: float, high: float, clamps: int, target: str) -> None:
+    """Bounds that the integer holds take the place of its own: two comparisons, and one for NaN where it would not become 0."""
+    x = CLIPPED.astype(source)
+    for order in (clip, lambda v, low, high: tir.binary("max", tir.binary("min", v, high), low)):
+        function = map_function((source,), dtype, lambda v, order=order: tir.cast(order(v, low, high), dtype))
+        assert_identical(run_map(function, (x,), target), interpret_map(function, (x,)))
+        assert emit_module([function], Target.parse(target)).count("fcmp") == clamps
+
+
+@pytest.mark.parametrize("target", OLDEST_AND_NEWEST)
+@pytest.mark.parametrize(("low", "whole", "converts"), [(0, True, False), (0, False, True), (3, True, True)])
+def test_whole_numbers_that_are_clipped_stay_floats(low: float, whole: bool, converts: bool, target: str) -> None:
+    """From a float to an integer and back, without a conversion where it would change nothing."""
+    def body(v: tir.Expr) -> tir.Expr:
+        return tir.cast(tir.cast(clip(tir.call("round", v) + 2.0 if whole else v, low, 255), "uint8"), "float32")
+
+    function = map_function(("float32",), "float32", body)
+    x = CLIPPED.astype("float32")
+    assert_identical(run_map(function, (x,), target), interpret_map(function, (x,)))
+    assert ("fptosi" in emit_module([function], Target.parse(target))) == converts
+
+
+def clip(x: tir.Expr, low: float, high: float) -> tir.Expr:
+    return tir.binary("min", tir.binary("max", x, low), high)
+
+
 @pytest.mark.parametrize("name", ["popcount", "clz", "abs"])
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64"])
 def test_bit_intrinsics(name: str, dtype: str) -> None:
@@ -139,17 +181,11 @@ def test_bit_intrinsics(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("target", LEVELS)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
-def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
-    from forge.tir import stmt
-    from forge.tir.expr import Buffer
-    from tests.codegen.compiled import build
-
-    c, a, b = Buffer("c", "int32", ()), Buffer("a", "uint8", ()), Buffer("b", "int8", ())
-    indices = tir.ramp(0, 1, lanes), tir.ramp(0, 1, 4 * lanes)
-    value = tir.call("dot_u8s8", tir.load(c, indices[0]), tir.load(a, indices[1]), tir.load(b, indices[1]))
-    kernel = build(stmt.Function("dot", (c, a, b), (), stmt.store(c, indices[0], value)), target)
+@pytest.mark.parametrize(("name", "largest"), [("dot_u8s8", 255), ("dot_u7s8", 127)])
+def test_dot_product_of_bytes_is_exact(name: str, largest: int, lanes: int, target: str) -> None:
+    kernel = build(bytes_dot(lanes, name), target)
     rng = np.random.default_rng(lanes)
-    left = np.where(rng.random(4 * lanes) < 0.5, 255, rng.integers(0, 256, 4 * lanes)).astype(np.uint8)
+    left = np.where(rng.random(4 * lanes) < 0.5, largest, rng.integers(0, largest + 1, 4 * lanes)).astype(np.uint8)
     right = np.where(rng.random(4 * lanes) < 0.5, -128, rng.integers(-128, 128, 4 * lanes)).astype(np.int8)
     total = rng.integers(-1000, 1000, lanes).astype(np.int32)
     want = total + (left.astype(np.int32) * right.astype(np.int32)).reshape(lanes, 4).sum(1)
@@ -157,14 +193,51 @@ def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
     assert total.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize(("cpu", "instruction"), [
+    ("alderlake", "{vex} vpdpbusd (%rdx), %ymm1, %ymm0"), ("cascadelake", "vpdpbusd (%rdx), %zmm1, %zmm0"),
+])
+def test_dot_products_of_bytes_are_one_instruction(cpu: str, instruction: str) -> None:
+    """AVX-VNNI has an encoding of its own, that processors without AVX-512 know."""
+    import llvmlite.binding as llvm
+
+    target = Target.parse(f"llvm -mcpu={cpu}")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple("x86_64-linux-gnu").create_target_machine(
+        cpu=target.cpu, features=llvm_features(target), opt=3)
+    assembly = machine.emit_assembly(llvm.parse_assembly(emit_module([bytes_dot(target.lanes("int32"))], target)))
+    assert instruction in [line.replace("\t", " ").strip() for line in assembly.splitlines()]
+
+
+def bytes_dot(lanes: int, name: str = "dot_u8s8") -> stmt.Function:
+    """Adds sums of four products to each lane of its first argument."""
+    c, a, b = Buffer("c", "int32", ()), Buffer("a", "uint8", ()), Buffer("b", "int8", ())
+    indices = tir.ramp(0, 1, lanes), tir.ramp(0, 1, 4 * lanes)
+    value = tir.call(name, tir.load(c, indices[0]), tir.load(a, indices[1]), tir.load(b, indices[1]))
+    return stmt.Function("dot", (c, a, b), (), stmt.store(c, indices[0], value))
+
+
+@pytest.mark.parametrize("target", LEVELS)
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
+def test_dot_product_of_pairs_is_exact(lanes: int, target: str) -> None:
+    c, a, b = Buffer("c", "int32", ()), Buffer("a", "int16", ()), Buffer("b", "int8", ())
+    place, pairs = tir.ramp(0, 1, lanes), tir.ramp(0, 1, 2 * lanes)
+    value = tir.call("dot_s16", tir.load(c, place), tir.load(a, pairs), tir.cast(tir.load(b, pairs), "int16"))
+    function = stmt.Function("dot", (c, a, b), (), stmt.store(c, place, value))
+    rng = np.random.default_rng(lanes)
+    left = np.where(rng.random(2 * lanes) < 0.5, 32767, rng.integers(-32767, 32768, 2 * lanes)).astype(np.int16)
+    right = np.where(rng.random(2 * lanes) < 0.5, -128, rng.integers(-128, 128, 2 * lanes)).astype(np.int8)
+    total = rng.integers(-1000, 1000, lanes).astype(np.int32)
+    want = total + (left.astype(np.int32) * right.astype(np.int32)).reshape(lanes, 2).sum(1)
+    native, slow = total.copy(), total.copy()
+    build(function, target)(native, left, right)
+    interp.run(function, [slow, left, right])
+    assert native.tolist() == slow.tolist() == want.tolist()
+
+
 @pytest.mark.parametrize("target", LEVELS)
 @pytest.mark.parametrize("lanes", [1, 3, 4, 8, 16])
 def test_dot_product_of_pairs_of_bfloat16(lanes: int, target: str) -> None:
-    from forge.tir import stmt
-    from forge.tir.expr import Buffer
-    from tests.codegen.compiled import build
-    from tests.tir import interp
-
     c, a, b = Buffer("c", "float32", ()), Buffer("a", "bfloat16", ()), Buffer("b", "bfloat16", ())
     place = tir.ramp(0, 1, lanes)
     left, right = (tir.call("reinterpret", tir.load(x, tir.ramp(0, 1, 2 * lanes)), dtype="uint32", lanes=lanes) for x in (a, b))
@@ -184,10 +257,6 @@ def test_dot_product_of_pairs_of_bfloat16(lanes: int, target: str) -> None:
 
 @pytest.mark.parametrize("target", LEVELS)
 def test_bits_of_narrow_floats_pass_unchanged(target: str) -> None:
-    from forge.tir import stmt
-    from forge.tir.expr import Buffer
-    from tests.codegen.compiled import build
-
     x, y = Buffer("x", "bfloat16", ()), Buffer("y", "uint16", ())
     place = tir.ramp(0, 1, 16)
     kernel = build(stmt.Function("bits", (x, y), (), stmt.store(y, place, tir.call("reinterpret", tir.load(x, place),
@@ -200,10 +269,6 @@ def test_bits_of_narrow_floats_pass_unchanged(target: str) -> None:
 
 @pytest.mark.parametrize("target", LEVELS)
 def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> None:
-    from forge.tir import stmt
-    from forge.tir.expr import Buffer
-    from tests.codegen.compiled import build
-
     x, y = Buffer("x", "float32", ()), Buffer("y", "bfloat16", ())
     place = tir.ramp(0, 1, 16)
     narrow = tir.call("unrounded", tir.load(x, place), dtype="bfloat16")
@@ -223,11 +288,6 @@ def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> Non
 @pytest.mark.parametrize("lanes", [2, 3, 8, 13, 16])
 @pytest.mark.parametrize("name", ["reduce_add", "reduce_mul", "reduce_max", "reduce_min"])
 def test_horizontal_reductions(name: str, lanes: int) -> None:
-    from forge.tir import stmt
-    from forge.tir.expr import Buffer
-    from tests.codegen.compiled import build
-    from tests.tir import interp
-
     x, y = Buffer("x", "float32", ()), Buffer("y", "float32", ())
     body = stmt.store(y, 0, tir.call(name, tir.load(x, tir.ramp(0, 1, lanes))))
     function = stmt.Function("reduce", (x, y), (), body)

@@ -61,16 +61,17 @@ def test_dense_in_pairs(target: str, prologue: bool, lead: tuple[int, ...], dept
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("prologue", [False, True])
 @pytest.mark.parametrize(("lead", "depth", "units"), [
-    ((1,), 68, 100), ((13,), 36, 50), ((2, 3, 5), 20, 48), ((29,), 4, 3), ((17,), 6004, 40),
+    ((1,), 68, 100), ((13,), 36, 50), ((2, 3, 5), 20, 48), ((29,), 4, 3), ((17,), 6004, 40), ((9,), 100004, 3),
 ])
-def test_dense_in_fours(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int) -> None:
+@pytest.mark.parametrize("group", [2, 4])
+def test_dense_of_bytes(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int, group: int) -> None:
     """The same integers on every target, also where sums of two products do not fit into 16 bits."""
     panel = dense_panel(Target.parse(target), "uint8", units)
     x, w = RNG.integers(200, 256, (*lead, depth), np.uint8), RNG.integers(-128, 128, (units, depth), np.int8)
     w[0], x[..., 0, :] = -128, 255
     bias = RNG.integers(-9, 9, units, np.int32)
     options: dict[str, Any] = {"prologues": {0: lambda v: E.binary("xor", v, E.const(128, "uint8", v.lanes))}} if prologue else {}
-    weight = paired(pack_dense(w, panel), 4)
+    weight = paired(pack_dense(w, panel), group)
     case = Case("dense_pack", [Spec(x.shape, "uint8"), Spec(weight.shape, "int8")], Spec((*lead, units), "int32"),
                 {"units": units}, epilogue=lambda v, extra: v + extra(0), extras=[Spec((units,), "int32")], **options)
     want = (x ^ 128 if prologue else x).astype(np.int32) @ w.T.astype(np.int32) + bias
@@ -157,14 +158,15 @@ def test_convolutions_in_pairs(target: str, prologue: bool, name: str) -> None:
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("prologue", [False, True])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolutions_in_fours(target: str, prologue: bool, name: str) -> None:
+@pytest.mark.parametrize("group", [2, 4])
+def test_convolutions_of_bytes(target: str, prologue: bool, name: str, group: int) -> None:
     """The same integers on every target; padding is a number, and lanes beyond the channels may be anything."""
     inner, out, image, kernel, strides, padding, dilation = CONVOLUTIONS[name]
     lanes = Target.parse(target).lanes("float32")
     x, w = RNG.integers(128, 256, (1, inner, *image), np.uint8), RNG.integers(-128, 128, (out, inner, *kernel), np.int8)
     w[0], x[..., 0, :] = -128, 255
     block = min(lanes, inner + -inner % 4)
-    data, weight = block_channels(x, block, 77), paired(pack_convolution(w, block, lanes), 4)
+    data, weight = block_channels(x, block, 77), paired(pack_convolution(w, block, lanes), group)
     top, left, bottom, right = padding
     padded = np.pad(x ^ 128 if prologue else x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=9)
     want = convolve(padded, w, strides, (0, 0, 0, 0), dilation)

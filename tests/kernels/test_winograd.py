@@ -9,12 +9,15 @@ import pytest
 
 from forge import dtypes
 from forge.errors import CompileError
-from forge.kernels.cpu import tiles
+from forge.kernels.cpu import tiles, winograd_bytes
+from forge.ops.packed.pairs import paired
 from forge.target import Target
+from forge.target.choices import Choices
 from forge.tir import expr as E
+from forge.tir.printer import print_function
 from tests.codegen.compiled import build
 from tests.kernels.case import Case, Spec
-from tests.kernels.support import block_channels, convolve, guarded, run, targets_here, unblock_channels
+from tests.kernels.support import block_channels, convolve, guarded, pack_convolution, run, targets_here, unblock_channels
 
 RNG = np.random.default_rng(13)
 
@@ -130,3 +133,56 @@ def test_strides_are_refused() -> None:
     case.attrs["strides"] = (2, 2)
     with pytest.raises(CompileError, match="Winograd"):
         case.function("llvm")
+
+
+BYTES = {**ROWS, "most channels": (0, 16, (4, 4), (1, 1, 1, 1), 1), "an odd number": (37, 16, (5, 7), (1, 1, 1, 1), 1)}
+MOST_CHANNELS = {4: 1824, 8: 1536, 16: 768}
+# A machine with AVX-512 and VNNI can run what is compiled for one without.
+BYTE_TARGETS = [*targets_here(), *(["llvm -mcpu=x86-64-v4"] if Target.parse("llvm").has("avx512vnni") else [])]
+
+
+def bytes_case(name: str, lanes: int) -> tuple[Case, list[np.ndarray], np.ndarray]:
+    """A call, its operands, and the integers that are expected; numbers are extreme in the first channel, or in all."""
+    inner, out, image, (top, left, bottom, right), batch = BYTES[name]
+    inner = max(inner, lanes) if inner else MOST_CHANNELS[lanes]
+    x, w = RNG.integers(0, 256, (batch, inner, *image), np.uint8), RNG.integers(-128, 128, (out, inner, 3, 3), np.int8)
+    extreme = slice(0, inner if name == "most channels" else 1)
+    x[:, extreme], w[:, extreme] = 255, -128
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=9)
+    want = convolve(padded, w, (1, 1), (0, 0, 0, 0), (1, 1))
+    data, weight = block_channels(x, lanes, 77), paired(pack_convolution(w, lanes, lanes), 2)
+    case = Case("conv2d_nchwc", [Spec(data.shape, "uint8"), Spec(weight.shape, "int8")],
+                Spec((batch, -(-out // lanes), *want.shape[2:], lanes), "int32"),
+                {"strides": (1, 1), "padding": BYTES[name][3], "dilation": (1, 1), "in_channels": inner, "pad_value": 9})
+    return case, [data, weight], want
+
+
+def is_winograd(case: Case, target: str) -> bool:
+    return "patches" in print_function(case.function(target))
+
+
+@pytest.mark.parametrize("target", BYTE_TARGETS)
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_are_summed_exactly(target: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same integers as the direct sum, also where everything is as large as it can be."""
+    monkeypatch.setattr(winograd_bytes, "MARGIN", 0)
+    case, operands, want = bytes_case(name, Target.parse(target).lanes("float32"))
+    assert is_winograd(case, target)
+    np.testing.assert_array_equal(unblock_channels(run(case, operands, target), want.shape[1]), want)
+
+
+def test_bytes_that_are_summed_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where four times a sum may not fit, and by default where images are small."""
+    target = "llvm -mcpu=x86-64-v3"
+    assert not is_winograd(bytes_case("one output", 8)[0], target)
+    monkeypatch.setattr(winograd_bytes, "MARGIN", 0)
+    monkeypatch.setitem(BYTES, "too many", (1832, 16, (4, 4), (1, 1, 1, 1), 1))
+    assert not is_winograd(bytes_case("too many", 8)[0], target)
+
+
+def test_choice_for_bytes_can_be_measured() -> None:
+    case, _, _ = bytes_case("same", 8)
+    target = Target.parse("llvm -mcpu=x86-64-v3")
+    for tile in (0, 2):
+        chosen = replace(target, choices=Choices({"winograd 2 x 24 x 40 x 13 x 11 uint8": f"{tile}"}))
+        assert ("patches" in print_function(case.function(chosen))) == bool(tile)

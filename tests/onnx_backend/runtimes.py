@@ -33,8 +33,8 @@ def prepare_interpreter(model: bytes, _: Sequence[Any]) -> Prepared:
     return lambda inputs: interp.run_module(module, dict(zip(names, inputs, strict=True)))
 
 
-def prepare_frozen(model: bytes, inputs: Sequence[Any]) -> Prepared:
-    """As ``interpreter``, but all tensor inputs other than the first are constants of the model, as in most real models."""
+def frozen(model: bytes, inputs: Sequence[Any]) -> tuple[onnx.ModelProto, list[int]]:
+    """The model with all tensor inputs but the first as constants, as most real models have; positions of the inputs left."""
     proto = onnx.ModelProto.FromString(model)
     weights = {tensor.name for tensor in proto.graph.initializer}
     given = [info for info in proto.graph.input if info.name not in weights]
@@ -47,6 +47,12 @@ def prepare_frozen(model: bytes, inputs: Sequence[Any]) -> Prepared:
     declared = [given[index] for index in kept]
     del proto.graph.input[:]
     proto.graph.input.extend(declared)
+    return proto, kept
+
+
+def prepare_frozen(model: bytes, inputs: Sequence[Any]) -> Prepared:
+    """As ``interpreter``, of the `frozen` model."""
+    proto, kept = frozen(model, inputs)
     run = prepare_interpreter(proto.SerializeToString(), ())
     return lambda values: run([values[index] for index in kept])
 

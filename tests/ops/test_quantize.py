@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from forge import dtypes
+from forge.driver import check_options, compile_module
 from forge.errors import TypeInferenceError
+from forge.ir.text.parser import parse_module
+from forge.tir.printer import print_function
 from tests.ops.nn_check import check, random, single
 
 
@@ -67,6 +71,17 @@ def test_wide_integers_and_other_reals() -> None:
     assert check("qnn.quantize", [random(4, dtype="float16"), scalar(0.5, "float16")]).dtype == np.int8
     np.testing.assert_array_equal(check("qnn.quantize", [np.array([3e9], np.float32), scalar(1.0)], out_dtype="int32"),
         [2**31 - 1])
+
+
+def test_zero_points_leave_vectors_whole() -> None:
+    """They are converted to what the sum is in, not by way of a wider integer, of which a vector holds half as many."""
+    module = parse_module("""
+def @main(%x: Tensor[(12, 128), float32]) { qnn.quantize(nn.softmax(%x), 0.004f, 3u8, out_dtype="uint8") }
+""")
+    lowered = compile_module(module, check_options("llvm -mcpu=x86-64-v3")).lowered
+    assert lowered is not None
+    stores = re.findall(r"out0\[ramp\(.*, 1, (\d+)\)\] =", print_function(lowered.library.functions[0]))
+    assert set(stores) == {"8"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import forge
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
@@ -88,6 +89,8 @@ def selections(net: Net) -> Graph:
     h = net.fake(net.b.call("nn.max_pool2d", h, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), 0.1, 90)
     parts = [net.fake(net.b.call("strided_slice", h, begin=(k,), end=(k + 8,), axes=(1,)), 0.1, 90) for k in (0, 8)]
     h = net.fake(net.b.call("concatenate", *parts[::-1], axis=1), 0.1, 90)
+    h = net.fake(net.b.call("repeat", h, repeats=2, axis=2), 0.1, 90)
+    h = net.fake(net.b.call("take", h, net.b.constant(np.array([3, 0, 1])), axis=3), 0.1, 90)
     return net.done(net.quantize(net.conv(h, 16, kernel=1, scale=0.1), 0.3, 90))
 
 
@@ -334,3 +337,58 @@ def test_scales_of_either_sign_stay_before_maxima() -> None:
     to_int(graph)
     for got, expected in zip(run_graph(graph, arrays), want):
         np.testing.assert_array_equal(got, expected)
+
+
+def of_all_pairs() -> tuple[Graph, list[np.ndarray]]:
+    """A sum whose ties are decided by where it is rounded: three halves of all numbers of 8 bits."""
+    b = Builder()
+    x, y = (b.input(TensorType(shape, "uint8"), name) for name, shape in (("x", (256, 1)), ("y", (1, 256))))
+    parts = [b.call("qnn.dequantize", v, b.constant(np.float32(0.3))) for v in (x, y)]
+    graph = b.output(b.call("qnn.quantize", b.call("add", *parts), b.constant(np.float32(0.2)), out_dtype="uint16"))
+    every = np.arange(256, dtype=np.uint8)
+    return graph, [every.reshape(-1, 1), every.reshape(1, -1)]
+
+
+def of_products() -> tuple[Graph, list[np.ndarray]]:
+    """Sums that float32 computes exactly, and a bias that is no multiple of their unit."""
+    net = Net("uint8", (1, 12, 7, 7))
+    weight = net.dequantize(net.b.constant(net.rng.integers(-127, 128, (8, 12, 3, 3)).astype(np.int8)), 2.0**-9)
+    y = net.b.call("nn.conv2d", net.fake(net.x, 2.0**-5, 100), weight, padding=(1, 1))
+    biased = net.b.call("nn.bias_add", y, net.b.constant(net.rng.standard_normal(8).astype(np.float32)))
+    return net.done(net.quantize(net.b.call("nn.relu", biased), 0.02)), [net.rng.standard_normal(net.x.shape).astype(np.float32)]
+
+
+@pytest.mark.parametrize("made", [of_all_pairs, of_products])
+def test_exact_rounds_where_the_model_does(made: Any) -> None:
+    """To the integers that the operators give one by one, on every target; the default moves some."""
+    graph, inputs = made()
+    (want,) = run_graph(graph, inputs)
+    module = Module(graph)
+    for target in targets_here():
+        got = compile_module(module, check_options(target, exact=True)).runtime()(*inputs)
+        np.testing.assert_array_equal(np.asarray(got), want)
+    moved = np.asarray(compile_module(module, OPTIONS).runtime()(*inputs)).astype(int)
+    assert np.abs(moved - want).max() == 1
+
+
+def test_what_moves_roundings_is_told() -> None:
+    graph, _ = of_products()
+    ir = forge.IRModule(Module(graph))
+    last = ir.main.outputs[0].producer
+    assert last is not None
+    assert "quantize_a_sum: replaced it by" in ir.explain(last) and "its rounding moved" in ir.explain(last)
+    with forge.PassContext(config={"exact": True}):
+        assert "its rounding moved" not in ir.explain(last)
+
+
+def test_rows_of_a_table_are_taken_as_integers() -> None:
+    b = Builder()
+    index = b.input(TensorType((2, 3), "int64"), "index")
+    table = b.constant(np.arange(40, dtype=np.uint8).reshape(10, 4))
+    real = b.call("qnn.dequantize", table, b.constant(np.float32(0.5)), b.constant(np.uint8(7)))
+    graph = b.output(b.call("add", b.call("take", real, index, axis=0), b.constant(np.float32(1))))
+    rows = np.array([[1, 9, -1], [0, 4, 30]])
+    (want,) = run_graph(graph, [rows])
+    to_int(graph)
+    assert graph.find("take").operands[0].dtype == "uint8"
+    np.testing.assert_array_equal(run_graph(graph, [rows])[0], want)

@@ -15,6 +15,8 @@ from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 from forge.passes import pack_weights, to_integers
+from forge.passes.matching import operand
+from forge.target import Target
 from tests.kernels.support import targets_here
 from tests.passes.checks import check, random_input, rewrite
 
@@ -61,6 +63,10 @@ QUANTISED: dict[str, dict[str, Any]] = {
     "int8 without zero point": {"data": "int8", "zero": None},
     "matmul": {"by": "nn.matmul"}, "columns": {"columns": True}, "columns of matmul": {"by": "nn.matmul", "columns": True},
     "weights of uint8": {"weight": "uint8", "weight_zero": 128, "columns": True},
+    "a depth of seven": {"depth": 7, "data": "int8"},
+    "a depth of five, of matmul": {"depth": 5, "by": "nn.matmul", "weight": "uint8", "weight_zero": 0},
+    "weights from 0 on": {"weight": "uint8", "weight_zero": 0},
+    "columns of weights from 0 on": {"data": "int8", "weight": "uint8", "weight_zero": 3, "columns": True, "by": "nn.matmul"},
 }
 INTEGERS: dict[str, dict[str, Any]] = {
     "uint8": {}, "int8": {"data": "int8"}, "known at run time": {"known": False}, "of rows": {"known": False, "rows": True},
@@ -90,10 +96,47 @@ def test_products_of_integers_are_exact(name: str) -> None:
         np.testing.assert_array_equal(np.asarray(got), expected)
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [
-    ({"depth": 6}, "the depth is 6"),
-    ({"weight": "uint8", "weight_zero": 0}, "the weight without its zero point is no int8"),
-], ids=str)
+def convolution(known: bool, groups: int) -> Graph:
+    """As ConvInteger writes it, of a weight of uint8 with a zero point for each channel, some at its ends."""
+    b = Builder()
+    x = b.input(TensorType((2, 8, 6, 7), "uint8"), "x")
+    zero = b.constant(np.uint8(200)) if known else b.input(TensorType((), "uint8"), "zero")
+    shape = (8, 8 // groups, 3, 3)
+    zeros = np.array([0, 255, 128, 100, 3, 128, 250, 90], np.int32).reshape(-1, 1, 1, 1)
+    wide = [b.call("cast", v, dtype="int32") for v in (x, zero, b.constant(whole("uint8", *shape)))]
+    weight = b.call("subtract", wide[2], b.constant(zeros))
+    return b.output(b.call("nn.conv2d", b.call("subtract", wide[0], wide[1]), weight, padding=(1, 1), groups=groups))
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("groups", [1, 8])
+def test_convolutions_by_weights_of_nine_bits_are_exact(groups: int, known: bool) -> None:
+    """Their zero points are what the sums of the data are multiplied with."""
+    graph = convolution(known, groups)
+    inputs = [whole(v.dtype, *(int(d) for d in v.shape)) for v in graph.inputs]
+    (expected,) = run_graph(graph, inputs)
+    for target in targets_here():
+        got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
+        np.testing.assert_array_equal(np.asarray(got), expected)
+    rewrite(to_integers.run, graph)
+    np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
+    (weight, *_) = [operand(n, 1) for n in graph.walk() if n.op == "nn.conv2d"]
+    assert weight.dtype == ("int8" if groups == 1 else "float32")
+
+
+def grouped() -> Graph:
+    b = Builder()
+    x = dequantized(b, b.input(TensorType((1, 32, 5, 5), "uint8"), "x"), np.float32(0.02), np.uint8(3))
+    weight = dequantized(b, b.constant(whole("uint8", 32, 16, 1, 1)), np.float32(0.01), np.uint8(0))
+    return b.output(b.call("nn.conv2d", x, weight, groups=2))
+
+
+def test_grouped_convolutions_by_weights_of_nine_bits_stay() -> None:
+    ir = forge.IRModule(Module(grouped()))
+    assert "the weight without its zero point is no int8" in ir.explain(ir.main.find("nn.conv2d"))
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [({"depth": 32897}, "the depth is 32897")], ids=str)
 def test_what_stays(arguments: dict[str, Any], reason: str) -> None:
     graph = quantised(**arguments)
     ir = forge.IRModule(Module(graph))
@@ -121,7 +164,7 @@ def test_zero_points_along_the_depth_stay(shape: tuple[int, ...]) -> None:
 def test_compiled(name: str) -> None:
     """On every target, whatever the thread count."""
     module = Module(quantised(**QUANTISED[name]))
-    x = whole(module.main.inputs[0].dtype, 3, 8)
+    x = whole(module.main.inputs[0].dtype, 3, module.main.inputs[0].shape[1])
     (want,) = run_graph(module.main, [x])
     for target in targets_here():
         for threads in (1, 2):
@@ -129,11 +172,36 @@ def test_compiled(name: str) -> None:
             np.testing.assert_allclose(np.asarray(got), want, rtol=0, atol=1e-6 * np.abs(want).max())
 
 
-def test_weights_are_packed_in_fours() -> None:
+def test_integers_are_equal_on_all_targets() -> None:
+    """Also where a convolution takes Winograd's algorithm, and a dense layer pairs for fours."""
+    b = Builder()
+    x = b.input(TensorType((2, 32, 15, 16), "uint8"), "x")
+    kernels = [dequantized(b, b.constant(whole("int8", 32, 32, size, size)), np.float32(0.01)) for size in (3, 1)]
+    real = dequantized(b, x, np.float32(0.02), np.uint8(3))
+    for kernel, padding in zip(kernels, (1, 0)):
+        real = b.call("nn.relu", b.call("nn.conv2d", real, kernel, padding=(padding, padding)))
+        step, zero = b.constant(np.asarray(np.float32(0.5))), b.constant(np.asarray(np.uint8(0)))
+        real = b.call("qnn.dequantize", b.call("qnn.quantize", real, step, zero, out_dtype="uint8"), step, zero)
+    weight = dequantized(b, b.constant(whole("int8", 20, 32)), np.float32(0.01))
+    last = b.call("nn.dense", b.call("transpose", real, axes=(0, 2, 3, 1)), weight)
+    module = Module(b.output(b.call("qnn.quantize", last, b.constant(np.asarray(np.float32(2))), None, out_dtype="int8")))
+    data = whole("uint8", 2, 32, 15, 16)
+    targets = [*targets_here(), *(["llvm -mcpu=skylake-avx512"] if Target.parse("llvm").has("avx512vnni") else [])]
+    runtimes = [compile_module(module, check_options(t)).runtime(num_threads=n) for t in targets for n in (1, 2)]
+    first, *others = (np.asarray(runtime(data)) for runtime in runtimes)
+    assert len(np.unique(first)) > 50
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+@pytest.mark.parametrize(("cpu", "shape"), [
+    ("x86-64-v3", (1, 6, 8, 2)), ("skylake-avx512", (1, 6, 16, 2)), ("alderlake", (1, 3, 8, 4)), ("cascadelake", (1, 3, 16, 4)),
+])
+def test_weights_are_packed_as_the_target_multiplies_bytes(cpu: str, shape: tuple[int, ...]) -> None:
     graph = centred()
     rewrite(to_integers.run, graph)
-    pack_weights.run(graph, check_options("llvm -mcpu=x86-64-v3"))
+    pack_weights.run(graph, check_options(f"llvm -mcpu={cpu}"))
     (node,) = [n for n in graph.nodes if n.op == "nn.contrib_dense_pack"]
     weight = node.operands[1]
     assert weight is not None
-    assert (weight.dtype, weight.shape) == ("int8", (1, 3, 8, 4))
+    assert (weight.dtype, weight.shape) == ("int8", shape)

@@ -15,7 +15,7 @@ import numpy as np
 from forge import dtypes
 from forge.tir import expr as tir
 from forge.tir import gates, stmt
-from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.expr import DOTS, Buffer, Expr, Var
 
 Array = np.ndarray[Any, Any]
 
@@ -225,9 +225,9 @@ def call(name: str, args: Sequence[Array], source: str, dtype: str, lanes: int) 
     if name == "shuffle":
         both = np.concatenate(args[:2])
         return both[[int(a[0]) for a in args[2:]]]
-    if name == "dot_u8s8":
+    if name in DOTS:
         products = args[1].astype(np.int32) * args[2].astype(np.int32)
-        return np.asarray(args[0] + products.reshape(lanes, 4).sum(axis=1, dtype=np.int32))
+        return np.asarray(args[0] + products.reshape(lanes, -1).sum(axis=1, dtype=np.int32))
     if name == "dot_bf16":
         (a_low, a_high), (b_low, b_high) = _bfloat16_pair(args[1]), _bfloat16_pair(args[2])
         return np.asarray(args[0] + a_low * b_low + a_high * b_high, np.float32)

@@ -216,7 +216,7 @@ def test_lanes_must_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [("exp", 0), ("exp", 2), ("fma", 2), ("sinn", 1), ("dot_u8s8", 2)]
+    ("name", "arguments"), [("exp", 0), ("exp", 2), ("fma", 2), ("sinn", 1), ("dot_u8s8", 2), ("dot_s16", 2)]
 )  # fmt: skip
 def test_intrinsics_are_checked(name: str, arguments: int) -> None:
     with pytest.raises(ValueError, match=f"intrinsic '{name}': got {arguments} arguments"):

@@ -13,7 +13,8 @@ import typer
 from forge.cli import source
 from forge.cli.records import takes_records
 from forge.driver import GRAPH_STAGES, STAGES, Compilation, CompiledModel, Stage, artifact, compile_module, run_stages
-from forge.driver.pipeline import stage_of
+from forge.driver.integers import Layers
+from forge.driver.pipeline import Observer, stage_of
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
 from forge.errors import OptionError
 from forge.ir.edits import journal
@@ -50,7 +51,6 @@ def compile_(
         raise OptionError("--explain: got --json and --stop-after too, which prints text; expected one of them")
     last = None if stop_after is None else stage_of(stop_after, "--stop-after")
     dumper = None if dump is None else _Dumper(output.path, dump)
-    observer = dumper or ((lambda stage, compilation: None) if explain else None)  # keeps the cache out
     if encrypt:
         output = dataclasses.replace(output, encrypt_password=source.password(True))
     if last in (None, STAGES[-1]):
@@ -61,6 +61,8 @@ def compile_(
         if functions:
             module = IRModule(joining.select(module.mod, functions, "--function"), fold_constants=False, fold_batch_norms=False)
         kept.clear()
+        layers = Layers(kept)
+        observer = _both(dumper, layers) if explain else dumper  # one that is there keeps the cache out
         if last is not None:
             with artifact.draft(output) if last is STAGES[-1] else nullcontext() as draft:
                 compilation = Compilation(module.mod, options, draft=draft, progress=report)
@@ -68,27 +70,43 @@ def compile_(
         else:
             compiled = compile_module(module.mod, options, output=output, observer=observer, progress=report)
     if explain and not as_json:
-        _explain(kept)
+        _explain(kept, layers)
     if last is not None:
         typer.echo(last.text(compilation), nl=False)
     else:
-        found = {"rules": _explained(kept)} if explain else {}
+        found = {"rules": _explained(kept), "layers": [dataclasses.asdict(layer) for layer in layers.found]} if explain else {}
         _report(output.path, compiled, time.perf_counter() - began, encrypt, found if as_json else None)
 
 
-def _explained(kept: journal.Journal) -> dict[str, list[dict[str, Any]]]:
+def _both(first: Observer | None, second: Observer) -> Observer:
+    def observe(stage: Stage, compilation: Compilation) -> None:
+        if first is not None:
+            first(stage, compilation)
+        second(stage, compilation)
+
+    return observe
+
+
+def _explained(kept: journal.Journal) -> dict[str, list[Any]]:
     """Which rules rewrote nodes, and why others did not."""
     return {
         "fired": [{"stage": s, "rule": r, "times": count, "nodes": labels} for s, r, count, labels in kept.fired()],
         "declined": [{"stage": a.stage, "rule": a.rule, "node": a.label, "reason": a.reason} for a in kept.declined()],
+        "moved": kept.moved(),
     }
 
 
-def _explain(kept: journal.Journal) -> None:
+def _explain(kept: journal.Journal, layers: Layers) -> None:
     fired = [(stage, rule, str(count), ", ".join(labels)) for stage, rule, count, labels in kept.fired()]
     source.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",))
     declined = [(a.stage, a.rule, a.label, a.reason) for a in kept.declined()]
     source.show("rules that declined", ("stage", "rule", "node", "reason"), declined)
+    if layers.found:
+        rows = [(layer.label, layer.operator, "no" if layer.reason else "yes", layer.reason) for layer in layers.found]
+        source.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)
+    if moved := kept.moved():
+        counted = source.count_text(len(moved), "rounding")
+        source.say(f"{counted} to quantised numbers moved, and may be one step off; --exact leaves them: {', '.join(moved)}")
 
 
 def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, more: dict[str, Any] | None) -> None:

@@ -54,7 +54,7 @@ def _between_registers(e: ExpressionEmitter, value: str, source: str, target: st
     if target == "bool":
         return t.op("fcmp une" if dtypes.is_float(source) else "icmp ne", value, 0)
     if dtypes.is_float(source) and dtypes.is_integer(target):
-        return _float_to_integer(t, value, target)
+        return float_to_integer(t, value, target, *dtypes.integer_range(target))
     return t.convert(_instruction(source, target), value, scalar_type(target))
 
 
@@ -70,20 +70,24 @@ def _instruction(source: str, target: str) -> str:
     return "trunc" if wide < narrow else ("sext" if signed else "zext")
 
 
-def _float_to_integer(t: Typed, value: str, target: str) -> Operand:
-    """Saturates; NaN gives 0. Clamps in floating point, so that vectors stay vectors."""
-    low, high = dtypes.integer_range(target)
+def clamped(t: Typed, value: Operand, low: int, high: int) -> Operand:
+    """``value`` between bounds, in floating point; NaN gives ``low``."""
+    largest = _largest_below(high, t.dtype)
+    above = t.select(t.op("fcmp ogt", value, float(low)), value, float(low))
+    return t.select(t.op("fcmp olt", above, largest), above, largest)
+
+
+def float_to_integer(t: Typed, value: Operand, target: str, low: int, high: int) -> Operand:
+    """``value`` between bounds that ``target`` holds; NaN gives 0. Clamps in floating point, so that vectors stay vectors."""
     narrow = dtypes.bits(target) < 32
     through = "int32" if narrow else target
-    largest = _largest_below(high, t.dtype)
-    clamped = t.select(t.op("fcmp ogt", value, float(low)), value, float(low))
-    clamped = t.select(t.op("fcmp olt", clamped, largest), clamped, largest)
     name = "fptosi" if narrow or dtypes.is_signed(target) else "fptoui"
     r = Typed(t.builder, through, t.lanes)
-    whole = t.convert(name, clamped, r.scalar)
-    if largest != high:
+    whole = t.convert(name, clamped(t, value, low, high), r.scalar)
+    if _largest_below(high, t.dtype) != high:
         whole = r.select(t.op("fcmp oge", value, float(high)), high, whole)
-    whole = r.select(t.op("fcmp uno", value, 0.0), 0, whole)
+    if low:
+        whole = r.select(t.op("fcmp uno", value, 0.0), 0, whole)
     return r.convert("trunc", whole, scalar_type(target))
 
 

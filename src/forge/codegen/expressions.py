@@ -176,7 +176,41 @@ def _same(a: Operand, b: Operand) -> bool:
 
 
 def _cast(e: ExpressionEmitter, x: tir.Cast) -> Operand:
+    """Numbers that are clipped to what an integer holds are not clipped again.
+
+    Whole ones that become an integer and a float again stay what they are; NaN is 0.
+    """
+    whole = x.x if isinstance(x.x, tir.Cast) else x
+    clip = _clipped(whole.x, whole.dtype)
+    value = None if clip is None else e.value(clip[0])
+    if clip is not None and isinstance(value, str):
+        number, low, high = clip
+        if whole is x:
+            return conversions.float_to_integer(e.typed(number), value, x.dtype, low, high)
+        if low == 0 and x.dtype == number.dtype and _is_whole(number):
+            return conversions.clamped(e.typed(number), value, low, high)
     return conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes)
+
+
+def _clipped(x: tir.Expr, dtype: str) -> tuple[tir.Expr, int, int] | None:
+    """What ``x`` clips, and the bounds, if they are whole numbers that integers of ``dtype`` hold."""
+    if not (dtypes.is_integer(dtype) and x.dtype in ("float32", "float64") and isinstance(x, tir.Binary)
+            and isinstance(x.a, tir.Binary) and {x.op, x.a.op} == {"min", "max"}):
+        return None
+    bounds = {one.op: one.b.value for one in (x, x.a) if isinstance(one.b, tir.Const) and isinstance(one.b.value, float)}
+    (least, most), low, high = dtypes.integer_range(dtype), bounds.get("max", math.nan), bounds.get("min", math.nan)
+    if not (least <= low <= high <= most and low.is_integer() and high.is_integer()):
+        return None
+    return x.a.a, int(low), int(high)
+
+
+def _is_whole(x: tir.Expr) -> bool:
+    """Whether the floating-point value of ``x`` is a whole number, infinite or NaN."""
+    if isinstance(x, tir.Binary):
+        return x.op in ("add", "sub", "mul") and _is_whole(x.a) and _is_whole(x.b)
+    if isinstance(x, tir.Const):
+        return isinstance(x.value, float) and x.value.is_integer()
+    return isinstance(x, tir.Call) and x.name in ("round", "floor", "ceil", "trunc")
 
 
 def _broadcast(e: ExpressionEmitter, x: tir.Broadcast) -> Operand:

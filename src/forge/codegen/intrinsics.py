@@ -147,13 +147,33 @@ def _reinterpret(e: ExpressionEmitter, x: tir.Call) -> Operand:
 def _dot_u8s8(e: ExpressionEmitter, x: tir.Call) -> Operand:
     accumulator, a, b = (e.value(arg) for arg in x.args)
     lanes, t, quarters = x.lanes, e.typed(x), e.typed(x.args[1])
-    if _has_avx512(e, 32 * lanes) and e.target.has("avx512vnni") or lanes in (4, 8) and e.target.has("avxvnni"):
+    if _has_vnni(e, lanes):
         return t.native(f"x86.avx512.vpdpbusd.{32 * lanes}", t.typed(accumulator), quarters.typed(a), quarters.typed(b))
     words = [e.builder.pure(f"bitcast {quarters.typed(v)} to <{2 * lanes} x i16>") for v in (a, b)]
     w = Typed(e.builder, "int16", 2 * lanes)
     even = _pair_products(e, w, w.op("and", words[0], 255), w.op("ashr", w.op("shl", words[1], 8), 8))
     odd = _pair_products(e, w, w.op("lshr", words[0], 8), w.op("ashr", words[1], 8))
     return t.op("add", accumulator, t.op("add", even, odd))
+
+
+def _dot_s16(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    accumulator, a, b = (e.value(arg) for arg in x.args)
+    return e.typed(x).op("add", accumulator, _pair_products(e, e.typed(x.args[1]), a, b))
+
+
+_BYTE_PAIRS = {4: ("ssse3", "ssse3.pmadd.ub.sw.128"), 8: ("avx2", "avx2.pmadd.ub.sw"), 16: ("avx512bw", "avx512.pmaddubs.w.512")}
+
+
+def _dot_u7s8(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """Sums of two products of numbers below 128 and of 8 bits fit into 16 bits."""
+    lanes = x.lanes
+    feature, name = _BYTE_PAIRS.get(lanes, ("", ""))
+    if not feature or not e.target.has(feature) or _has_vnni(e, lanes):
+        return _dot_u8s8(e, x)
+    accumulator, a, b = (e.value(arg) for arg in x.args)
+    quarters, words, t = e.typed(x.args[1]), Typed(e.builder, "int16", 2 * lanes), e.typed(x)
+    pairs = words.native(f"x86.{name}", quarters.typed(a), quarters.typed(b))
+    return t.op("add", accumulator, _pair_products(e, words, pairs, 1))
 
 
 _PAIR_PRODUCTS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
@@ -174,6 +194,11 @@ def _pair_products(e: ExpressionEmitter, w: Typed, a: Operand, b: Operand) -> Op
     if lanes == 1:
         return t.op("add", *(products.extract(product, k) for k in (0, 1)))
     return t.op("add", *(products.shuffle(product, product, range(k, 2 * lanes, 2)) for k in (0, 1)))
+
+
+def _has_vnni(e: ExpressionEmitter, lanes: int) -> bool:
+    """Whether the target has VNNI for accumulators of so many lanes."""
+    return _has_avx512(e, 32 * lanes) and e.target.has("avx512vnni") or lanes in (4, 8) and e.target.has("avxvnni")
 
 
 def _has_avx512(e: ExpressionEmitter, bits: int) -> bool:
@@ -276,7 +301,8 @@ def _halves(x: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
 _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
-    "dot_u8s8": _dot_u8s8, "dot_bf16": _dot_bf16, "unrounded": lambda e, x: e.value(x.args[0]), "scale": _scale,
+    "dot_u8s8": _dot_u8s8, "dot_u7s8": _dot_u7s8, "dot_s16": _dot_s16, "dot_bf16": _dot_bf16,
+    "unrounded": lambda e, x: e.value(x.args[0]), "scale": _scale,
     "product_error": _product_error, "near_reciprocal": _near_reciprocal, "residual": _residual, "pow": _pow,
     **dict.fromkeys(_UNARY, _unary), **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }

@@ -33,7 +33,7 @@ def bits_of(e: ExpressionEmitter, x: tir.Expr) -> Operand:
     """``x`` as it lies in memory; what is loaded or cast to a narrow float passes through no other form."""
     if isinstance(x, tir.Load) and x.dtype in NARROW_FLOATS:
         return MemoryAccess(e, x.buffer, x.index, x.mask).load()
-    if isinstance(x, tir.Cast):
+    if isinstance(x, tir.Cast) and x.dtype in NARROW_FLOATS:
         operand = conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes, exact=False)
     else:
         operand = e.value(x)

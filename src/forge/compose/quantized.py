@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from forge import dims, dtypes
+from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
+from forge.ops.quantized.unpack import packed_bytes
+
+LEAST_PACKED = 256
+"""Fewest elements of a sub-byte weight that is kept packed."""
+
+
+def weight(builder: Builder, array: np.ndarray, name: str = "") -> Value:
+    """A constant; one of a type below a byte several to a byte, where rows are whole bytes."""
+    packed = packed_bytes(array) if array.size >= LEAST_PACKED else None
+    if packed is None:
+        return builder.constant(array, name=name)
+    return builder.call("qnn.unpack", builder.constant(packed, name=name), out_dtype=array.dtype.name)
 
 
 def difference(g: Composer, x: Value, zero_point: Value | None, dtype: str) -> Value:
@@ -67,3 +82,15 @@ def per_channel(g: Composer, parameter: Value | None, weight: Value) -> Value | 
     if parameter is None or parameter.rank == 0 or parameter.shape == (1,):
         return parameter
     return g.reshape(parameter, (*parameter.shape, *[1] * (weight.rank - 1)))
+
+
+def rounded_by_block(g: Composer, x: Value, block_size: int) -> Value:
+    """``x`` as int8 with a scale for each block of its last axis, whose largest magnitude is 127, and back to float32."""
+    wide = g.cast(x, "float32")
+    blocks = dims.ceildiv(x.shape[-1], block_size)
+    by_block = g.reshape(wide, (*x.shape[:-1], blocks, block_size))
+    largest = g.call("max", g.call("abs", by_block), axis=(x.rank,), keepdims=True)
+    scale = g.call("multiply", largest, g.scalar(1 / 127, largest))
+    whole = g.call("qnn.quantize", by_block, scale, axis=-1, block_size=block_size, out_dtype="int8")
+    codes = g.reshape(whole, x.shape)
+    return g.call("qnn.dequantize", codes, g.reshape(scale, (*x.shape[:-1], blocks)), axis=-1, block_size=block_size)

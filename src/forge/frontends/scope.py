@@ -9,6 +9,7 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 
 from forge import dtypes
+from forge.compose import quantized
 from forge.errors import ImportModelError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
@@ -210,7 +211,7 @@ class Scope(Generic[S]):
             value = self.graph.add_input(TensorType(tuple(array.shape), dtypes.canonical(array.dtype)), name)
             self.parameters[name] = value
             return value
-        return Builder(self.graph).constant(array, name=self.unique(name))
+        return quantized.weight(Builder(self.graph), array, self.unique(name))
 
 
 def _is_weight(array: np.ndarray) -> bool:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from forge import loops
 from forge.kernels.cpu import conv_plan, dense, winograd
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.target import Target
-from forge.target.blocking import channel_block
+from forge.target.blocking import byte_group, channel_block
 
 # Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
+# That of products of bytes in pairs, which need a register before they are added: three vectors leave room for few rows.
+_PAIR_PENALTY: Final = {1: 1.15, 2: 1.0, 3: 1.1}
 # The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
 _WINOGRAD_MARGIN: Final = 1.1
 
@@ -21,15 +24,22 @@ _WINOGRAD_MARGIN: Final = 1.1
 def dense_panel(target: Target, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
     """Columns of one packed weight panel: a multiple of the vector's lanes with little padding; 0 rows: not known."""
     lanes = channel_block(target, dtype)
+    penalty = _PAIR_PENALTY if dtype == "uint8" and byte_group(target) == 2 else _STEP_PENALTY
 
     def cost(vectors: int) -> tuple[float, int]:
         width = lanes * vectors
-        return -(-units // width) * width * _STEP_PENALTY[vectors], -vectors
+        return -(-units // width) * width * penalty[vectors], -vectors
 
-    best, *others = sorted(_STEP_PENALTY, key=cost)
+    best, *others = sorted(penalty, key=cost)
     key = dense.panel_key(rows, depth, units, dtype)
     (vectors,) = target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
     return lanes * vectors
+
+
+def blocks_panel(target: Target, units: int) -> int:
+    """Columns of one panel of weights of few bits: up to four vectors, which one row reads side by side."""
+    lanes = target.lanes("float32")
+    return lanes * min(4, loops.next_power_of_two(-(-units // lanes)))
 
 
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
@@ -43,4 +53,4 @@ def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     return tile
 
 
-__all__ = ["Convolution3x3", "dense_panel", "winograd_tile"]
+__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "winograd_tile"]

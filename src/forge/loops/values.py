@@ -106,10 +106,13 @@ def bound_indices(flat: Expr, extents: Mapping[str, Expr]) -> tuple[Stmt, list[E
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
     """a * b + c; one rounding for floats where the target can.
 
-    Of pairs of bfloat16 the sum of both products, and c; of fours of uint8 in a, of int8 in b, the sum of four, and c.
+    Of pairs of bfloat16 the sum of both products, and c; of fours of uint8 in a, of int8 in b, the sum of four, and c. Where b is
+    int16, pairs of it are in a.
     """
     if a.dtype == pairs.PAIR and c.dtype == "float32":
         return E.call("dot_bf16", c, a, b)
+    if a.dtype == pairs.PAIR and b.dtype == "int16":
+        return E.call("dot_s16", c, E.call("reinterpret", a, dtype="int16", lanes=2 * c.lanes), b)
     if a.dtype == pairs.PAIR and c.dtype == "int32":
         factors = (E.call("reinterpret", v, dtype=t, lanes=4 * c.lanes) for v, t in ((a, "uint8"), (b, "int8")))
         return E.call("dot_u8s8", c, *factors)

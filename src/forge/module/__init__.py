@@ -278,6 +278,7 @@ class IRModule(Edits):
         tuned: bool = False,
         weights: str | None = None,
         functions: Sequence[str] | None = None,
+        exact: bool = False,
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 
@@ -300,7 +301,7 @@ class IRModule(Edits):
         artifact.check(output)
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
-            winograd=winograd, tuned=tuned)
+            winograd=winograd, exact=exact, tuned=tuned)
         module = self._module if functions is None else joining.select(self._verified(), functions, "compile: functions")
         compile_module(module, options, output=output)
 

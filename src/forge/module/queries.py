@@ -72,7 +72,8 @@ class Queries:
         lines = [f"{found.label}: made by {', '.join(found.origin) or 'no rule'}"]
         for attempt in (a for a in kept.attempts if a.node.origin[-1:] == (MARK,)):
             made = ", ".join(n.op for n in attempt.made) or "other values"
-            lines.append(f"{attempt.stage}: {attempt.rule}: {attempt.reason or f'replaced it by {made}'}")
+            done = f"replaced it by {made}" + ("; its rounding moved, unless exact is set" if attempt.moves_rounding else "")
+            lines.append(f"{attempt.stage}: {attempt.rule}: {attempt.reason or done}")
         return "\n".join(lines)
 
     def script(self) -> str:

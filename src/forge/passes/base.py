@@ -17,8 +17,9 @@ GraphPass = Callable[[Graph, CompileOptions], int]
 
 
 def rewriting(*rules: Rule) -> GraphPass:
-    """The pass that applies ``rules``; of those for one operator, earlier ones first."""
-    return lambda graph, options: rewrite(graph, rules)
+    """The pass that applies ``rules``; of those for one operator, earlier ones first. ``exact`` drops what moves roundings."""
+    exact = tuple(r for r in rules if not r.moves_rounding)
+    return lambda graph, options: rewrite(graph, exact if options.exact else rules)
 
 
 def on_each_graph(visit: Callable[[Graph], int]) -> GraphPass:

@@ -21,11 +21,12 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose, ConvTranspose
-from forge.ops.packed.pairs import GROUPS, paired
+from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
-from forge.target.blocking import channel_block, dots_of_pairs
+from forge.target import Target
+from forge.target.blocking import byte_group, channel_block, dots_of_pairs
 
 FLOATS = ("float32", "float16", "bfloat16")
 BYTES = ("uint8", "int8", "int32")
@@ -33,19 +34,17 @@ BYTES = ("uint8", "int8", "int32")
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    block = channel_block(options.target)
-    dots = dots_of_pairs(options.target)
-    return on_all_graphs(graph, lambda g: _Blocked(g, block, dots).run())
+    return on_all_graphs(graph, lambda g: _Blocked(g, options.target).run())
 
 
 class _Blocked(Relayout):
-    """Images with channels in blocks of ``size``. ``dots``: the target multiplies pairs of bfloat16."""
+    """Images with channels in blocks of ``size``."""
 
-    def __init__(self, graph: Graph, size: int, dots: bool) -> None:
+    def __init__(self, graph: Graph, target: Target) -> None:
         super().__init__(graph)
-        self.size = size
-        self.dots = dots
-        self.layout = f"NCHW{size}c"
+        self.target = target
+        self.size = channel_block(target)
+        self.layout = f"NCHW{self.size}c"
         self.narrow: dict[Value, Value] = {}  # images of fewer channels than a block, in one block of them
 
     def order(self, rank: int) -> tuple[int | None, ...]:
@@ -99,7 +98,7 @@ class _Blocked(Relayout):
         if groups == 1:
             if channels >= self.size or data in self.new:
                 return self._convolve(conv, self.converted(data), kernel, self.size, attributes)
-            block = channels + (-channels % GROUPS["int8"] if kernel.dtype == np.int8 else 0)
+            block = channels + (-channels % MULTIPLE if kernel.dtype == np.int8 else 0)
             if data not in self.narrow:
                 self.narrow[data] = self.builder.call(
                     "layout_transform", self.usual(data), src_layout="NCHW", dst_layout=f"NCHW{block}c")
@@ -116,8 +115,8 @@ class _Blocked(Relayout):
         layout, channels = f"OIHW{block}i{self.size}o", of.data.shape[1]
         packed = with_layout(kernel, "OIHW", layout)
         if kernel.dtype == np.int8:
-            packed = paired(packed, GROUPS["int8"])
-        elif self.dots and channels % 2 == 0 and block % 2 == 0 and dtypes.canonical(kernel.dtype) == "bfloat16":
+            packed = paired(packed, byte_group(self.target))
+        elif dtypes.canonical(kernel.dtype) == "bfloat16" and dots_of_pairs(self.target) and channels % 2 == block % 2 == 0:
             packed = paired(packed)
         sizes = {"channels": kernel.shape[0], "in_channels": channels, "kernel_size": kernel.shape[2:]}
         layouts = {"data_layout": f"NCHW{block}c", "kernel_layout": layout, "out_layout": self.layout}

@@ -110,28 +110,44 @@ def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
 
 
 @rule(Quantize)
-def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
-    scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
-    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or found.data.dtype != "float32":
+def quantize_again(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """``qnn.quantize(qnn.dequantize(%x, s, z), s, z)`` --> ``%x``, with bounds for ``nn.relu`` and ``clip``"""
+    wanted = _wanted(found)
+    if wanted is None:
         return None
-    step, shift, dtype = float(scale.reshape(())), int(zero.reshape(())), found.attrs.out_dtype
-    if not LEAST_SCALE <= step <= 1 / LEAST_SCALE or dtypes.bits(dtype) > MOST_BITS:
-        return None
+    dtype, step, shift = wanted
     value, low, high = _bounded(found.data, step, shift, dtype)
-    if low > high:
-        return None
     same = _bytes(value)
-    if same is not None and _parameters(same) == (dtype, step, shift):
-        if (low, high) == dtypes.integer_range(dtype):
-            return same.data
-        return builder.call("clip", same.data, a_min=low, a_max=high)
-    total = _sum(builder, value)
+    if same is None or _parameters(same) != wanted or low > high:
+        return None
+    return same.data if (low, high) == dtypes.integer_range(dtype) else builder.call("clip", same.data, a_min=low, a_max=high)
+
+
+@rule(Quantize, moves_rounding=True)
+def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
+    wanted = _wanted(found)
+    if wanted is None:
+        return None
+    dtype, step, shift = wanted
+    value, low, high = _bounded(found.data, step, shift, dtype)
+    total = _sum(builder, value) if low <= high else None
     if total is None or not total.terms or not total.is_finite:
         return None
     real = builder.call("round", _real(builder, total.times(np.asarray(1 / step))))
     if shift:
         real = builder.call("add", real, builder.constant(np.float32(shift)))
     return builder.call("cast", builder.call("clip", real, a_min=low, a_max=high), dtype=dtype, name=found.node.name)
+
+
+def _wanted(found: Quantize) -> tuple[str, float, int] | None:
+    """Type, scale and zero point of a quantisation of float32, if there is one of each and float32 holds the results."""
+    scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
+    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or found.data.dtype != "float32":
+        return None
+    step, dtype = float(scale.reshape(())), found.attrs.out_dtype
+    if not LEAST_SCALE <= step <= 1 / LEAST_SCALE or dtypes.bits(dtype) > MOST_BITS:
+        return None
+    return dtype, step, int(zero.reshape(()))
 
 
 @rule(Quantize)

@@ -2,7 +2,7 @@
 
 ``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row;
 bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs; int8 that multiplies
-uint8 in fours, ``p[n // b, k // 4, n % b, k % 4]``.
+uint8 in pairs or, where the target adds four products of bytes at once, in fours, ``p[n // b, k // 4, n % b, k % 4]``.
 With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 """
@@ -19,11 +19,11 @@ from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.kernels.choose import dense_panel
-from forge.ops.packed.pairs import GROUPS, paired
+from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.target import Target
-from forge.target.blocking import dots_of_pairs
+from forge.target.blocking import byte_group, dots_of_pairs
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -47,11 +47,11 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
-    if integers and depth % GROUPS["int8"]:
-        return Declined(f"the depth is no multiple of {GROUPS['int8']}")
+    if integers and depth % MULTIPLE:
+        return Declined(f"the depth is no multiple of {MULTIPLE}")
     parts = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
     if integers or data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
-        parts = [paired(part, GROUPS[weight.dtype]) for part in parts]
+        parts = [paired(part, byte_group(target) if integers else 2) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 

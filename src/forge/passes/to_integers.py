@@ -4,7 +4,9 @@
 ``multiply(cast(subtract(nn.dense(%u, w, out_dtype="int32"), z * sum(w))), s * t)``, where ``%u`` is ``%x`` as uint8, and the same
 for products of ``subtract(cast(%x, int32), z)`` with constants, and for convolutions. Sums of integers are exact: the result is
 rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers. Depthwise
-convolutions sum the same integers in float32, which holds them. What is around them: ``forge.passes.integer_rules``.
+convolutions sum the same integers in float32, which holds them. A weight of uint8 whose
+difference to its zero point is no int8 is one and a number for each result, times the sum of the data that this result has read.
+What is around them: ``forge.passes.integer_rules``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
-from forge.ops.packed.pairs import GROUPS
+from forge.ops.packed.pairs import MULTIPLE
 from forge.ops.quantized.quantize import Dequantize
 from forge.passes import integer_rules
 from forge.passes.base import rewriting, rules_of
@@ -34,6 +36,8 @@ LONGEST = (1 << 30) // (255 * 128)
 """Sums of more products, and a bias, may not fit into 32 bits."""
 MOST_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
+NINE_BITS = "the weight without its zero point is no int8"
+"""A reason where sums of the data, which the rest of the weight is multiplied with, would be needed for each group or phase."""
 LEAST_GROUP = 16
 """Channels of a group: narrower ones leave the lanes of vectors empty."""
 
@@ -51,6 +55,22 @@ class _Integers:
     axis: int | None = None
 
 
+@dataclass(frozen=True)
+class _Weight:
+    """A weight without its zero points: ``array + offset``, integers of 8 bits and a number for each of the results.
+
+    ``scale``: one, or one for each of the results; None for integers that are no quantised numbers.
+    """
+
+    array: np.ndarray
+    offset: np.ndarray
+    scale: np.ndarray | None
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.offset.any()
+
+
 @rule("nn.dense", "nn.matmul")
 def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     swapped = _weight_is_swapped(node)
@@ -65,14 +85,27 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
     found = _bytes(weight, 1 if swapped else 0)
     if isinstance(found, Declined):
         return found
-    whole, scale = found
-    matrix = whole.T if swapped else whole
+    matrix = found.array.T if swapped else found.array
     depth = matrix.shape[1]
-    if depth % GROUPS["int8"] or depth > LONGEST:
-        return Declined(f"the depth is {depth}; expected a multiple of {GROUPS['int8']}, at most {LONGEST}")
+    if depth > _longest(found):
+        return Declined(f"the depth is {depth}; expected at most {_longest(found)}")
     source, shift = _unsigned(builder, data.data)
-    total = builder.call("nn.dense", source, builder.constant(matrix), name=node.name, out_dtype="int32")
-    return _scaled(builder, _centred(builder, total, data.zero, shift, matrix.sum(axis=1, dtype=np.int32)), data, scale)
+    total = builder.call("nn.dense", *_whole_groups(builder, source, matrix), name=node.name, out_dtype="int32")
+    if not found.is_plain:
+        rows = builder.call("sum", builder.call("cast", source, dtype="int32"), axis=(-1,), keepdims=True)
+        total = _plus_offset(builder, total, rows, found.offset)
+    sums = matrix.sum(axis=1, dtype=np.int32) + depth * found.offset
+    return _scaled(builder, _centred(builder, total, data.zero, shift, sums), data, found.scale)
+
+
+def _whole_groups(builder: RuleBuilder, data: Value, matrix: np.ndarray) -> tuple[Value, Value]:
+    """Operands of a product, zero-padded along the depth to a multiple of what one dot product sums."""
+    spare = -matrix.shape[1] % MULTIPLE
+    if not spare:
+        return data, builder.constant(matrix)
+    widths = (*((0, 0),) * (data.rank - 1), (0, spare))
+    longer = builder.call("nn.pad", data, builder.constant(np.uint8(0)), pad_width=widths)
+    return longer, builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
 
 
 @rule("nn.conv1d", "nn.conv2d")
@@ -93,16 +126,20 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
     found = _bytes(weight, 0)
     if isinstance(found, Declined):
         return found
-    kernel, scale = found
+    kernel = found.array
     groups, outer = conv.attrs.groups, kernel.shape[0] // conv.attrs.groups
     depthwise = groups > 1 and kernel.shape[1] == outer == 1
     if groups > 1 and not depthwise and min(kernel.shape[1], outer) < LEAST_GROUP:
         return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
-    if kernel[0].size > (MOST_TAPS if depthwise else LONGEST):
-        return Declined(f"sums of {kernel[0].size} products; expected at most {MOST_TAPS if depthwise else LONGEST}")
+    if groups > 1 and not depthwise and not found.is_plain:
+        return Declined(NINE_BITS)
+    longest = MOST_TAPS if depthwise else _longest(found)
+    if kernel[0].size > longest:
+        return Declined(f"sums of {kernel[0].size} products; expected at most {longest}")
     along = (-1, *(1,) * (kernel.ndim - 2))
     make = _depthwise if depthwise else _convolution
-    return _scaled(builder, make(builder, conv, data, kernel, along), data, None if scale is None else scale.reshape(along))
+    scale = None if found.scale is None else found.scale.reshape(along)
+    return _scaled(builder, make(builder, conv, data, found, along), data, scale)
 
 
 @rule("nn.conv2d_transpose")
@@ -123,15 +160,17 @@ def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined
     found = _bytes(weight, 1)
     if isinstance(found, Declined):
         return found
-    kernel, scale = found
+    kernel = found.array
+    if not found.is_plain:
+        return Declined(NINE_BITS)
     if kernel.size // kernel.shape[1] > LONGEST:
         return Declined(f"sums of more than {LONGEST} products")
     attributes = {**node.attributes, "out_dtype": "int32"}
     total = builder.call(node.op, data.data, builder.constant(kernel), name=node.name, **attributes)
-    return _scaled(builder, total, data, None if scale is None else scale.reshape(-1, 1, 1))
+    return _scaled(builder, total, data, None if found.scale is None else found.scale.reshape(-1, 1, 1))
 
 
-def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, kernel: np.ndarray, along: tuple[int, ...]) -> Value:
+def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight, along: tuple[int, ...]) -> Value:
     """The sums, of int32. Padding is what stands for zero."""
     source, shift = _unsigned(builder, data.data)
     known = np.int32(0) if data.zero is None else data.zero.constant
@@ -144,13 +183,23 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, kernel: np.n
         widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
         source = builder.call("nn.pad", source, zero, pad_width=((0, 0), (0, 0), *widths))
         attributes["padding"] = (0,) * len(widths)
+    kernel, offset = weight.array, weight.offset.reshape(along)
     total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
-    sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along)
+    if not weight.is_plain:
+        ones = builder.constant(np.ones((1, *kernel.shape[1:]), np.int8))
+        total = _plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes), offset)
+    sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along) + kernel[0].size * offset
     return _centred(builder, total, data.zero, shift, sums)
 
 
-def _depthwise(builder: RuleBuilder, conv: Conv, data: _Integers, kernel: np.ndarray, along: tuple[int, ...]) -> Value:
+def _plus_offset(builder: RuleBuilder, total: Value, sums: Value, offset: np.ndarray) -> Value:
+    """``total`` of products of the data, and ``sums`` of the data alone times what the weight is more."""
+    return builder.call("add", total, builder.call("multiply", sums, builder.constant(offset)))
+
+
+def _depthwise(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight, along: tuple[int, ...]) -> Value:
     """The sums, whole numbers of float32."""
+    kernel = weight.array + weight.offset.reshape(-1, 1, *along[1:])
     wide = builder.call("cast", data.data, dtype="int32")
     if data.zero is not None:
         zero = builder.call("cast", builder.call("reshape", data.zero, newshape=()), dtype="int32")
@@ -173,7 +222,9 @@ def _weight_is_swapped(node: Node) -> bool | None:
 
 def _operands(node: Node) -> tuple[_Integers, _Integers] | Declined | None:
     """Data and weight of a product of integers, if it is one."""
-    data, weight = (_integers(operand(node, k)) for k in (0, 1))
+    data, weight = _integers(operand(node)), _integers(operand(node, 1))
+    if weight is None and operand(node, 1).constant is not None and operand(node, 1).dtype == "int32":
+        weight = _Integers(operand(node, 1), None)  # small weights are folded when they are imported
     if data is None or weight is None or (data.scale is None) != (weight.scale is None):
         return None
     if node.result.dtype != ("int32" if data.scale is None else "float32"):
@@ -210,8 +261,8 @@ def _integers(value: Value) -> _Integers | None:
     return _Integers(cast.data, zero) if zero is None or zero.rank <= cast.data.rank else None
 
 
-def _bytes(weight: _Integers, axis: int) -> tuple[np.ndarray, np.ndarray | None] | Declined:
-    """The weight as int8 without zero point, and its scales: one, or one for each of the results along ``axis``."""
+def _bytes(weight: _Integers, axis: int) -> _Weight | Declined:
+    """The weight without zero point, with scales: one, or one for each of the results along ``axis``."""
     data, zero, scale = (None if v is None else v.constant for v in (weight.data, weight.zero, weight.scale))
     if data is None or (zero is None) != (weight.zero is None) or (scale is None) != (weight.scale is None):
         return Declined("the weight is not constant")
@@ -219,12 +270,24 @@ def _bytes(weight: _Integers, axis: int) -> tuple[np.ndarray, np.ndarray | None]
         if parameter is not None and parameter.size != 1 and _axis(parameter, weight.axis, data.ndim) != axis:
             return Declined("the weight's scales or zero points are not those of columns of the result")
     whole = data.astype(np.int32)
+    view = [-1 if k == axis else 1 for k in range(data.ndim)]
     if zero is not None:
-        whole = whole - zero.astype(np.int32).reshape([-1 if k == axis else 1 for k in range(data.ndim)])
+        whole = whole - zero.astype(np.int32).reshape(view)
+    if whole.size == 0 or np.any(whole > 255) or np.any(whole < -255):
+        return Declined("the weight without its zero point has no elements, or numbers of more than 9 bits")
     low, high = dtypes.integer_range("int8")
-    if whole.size == 0 or whole.min() < low or whole.max() > high:
-        return Declined("the weight without its zero point is no int8")
-    return whole.astype(np.int8), None if scale is None else scale.reshape(-1)
+    others = tuple(k for k in range(data.ndim) if k != axis)
+    least, most = whole.min(axis=others), whole.max(axis=others)
+    offset = np.where((least < low) | (most > high), least - low, 0).astype(np.int32)
+    if np.any(most - offset > high):
+        return Declined("the weight without its zero point has numbers of more than 8 bits")
+    array = (whole - offset.reshape(view)).astype(np.int8)
+    return _Weight(array, offset, None if scale is None else scale.reshape(-1))
+
+
+def _longest(weight: _Weight) -> int:
+    """How many products may be summed: of weights with an offset, numbers of 9 bits, half as many."""
+    return LONGEST if weight.is_plain else LONGEST // 2
 
 
 def _axis(parameter: np.ndarray, axis: int | None, rank: int) -> int | None:

@@ -10,6 +10,14 @@ def channel_block(target: Target, dtype: str = "float32") -> int:
     return target.lanes("float64" if dtype == "float64" else "float32")
 
 
+def byte_group(target: Target) -> int:
+    """How many products of bytes a step of a sum adds, by which weights of int8 are packed.
+
+    Four where an instruction adds those of uint8 and int8; elsewhere two, of bytes that are made 16 bits wide.
+    """
+    return 4 if target.has("avx512vnni") or target.has("avxvnni") else 2
+
+
 def dots_of_pairs(target: Target) -> bool:
     """Whether one instruction adds the products of pairs of bfloat16, so that weights are packed in pairs."""
     return target.has("avx512bf16") and target.has("avx512vl")

@@ -58,6 +58,8 @@ INTRINSICS: dict[str, int] = {
     "unrounded": 1,  # a float32 that stands for the narrower dtype given to Call: it is rounded where it is stored,
     # subnormal numbers perhaps to 0
     "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
+    "dot_u7s8": 3,  # the same of unsigned numbers below 128
+    "dot_s16": 3,  # (int32 x L accumulator, int16 x 2L, int16 x 2L) -> int32 x L, exact but where sums do not fit
     "dot_bf16": 3,  # (float32 x L accumulator, uint32 x L, uint32 x L: pairs of bfloat16) -> float32 x L; may flush subnormals
     "lane": 2,  # (vector, constant lane number) -> scalar
     "shuffle": -1,  # (vector a, vector b, lane numbers as constants ...) -> vector of as many lanes
@@ -66,6 +68,9 @@ INTRINSICS: dict[str, int] = {
     # what code generation makes of exp, pow and their kin: x * 2**n; the rounding errors of a * b and, c near a * b, of c - a * b
     "scale": 2, "product_error": 2, "residual": 3, "near_reciprocal": 1,  # 1 / x to 14 bits
 }
+
+DOTS = frozenset({"dot_u8s8", "dot_u7s8", "dot_s16"})
+"""What adds products of several neighbouring lanes to each lane of its first argument."""
 
 BOOL_INTRINSICS = frozenset({"isnan", "isinf"})
 
@@ -441,7 +446,7 @@ def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None
         raise ValueError(f"intrinsic {name!r}: got {len(args)} arguments; expected one of INTRINSICS, with an expression")
     exprs = [as_expr(a, first.dtype) for a in args]
     if lanes is None and _is_horizontal(name):
-        lanes = exprs[0].lanes if name == "dot_u8s8" else 1
+        lanes = exprs[0].lanes if name in DOTS else 1
     if lanes is None:
         lanes = max(e.lanes for e in exprs)
         exprs = [broadcast(e, lanes) for e in exprs]
@@ -451,7 +456,7 @@ def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None
 
 def _is_horizontal(name: str) -> bool:
     """Whether the arguments of an intrinsic need not have the lanes of its result."""
-    return name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_")
+    return name in ("shuffle", "lane", *DOTS) or name.startswith("reduce_")
 
 
 def real_part(x: Expr) -> Expr:

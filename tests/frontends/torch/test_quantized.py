@@ -162,9 +162,11 @@ def network() -> nn.Module:
 
 
 def weights(ir: forge.IRModule) -> dict[tuple[int, ...], str]:
-    """Element types of the constants of two axes and more."""
-    graph = next(iter(ir.graphs.values()))
-    return {v.shape: v.dtype for n in graph.walk() for v in n.operands if v is not None and v.constant is not None and v.rank > 1}
+    """Element types of the constants of two axes and more; of packed ones, those of their numbers."""
+    nodes = list(next(iter(ir.graphs.values())).walk())
+    unpacked = {n.operands[0]: n.result for n in nodes if n.op == "qnn.unpack"}
+    constants = [v for n in nodes for v in n.operands if v is not None and v.constant is not None and v.rank > 1]
+    return {v.shape: v.dtype for v in (unpacked.get(c, c) for c in constants)}
 
 
 def next_to_torch(ir: forge.IRModule, model: Any, x: Any, tmp_path: Path) -> None:

@@ -205,7 +205,10 @@ class Emitter:
         return self.op("Reshape", x, self.dims(shape), allowzero=zeros)
 
     def scalar(self, x: Ref) -> Ref:
-        """A tensor of one element as a scalar."""
+        """A tensor of one element as a scalar; a constant stays one, as runtimes reshape no element types below a byte."""
+        known = self.known(x)
+        if known is not None and known.ndim:
+            return self.const(known.reshape(()))
         return x if self.document.ranks.get(x.name) == 0 else self.op("Reshape", x, self.ints([]))
 
     def squeeze(self, x: Ref, *axes: int) -> Ref:

@@ -21,6 +21,7 @@ class Attempt:
         label: of ``node``, as it was then.
         made: the new nodes.
         reason: why the rule declined; empty: it has not.
+        moves_rounding: whether the rule has rounded somewhere else than the model.
     """
 
     stage: str
@@ -29,6 +30,7 @@ class Attempt:
     label: str
     made: tuple[Node, ...] = ()
     reason: str = ""
+    moves_rounding: bool = False
 
 
 class Journal:
@@ -53,13 +55,18 @@ class Journal:
         """Attempts at nodes that their stage left in the graph."""
         return [attempt for attempt in self.attempts if attempt.reason]
 
+    def moved(self) -> list[str]:
+        """Labels of the nodes whose rounding has moved."""
+        return [attempt.label for attempt in self.attempts if attempt.moves_rounding]
+
     def clear(self) -> None:
         """Forgets all that was noted."""
         self.attempts.clear()
         self.changes.clear()
 
-    def note(self, rule: str, node: Node, label: str, made: Sequence[Node], reason: str) -> None:
-        self.attempts[Attempt(self.stage, rule, node, label, tuple(made), reason)] = None
+    def note(self, rule: str, node: Node, label: str, made: Sequence[Node], reason: str, moves_rounding: bool = False) -> None:
+        moved = moves_rounding and not reason
+        self.attempts[Attempt(self.stage, rule, node, label, tuple(made), reason, moved)] = None
 
 
 def staged(stage: str, run: Callable[[], int]) -> int:

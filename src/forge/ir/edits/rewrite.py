@@ -146,12 +146,14 @@ class Rule:
         pattern: what matches; a tuple of names of operators and predicates of them, empty for all, matches their nodes.
         rewrite: builds the replacement. It gets the named values of a pattern, for operators the node.
         check: why the values that a pattern has matched are left as they are; None: they are not.
+        moves_rounding: whether numbers may be rounded to quantised ones at another point than the model says: off by one step.
     """
 
     name: str
     pattern: Pattern | tuple[Head, ...]
     rewrite: Callable[[RuleBuilder, Any], Outcome]
     check: Callable[[dict[str, Value]], str | None] = lambda values: None
+    moves_rounding: bool = False
 
     def is_for(self, op: OpDef[Any]) -> bool:
         """Whether the rule is tried at nodes of ``op``."""
@@ -171,18 +173,19 @@ class Rule:
 
 
 @overload
-def rule(operator: type[X], /) -> Callable[[Callable[[RuleBuilder, X], Outcome]], Rule]: ...
+def rule(operator: type[X], /, *, moves_rounding: bool = False) -> Callable[[Callable[[RuleBuilder, X], Outcome]], Rule]: ...
 @overload
-def rule(*heads: Head) -> Callable[[Callable[[RuleBuilder, Node], Outcome]], Rule]: ...
-def rule(*heads: Any) -> Callable[[Callable[[RuleBuilder, Any], Outcome]], Rule]:
+def rule(*heads: Head, moves_rounding: bool = False) -> Callable[[Callable[[RuleBuilder, Node], Outcome]], Rule]: ...
+def rule(*heads: Any, moves_rounding: bool = False) -> Callable[[Callable[[RuleBuilder, Any], Outcome]], Rule]:
     """Makes a function of a node a rule of its name for these operators, given by name or predicate; for all if none is given.
 
     For a class of operators, the function gets the operator that is bound to the node: ``@rule(Transpose)``.
     """
     if not heads or not isinstance(heads[0], type):
-        return lambda function: Rule(function.__name__, heads, function)
+        return lambda function: Rule(function.__name__, heads, function, moves_rounding=moves_rounding)
     is_one = (lambda op: isinstance(op, heads[0]),)
-    return lambda f: Rule(f.__name__, is_one, lambda builder, node: f(builder, node.op_def.bind(node)))
+    return lambda f: Rule(f.__name__, is_one, lambda builder, node: f(builder, node.op_def.bind(node)),
+                          moves_rounding=moves_rounding)
 
 
 def rewrite(graph: Graph, rules: Iterable[Rule]) -> int:
@@ -257,7 +260,7 @@ class _Driver:
                 node, *((outcome,) if isinstance(outcome, Value) else outcome or ()))
             reason = "" if self._replace(tried, replaced) else "an output of the graph would lose its name"
         if self.journal is not None:
-            self.journal.note(tried.name, node, label, [] if reason else self.builder.made, reason)
+            self.journal.note(tried.name, node, label, [] if reason else self.builder.made, reason, tried.moves_rounding)
         return not reason
 
     def _replace(self, tried: Rule, wanted: Replace) -> bool:

@@ -8,6 +8,7 @@ from forge.kernels.cpu import (
     conv2d,
     coupling,
     dense,
+    dense_blocks,
     depthwise,
     detection,
     factorization,
@@ -28,7 +29,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection",
-    "factorization", "fft", "indefinite", "layer_norm", "matmul", "ordering", "orthogonal", "rnn", "running", "scattering",
-    "searching", "softmax", "strings", "trees", "winograd",
+    "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
+    "detection", "factorization", "fft", "indefinite", "layer_norm", "matmul", "ordering", "orthogonal", "rnn", "running",
+    "scattering", "searching", "softmax", "strings", "trees", "winograd",
 ]

@@ -3,8 +3,8 @@
 Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
 dilation, pad_value, in_channels (the true number; lanes of the last block past it are never used, but for integers, whose
 weights are zero there). The block i of the weight is c, or less where there is one input block. The weight may be in groups of
-input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16 or fours of int8 with data of uint8: a step of the reduction then
-takes a group.
+input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16 or, with data of uint8, pairs or fours of int8: a step of the
+reduction then takes a group.
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
 Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,
@@ -19,7 +19,7 @@ from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
-from forge.kernels.cpu import tiles
+from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, plan_convolution
 from forge.kernels.cpu.spatial import note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
@@ -35,10 +35,13 @@ MANY_BLOCKS: Final = 4
 
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
-    """Direct convolution over blocked channels."""
-    plan = plan_convolution(_problem(call), call.name)
+    """Direct convolution over blocked channels; of bytes, fewer products where that is faster."""
+    problem = _problem(call)
+    if winograd_bytes.is_faster(problem, call.name):
+        return winograd_bytes.build(call, problem)
+    plan = plan_convolution(problem, call.name)
     window = plan.window
-    note_algorithm(call, window, plan.in_channels * plan.unit)
+    note_algorithm(call, window, plan.in_channels * plan.unit.size)
     extents = {"image": window.batch, "row_block": E.const(plan.row_blocks), "column_block": E.const(plan.column_blocks),
                "group_block": E.const(plan.group_blocks)}
 
@@ -56,32 +59,31 @@ def _problem(call: KernelCall) -> ConvProblem:
     grouped = weight is not None and len(weight.shape) == 7
     wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/g][o][g]"
     _, in_blocks, kernel_h, kernel_w, in_steps, out_block, *group = static_shape(call, weight, 7 if grouped else 6, wanted)
-    unit = group[0] if grouped else 1
-    in_block = in_steps * unit
+    in_block = in_steps * (group[0] if grouped else 1)
     window = window_of(call, (kernel_h, kernel_w))
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
         raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
                            f"{window.block} and {window.out_block}")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
-    ready = window.data.buffer is not None and window.data.dtype == {1: dtype, 2: "bfloat16", 4: "uint8"}[unit]
-    return ConvProblem(window, call.target, dtype, -(-in_channels // unit), in_steps, in_blocks, window.padded or not ready, unit,
-                       int(call.attrs.pad_value))
+    unit = pairs.Group.of(window.weight.dtype, in_block // in_steps, dtype)
+    ready = window.data.buffer is not None and window.data.dtype == unit.dtype
+    return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size), in_steps, in_blocks, window.padded or not ready,
+                       unit, int(call.attrs.pad_value))
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Input of a task: step x of row r of channel block b is at ``base + b * block_stride + r * row_stride + x * unit``."""
+    """Input of a task: step x of row r of channel block b is at ``base + b * block_stride + r * row_stride + x * unit.size``."""
 
     buffer: Buffer
     base: Expr
     block_stride: int
     row_stride: int
-    unit: int
+    unit: pairs.Group
 
     def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
-        first = self.base + block * self.block_stride + row * self.row_stride + x * self.unit
-        return E.load(self.buffer, first) if self.unit == 1 else pairs.load(self.buffer, first)
+        return self.unit.load(self.buffer, self.base + block * self.block_stride + row * self.row_stride + x * self.unit.size)
 
 
 class _Task:
@@ -105,7 +107,7 @@ class _Task:
         if not self.plan.staged:
             return self._all_tiles(self._direct_source(), E.const(0))
         row_size = self.patch_width * self.window.block
-        patch = loops.local("patch", self.patch_dtype, self.plan.chunk * self.patch_height * row_size)
+        patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size)
         source = _Source(patch, E.const(0), self.patch_height * row_size, row_size, self.plan.unit)
 
         def chunk(index: Expr) -> Stmt:
@@ -152,7 +154,8 @@ class _Task:
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
         """Padding at columns [begin, end)."""
-        lanes, block, dtype = self.plan.target.lanes(self.patch_dtype), self.window.block, self.patch_dtype
+        dtype, block = self.plan.unit.copied, self.window.block
+        lanes = self.plan.target.lanes(dtype)
         if E.is_const(end - begin, 0):
             return seq()
         return loops.each_vector((end - begin) * block, lanes, lambda x, mask: store(
@@ -162,27 +165,19 @@ class _Task:
         """Columns [low, high) of one row of the patch, from the data."""
         data, size, dtype = self.window.data, self.window.block, self.plan.dtype
         if data.buffer is not None:
-            lanes = self.plan.target.lanes(self.patch_dtype)
+            lanes = self.plan.target.lanes(self.plan.unit.copied)
             start = data.buffer.offset(self.image, block, h, first_w + low, 0)
             buffer = data.buffer
             return loops.each_vector((high - low) * size, lanes, lambda x, mask: store(
-                source.buffer, base + low * size + x, self._staged(E.load(buffer, start + x, mask)), mask))
+                source.buffer, base + low * size + x, self.plan.unit.copy(E.load(buffer, start + x, mask)), mask))
         lanes = tiles.vector_lanes(size, self.plan.target, dtype)
 
         def column(w: Expr) -> Stmt:
             return loops.each_vector(size, lanes, lambda lane, mask: store(
                 source.buffer, base + w * size + lane,
-                self._staged(data.read([self.image, block, h, first_w + w, lane], mask)), mask))
+                self.plan.unit.copy(data.read([self.image, block, h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
-
-    @property
-    def patch_dtype(self) -> str:
-        return {1: self.plan.dtype, 2: pairs.BITS, 4: "uint8"}[self.plan.unit]
-
-    def _staged(self, value: Expr) -> Expr:
-        """``value`` as the patch holds it."""
-        return pairs.bits(value) if self.plan.unit == 2 else E.cast(value, self.patch_dtype)
 
     def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
         plan = self.plan
@@ -234,7 +229,7 @@ class _Task:
         window, plan = self.window, self.plan
         line = tiles.CACHE_LINE // dtypes.itemsize(window.data.dtype)
         size = ((width - 1) * window.width.stride + 1) * window.block
-        begin = source.base + block * source.block_stride + first_row * source.row_stride + x * plan.unit
+        begin = source.base + block * source.block_stride + first_row * source.row_stride + x * plan.unit.size
         return seq(Prefetch(source.buffer, begin + i * window.height.stride * source.row_stride + offset)
                    for i in range(height) for offset in range(0, size, line))
 
@@ -302,12 +297,10 @@ class _Task:
         if window.weight.buffer is None:
             raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
         first = self._weight_place(group, block, tap, k, vector)
-        if plan.unit > 1:
-            return pairs.load(window.weight.buffer, first * plan.unit, plan.lanes)
-        return E.cast(E.load(window.weight.buffer, E.ramp(first, 1, plan.lanes)), plan.dtype)
+        return plan.unit.weights(window.weight.buffer, first * plan.unit.size, plan.lanes)
 
     def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
-        """Number of the first column of a vector of weights, in steps of ``unit`` channels."""
+        """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
         plan, window = self.plan, self.window
         out_block, lane = self._channel(group, vector)
         row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
@@ -324,7 +317,8 @@ class _Task:
             place = block + following // plan.groups * plan.chunk
             following = following % plan.groups + place // plan.in_blocks * plan.groups
             place = place % plan.in_blocks
-        return seq(Prefetch(weight, self._weight_place(following, place, tap, k, v) * plan.unit) for v in range(plan.vectors))
+        size = plan.unit.size
+        return seq(Prefetch(weight, self._weight_place(following, place, tap, k, v) * size) for v in range(plan.vectors))
 
     def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self._channel(group, vector)

@@ -12,6 +12,7 @@ from forge import dtypes
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3
 from forge.loops import RegisterTile, known, static
+from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
 from forge.target.choices import LIMIT
@@ -29,8 +30,8 @@ MIN_STEPS: Final = 128
 class ConvProblem:
     """What the choice of a plan depends on.
 
-    ``in_channels`` and ``in_block`` count steps of the reduction, each of ``unit`` channels. Where ``staged``, a task copies the
-    input under it into a local patch, padded with ``pad_value``.
+    ``in_channels`` and ``in_block`` count steps of the reduction, each of a ``unit`` of channels. Where ``staged``, a task copies
+    the input under it into a local patch, padded with ``pad_value``.
     """
 
     window: BlockedWindow
@@ -40,7 +41,7 @@ class ConvProblem:
     in_block: int
     in_blocks: int
     staged: bool
-    unit: int
+    unit: Group
     pad_value: int
 
     @property
@@ -62,7 +63,7 @@ class ConvProblem:
         axes = (self.window.height, self.window.width)
         extent, out, kernel = ("x".join(str(getattr(a, name)) for a in axes) for name in ("extent", "out", "kernel"))
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
-        blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit} {self.out_vectors}x{self.lanes}"
+        blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit.size} {self.out_vectors}x{self.lanes}"
         copied = " copied" if self.staged else ""
         return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
 
@@ -76,7 +77,7 @@ class ConvProblem:
         """Bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
         axes = ((self.window.height, rows), (self.window.width, columns))
         area = math.prod(axis.span(n) if self.staged else min(axis.span(n), n * axis.kernel) for axis, n in axes)
-        return area * blocks * self.window.block * dtypes.itemsize(self.dtype) // self.unit
+        return area * blocks * self.window.block * dtypes.itemsize(self.unit.copied)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class ConvPlan(ConvProblem):
     @property
     def block(self) -> int:
         """Steps of one position of a channel block of the data."""
-        return self.window.block // self.unit
+        return self.window.block // self.unit.size
 
     @property
     def row_blocks(self) -> int:
@@ -119,7 +120,7 @@ class ConvPlan(ConvProblem):
     @property
     def group_bytes(self) -> int:
         """Bytes of the weights of one group."""
-        return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit)
+        return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit.size)
 
     def tile(self, height: int, width: int) -> RegisterTile:
         return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
@@ -162,7 +163,7 @@ def _alternatives(problem: ConvProblem) -> Iterator[_Plan]:
 
 def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
     """Candidate (height, width, vectors) that fit into the registers."""
-    registers = problem.target.vector_registers
+    registers = problem.target.vector_registers - problem.unit.registers
     per_block = problem.window.out_block // problem.lanes
     for vectors in tiles.divisors(problem.out_vectors, 6):
         if vectors % per_block and per_block % vectors:
@@ -184,7 +185,8 @@ def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> f
 
 def _one_tile(problem: ConvProblem, rows: int, vectors: int) -> float:
     costs = problem.target.costs
-    weight_stream = vectors * problem.target.vector_bits / 8 / costs.streamed_bytes
+    step_bytes = vectors * problem.lanes * problem.unit.size * dtypes.itemsize(problem.window.weight.dtype)
+    weight_stream = step_bytes / costs.streamed_bytes
     return problem.steps * max(tiles.step_cycles(rows, vectors, costs), weight_stream) + costs.tile_overhead + rows * vectors
 
 
@@ -206,7 +208,7 @@ def _chunk(problem: ConvProblem, vectors: int, positions: int) -> int:
     All of them, where that is so anyway, or partial sums of ``positions`` in all groups of a task would need the cache, or more
     than their half of the stack.
     """
-    weights = vectors * problem.lanes * _weight_bytes(problem.window, problem.in_channels * problem.unit)
+    weights = vectors * problem.lanes * _weight_bytes(problem.window, problem.in_channels * problem.unit.size)
     partial = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
     most = tiles.prefetch_bytes(problem.target)
     if not problem.staged or weights <= most or partial > min(most, tiles.STACK_LIMIT // 2):

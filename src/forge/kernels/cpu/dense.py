@@ -1,7 +1,8 @@
 """Kernel family ``dense_pack``: rows of any number times a weight matrix that was packed at compile time.
 
 Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded, or in pairs of k: [ceil(N / n)][K / 2][n][2] of
-bfloat16, or in fours: [ceil(N / n)][K / 4][n][4] of int8, with data of uint8; result [..., N] with N = ``attrs.units``.
+bfloat16, or, with data of uint8, of int8 in pairs or in fours: [ceil(N / n)][K / 4][n][4]; result [..., N] with N =
+``attrs.units``.
 
 One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over K, so
 accumulators never leave registers. Where the weights of a column tile are too many for the first-level cache, one part of K
@@ -19,8 +20,9 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue
-from forge.loops import RegisterTile, pairs
+from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
+from forge.loops.pairs import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -40,7 +42,7 @@ Element = Callable[[Expr, Expr], Expr]
 
 @dataclass(frozen=True)
 class DensePlan:
-    """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``. A step of the sum takes a ``group`` of k, or one."""
+    """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``. A step of the sum takes a ``group`` of k."""
 
     data: Reader
     weight: Reader
@@ -53,23 +55,18 @@ class DensePlan:
     tile: RegisterTile
     row_block: int
     staged: bool
-    group: int
+    group: Group
 
     @property
     def steps(self) -> int:
-        return self.depth // self.group
-
-    @property
-    def copied(self) -> str:
-        """The dtype of local copies of the data."""
-        return {1: self.tile.dtype, 2: pairs.BITS, 4: "uint8"}[self.group]
+        return self.depth // self.group.size
 
     @property
     def part(self) -> int:
         """Steps whose weights stay in the first-level cache; all where one register tile reads them."""
         if self.row_block <= self.tile.rows:
             return self.steps
-        step = self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group
+        step = self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group.size
         return tiles.even_blocks(self.steps, max(MIN_PART, tiles.part_bytes(self.target) // step))
 
     @property
@@ -105,22 +102,22 @@ def plan_dense(call: KernelCall) -> DensePlan:
     if data is None or weight is None or len(shape) not in (3, 4) or None in shape:
         raise CompileError(f"{call.name}: packed dense; got weight shape {shape}; expected static [panels][K][n] or "
                            "[panels][K / g][n][g]")
-    group = int(shape[3] or 1) if len(shape) == 4 else 1
-    steps, panel = (int(extent) for extent in shape[1:3] if extent is not None)
-    depth = group * steps
+    steps, panel, size = (int(extent or 1) for extent in (*shape, 1)[1:4])
+    depth = size * steps
     units = int(call.attrs.units)
     dtype = tiles.accumulator_dtype(data.dtype, weight.dtype)
+    group = Group.of(weight.dtype, size, dtype)
     lanes = tiles.vector_lanes(panel, call.target, dtype)
     vectors = tiles.divisors(panel // lanes, 3)[0]
     rows = loops.product(data.shape[:-1])
-    registers = call.target.vector_registers
-    tile_rows = tiles.rows_for(loops.static(rows), vectors, call.target)
-    depth_bytes = depth * (dtypes.itemsize(dtype) if group == 1 else 4 // group)
-    ready = data.buffer is not None and (data.dtype not in loops.HALF or group > 1)
+    registers = call.target.vector_registers - group.registers
+    tile_rows = tiles.rows_for(loops.static(rows), vectors, registers, call.target.costs)
+    depth_bytes = depth * dtypes.itemsize(group.copied)
+    ready = data.buffer is not None and (data.dtype not in loops.HALF if size == 1 else data.dtype == group.dtype)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     most = tiles.STACK_LIMIT // 2 // depth_bytes if staged else 4 * ROW_BLOCK
     call.target.choices.note(panel_key(loops.static(rows) or 0, depth, units, data.dtype), call.name)
-    key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {group}"
+    key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {size}"
     tile_rows, block = call.target.choices.pick(
         key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
         call.name)
@@ -212,32 +209,28 @@ def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     lead = plan.data.shape[:-1]
     if not plan.staged:
         return seq(), lambda row, k: _unstaged(plan, row, k)
-    copy = loops.local("rows", plan.copied, plan.row_block * plan.depth)
+    copy = loops.local("rows", plan.group.copied, plan.row_block * plan.depth)
     lanes = plan.target.lanes(plan.tile.dtype)
 
     def copy_row(row: Expr) -> Stmt:
         indices = loops.unravel(rows.begin + row, lead)
-        def value(k: Expr, mask: Expr | None) -> Expr:
-            element = plan.data.read([*indices, k], mask)
-            return E.broadcast(pairs.bits(element) if plan.group == 2 else E.cast(element, plan.copied), k.lanes)
-
         return loops.each_vector(plan.depth, lanes, lambda k, mask: store(
-            copy, row * plan.depth + k, value(k, mask), mask))
+            copy, row * plan.depth + k, E.broadcast(plan.group.copy(plan.data.read([*indices, k], mask)), k.lanes), mask))
 
     def copied(row: Expr, k: Expr) -> Expr:
-        first = (row - rows.begin) * plan.depth
-        return E.load(copy, first + k) if plan.group == 1 else pairs.load(copy, first + k * plan.group)
+        return plan.group.load(copy, (row - rows.begin) * plan.depth + k * plan.group.size)
 
     return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copied
 
 
 def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
     """Element or group k of a row, from the data."""
-    if plan.group == 1:
+    if plan.group.size == 1:
         return E.cast(_read_row(plan.data, row, k), plan.tile.dtype)
+    first = k * plan.group.size
     if plan.data.buffer is not None and plan.data.dtype in ("bfloat16", "uint8"):
-        return pairs.load(plan.data.buffer, row * plan.depth + k * plan.group)
-    return pairs.joined(_read_row(plan.data, row, k * 2), _read_row(plan.data, row, k * 2 + 1))
+        return plan.group.load(plan.data.buffer, row * plan.depth + first)
+    return plan.group.read(lambda number: _read_row(plan.data, row, number), first)
 
 
 def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
@@ -248,10 +241,10 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
 
 
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
-    if plan.group > 1:
+    if plan.group.size > 1:
         if plan.weight.buffer is None:
             raise CompileError("dense_pack: the packed weight has a prologue; expected a plain constant")
-        return pairs.load(plan.weight.buffer, _weight_place(plan, column_tile, k, vector), plan.tile.lanes)
+        return plan.group.weights(plan.weight.buffer, _weight_place(plan, column_tile, k, vector), plan.tile.lanes)
     panel, column = _weight_column(plan, column_tile, vector)
     return E.cast(plan.weight.read([panel, k, E.ramp(column, 1, plan.tile.lanes)]), plan.tile.dtype)
 
@@ -267,23 +260,16 @@ def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead
     weight = plan.weight.buffer
     if weight is None or plan.row_block <= plan.tile.rows:
         return None
-    group = plan.group
-    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.tile.width * group, plan.panel * group)
+    size = plan.group.size
+    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.tile.width * size, plan.panel * size)
 
 
 def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
     """Number of the first element of a vector of weights."""
     panel, column = _weight_column(plan, column_tile, vector)
-    return ((panel * plan.steps + k) * plan.panel + column) * plan.group
+    return ((panel * plan.steps + k) * plan.panel + column) * plan.group.size
 
 
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
     """Writes one row of a column tile."""
-    result = plan.result
-    lets, flat = loops.bind("row_index", row)
-    indices = loops.unravel(flat, result.shape[:-1])
-
-    def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
-        return result.write([*indices, columns], loops.finished(x, result.dtype), mask)
-
-    return seq(lets, gemm.write_row(plan.tile, column_tile * plan.tile.width, E.const(plan.units), value, write))
+    return gemm.write_units(plan.result, plan.tile, plan.units, row, column_tile * plan.tile.width, value)

@@ -13,6 +13,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.kernels.cpu import tiles
 from forge.loops import Accumulators, RegisterTile
+from forge.loops.contract import Writer
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Prefetch, Stmt, seq, store
@@ -126,21 +127,30 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
     if ahead is not None and rows.block < MANY_TILES * size:
         product, ahead = replace(product, prefetch=ahead.step), None
 
-    def full_tile(number: Expr) -> Stmt:
-        return seq(seq() if ahead is None else ahead.part(number, count), row_tile(product, rows.begin + number * size, size))
+    return tiled_rows(rows, size, lambda first, tile_rows, limit: row_tile(product, first, tile_rows, limit),
+                      lambda number: seq() if ahead is None else ahead.part(number, count))
 
-    full = loops.serial("row_tile", count, full_tile)
+
+def tiled_rows(
+    rows: Rows, size: int, tile: Callable[[Expr, int, Expr | None], Stmt], before: Callable[[Expr], Stmt] = lambda number: seq()
+) -> Stmt:
+    """``tile(first, count, limit)`` for tiles of ``size`` rows, then for smaller ones of what is left; as ``row_tile``.
+
+    ``before`` gives what runs before a full tile, by its number.
+    """
+    full = loops.serial("row_tile", rows.count // size,
+                        lambda number: seq(before(number), tile(rows.begin + number * size, size, None)))
     if rows.total is not None:
         rest = (rows.total % rows.block or rows.block) % size
         if rest == 0:
             return full
-        tail = row_tile(product, rows.begin + (rows.count - rest), rest)
+        tail = tile(rows.begin + (rows.count - rest), rest, None)
         return seq(full, loops.guard((rows.count % size).ne(0), tail))
     lets, first = loops.bind("first_left", rows.begin + rows.count // size * size)
     small = min(SMALL_TILE_ROWS, size)
     limit = rows.begin + rows.count
     return seq(full, lets, loops.serial("small_tile", loops.ceildiv(rows.count % size, small),
-                                        lambda i: row_tile(product, first + i * small, small, limit)))
+                                        lambda i: tile(first + i * small, small, limit)))
 
 
 def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None) -> Stmt:
@@ -241,6 +251,17 @@ def write_row(
         return write(E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
 
     return column_vectors(tile, column, columns, vector)
+
+
+def write_units(result: Writer, tile: RegisterTile, units: int, row: Expr, column: Expr, value: RowValue) -> Stmt:
+    """Writes one row of the tile at ``column``, of ``units`` columns in all; rows are the axes before the last as one."""
+    lets, flat = loops.bind("row_index", row)
+    indices = loops.unravel(flat, result.shape[:-1])
+
+    def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
+        return result.write([*indices, columns], loops.finished(x, result.dtype), mask)
+
+    return seq(lets, write_row(tile, column, E.const(units), value, write))
 
 
 def column_vectors(tile: RegisterTile, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:

@@ -60,23 +60,24 @@ def divisors(number: int, limit: int) -> list[int]:
     return [d for d in range(min(number, limit), 0, -1) if number % d == 0]
 
 
-def rows_for(extent: int | None, vectors: int, target: Target) -> int:
+def rows_for(extent: int | None, vectors: int, registers: int, costs: MachineModel) -> int:
     """Rows of the main tile over ``extent`` rows (None: known at run time only)."""
-    most = min(largest_rows(vectors, target.vector_registers), MAX_ROWS)
+    most = min(largest_rows(vectors, registers), MAX_ROWS)
     if extent is None:
         return most
-    return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors, target.costs), -rows))
+    return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors, costs), -rows))
 
 
 def product_tile(rows: int | None, columns: int | None, lanes: int, target: Target) -> tuple[int, int]:
     """(vectors, rows) of the main tile of a product of these sizes (None: known at run time only)."""
-    candidates = [(vectors, rows_for(rows, vectors, target)) for vectors in range(1, MAX_VECTORS + 1)]
+    registers, costs = target.vector_registers, target.costs
+    candidates = [(vectors, rows_for(rows, vectors, registers, costs)) for vectors in range(1, MAX_VECTORS + 1)]
 
     def cost(candidate: tuple[int, int]) -> float:
         vectors, tile_rows = candidate
         extent = 8 * tile_rows if rows is None else rows
         padding = 1.0 if columns is None else loops.round_up(columns, vectors * lanes) / columns
-        return _rows_cost(extent, tile_rows, vectors, target.costs) / (extent * vectors) * padding
+        return _rows_cost(extent, tile_rows, vectors, costs) / (extent * vectors) * padding
 
     return min(candidates, key=cost)
 

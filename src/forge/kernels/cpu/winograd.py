@@ -26,11 +26,12 @@ from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, note_algorithm, static_shape, window_of
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, kernel
+from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.target.choices import LIMIT
 from forge.tir import expr as E
-from forge.tir.expr import Expr
+from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 IndexBody = Callable[[Expr], Stmt]
@@ -66,10 +67,13 @@ class Scheme:
 
 
 @dataclass(frozen=True)
-class WinogradPlan:
-    """``block`` tiles, and one of ``parts`` parts of the output channels, are a task.
+class WinogradProblem:
+    """What the choice of tasks depends on.
 
-    Register tiles are rows of tiles by vectors of output channels.
+    ``vectors`` vectors of output channels, each of ``lanes`` sums of ``dtype``, are summed together. A step of a sum takes a
+    ``unit`` of input channels. Images are padded with ``pad_value``. Patches and sums are transformed in ``transform_cycles`` per
+    position and vector of channels; where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a
+    step and vector.
     """
 
     scheme: Scheme
@@ -79,9 +83,13 @@ class WinogradPlan:
     in_stride: int
     in_lanes: int
     out_vectors: int
-    tile: RegisterTile
-    block: int
-    parts: int
+    vectors: int
+    lanes: int
+    dtype: str
+    unit: Group
+    pad_value: int = 0
+    transform_cycles: float = TRANSFORM_CYCLES
+    weight_cycles: float = 0.0
 
     @property
     def tiles_wide(self) -> int:
@@ -92,9 +100,38 @@ class WinogradPlan:
         return -(-self.window.height.out // self.scheme.out) * self.tiles_wide
 
     @property
+    def element(self) -> str:
+        """The dtype of transformed patches."""
+        return self.unit.dtype
+
+    @property
+    def steps(self) -> int:
+        return -(-self.in_channels // self.unit.size)
+
+    def rows(self, block: int) -> int:
+        """Rows of the register tiles that share out ``block`` tiles evenly."""
+        registers = self.target.vector_registers - self.unit.registers
+        return tiles.even_blocks(block, min(TILE_ROWS, tiles.largest_rows(self.vectors, registers)))
+
+
+@dataclass(frozen=True)
+class WinogradPlan(WinogradProblem):
+    """``block`` tiles, and one of ``parts`` parts of the output channels, are a task.
+
+    Register tiles are rows of tiles by vectors of output channels.
+    """
+
+    block: int = 1
+    parts: int = 1
+
+    @property
+    def tile(self) -> RegisterTile:
+        return RegisterTile(self.rows(self.block), self.vectors, self.lanes, self.dtype)
+
+    @property
     def part_groups(self) -> int:
         """Groups of output channels in one part."""
-        return self.out_vectors // self.tile.vectors // self.parts
+        return self.out_vectors // self.vectors // self.parts
 
 
 def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> float:
@@ -118,7 +155,11 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
 @kernel("conv2d_winograd_nchwc")
 def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     """3x3 convolution in the Winograd domain."""
-    plan = _plan(call)
+    return in_tasks(call, plan_tasks(_problem(call), call.name), Task)
+
+
+def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function:
+    """The function of a plan, whose tasks are of this kind."""
     blocks = -(-plan.tile_count // plan.block)
 
     def task(index: Expr) -> Stmt:
@@ -126,13 +167,13 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
         image = loops.bound(index // (blocks * plan.parts), lets, "image")
         first = loops.bound(index // plan.parts % blocks * plan.block, lets, "first_tile")
         group = loops.bound(index % plan.parts * plan.part_groups, lets, "first_group")
-        return seq(lets, _Task(plan, image, first, group).statement())
+        return seq(lets, kind(plan, image, first, group).statement())
 
     work = plan.block * plan.scheme.positions * plan.in_channels * plan.out_vectors * plan.tile.lanes // plan.parts
     return call.function(loops.parallel(plan.window.batch * (blocks * plan.parts), work, task))
 
 
-def _plan(call: KernelCall) -> WinogradPlan:
+def _problem(call: KernelCall) -> WinogradProblem:
     out_blocks, positions, in_blocks, in_block, out_block = static_shape(
         call, call.operands[1], 5, "[O/o][16 or 36][I/i][i][o]")
     window = window_of(call, (3, 3))
@@ -148,14 +189,10 @@ def _plan(call: KernelCall) -> WinogradPlan:
     padded = in_blocks * in_block
     # Rows of a multiple of 2 KiB would fall on the same few cache sets.
     stride = padded + (lanes if padded % 512 == 0 else 0)
-    vectors = _group_vectors(out_vectors, out_block // lanes)
-    block, parts = _tasks(call, scheme, window, stride, out_vectors, vectors, lanes, dtype)
-    rows = _tile_rows(block, vectors, call.target)
     in_channels = int(call.attrs.in_channels or padded)
     note_algorithm(call, window, in_channels)
-    return WinogradPlan(scheme, window, call.target, in_channels, stride,
-                        tiles.vector_lanes(in_block, call.target, dtype), out_vectors,
-                        RegisterTile(rows, vectors, lanes, dtype), block, parts)
+    return WinogradProblem(scheme, window, call.target, in_channels, stride, tiles.vector_lanes(in_block, call.target, dtype),
+                           out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
 
 
 def _group_vectors(out_vectors: int, per_block: int) -> int:
@@ -164,45 +201,43 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
     return 2 if 2 in fitting else fitting[0]
 
 
-def _tasks(
-    call: KernelCall, scheme: Scheme, window: BlockedWindow, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str
-) -> tuple[int, int]:
+def plan_tasks(problem: WinogradProblem, kernel: str) -> WinogradPlan:
     """Tiles of a task, whose patches and sums take half of the second-level cache, and parts of the output channels.
 
-    Where there are few tiles, parts occupy the cores while each weight is read once.
+    Where there are few tiles, parts occupy the cores while each weight is read once. Tasks that transform weights take all of the
+    cache: they do so less often.
     """
-    target = call.target
-    count = -(-window.height.out // scheme.out) * -(-window.width.out // scheme.out)
-    size = dtypes.itemsize(dtype)
-    most = max(1, min(target.l2_cache, tiles.STACK_LIMIT) // 2 // (scheme.positions * (stride + vectors * lanes) * size))
-    images = loops.static(window.batch) or 1
-    change = scheme.positions * TRANSFORM_CYCLES / 2
-    weights = scheme.positions * stride * out_vectors * lanes * size / target.costs.shared_bytes
+    p, target, positions = problem, problem.target, problem.scheme.positions
+    count, size = p.tile_count, dtypes.itemsize(p.element)
+    sums = p.vectors * p.lanes * dtypes.itemsize(p.dtype)
+    room = min(target.l2_cache * (2 if p.weight_cycles else 1), tiles.STACK_LIMIT) // 2
+    most = max(1, room // (positions * (p.in_stride * size + sums)))
+    images = loops.static(p.window.batch) or 1
+    change = positions * p.transform_cycles / 2
+    steps = p.in_stride // p.unit.size
+    weights = positions * p.in_stride * p.out_vectors * p.lanes * size / target.costs.shared_bytes
 
     def makespan(choice: tuple[int, int]) -> float:
         blocks, parts = choice
         block = -(-count // blocks)
-        rows = _tile_rows(block, vectors, target)
-        one_tile = stride * tiles.step_cycles(rows, vectors, target.costs) + target.costs.tile_overhead + rows * vectors
-        products = scheme.positions * out_vectors // vectors * -(-block // rows) * one_tile
-        task = max(products, weights) / parts + block * change * (stride / lanes + out_vectors / parts)
+        rows = p.rows(block)
+        one_tile = steps * tiles.step_cycles(rows, p.vectors, target.costs) + target.costs.tile_overhead + rows * p.vectors
+        products = positions * p.out_vectors // p.vectors * -(-block // rows) * one_tile
+        transformed = steps * p.out_vectors * p.weight_cycles
+        each = max(products, weights) if not transformed else products + transformed
+        task = each / parts + block * change * (p.in_stride / p.lanes + p.out_vectors / parts)
         return -(-images * blocks * parts // target.num_cores) * task
 
     least = -(-count // most)
     choices = range(least, min(count, least + 8 * target.num_cores) + 1)
-    divisions = sorted(tiles.divisors(out_vectors // vectors, target.num_cores))
+    divisions = sorted(tiles.divisors(p.out_vectors // p.vectors, target.num_cores))
     best, *others = nsmallest(LIMIT + 1, ((b, p) for p in divisions for b in choices), key=makespan)
-    key = f"winograd tasks {images} {count} {scheme.positions} {stride} {out_vectors} {vectors} {lanes} {dtype}"
-    blocks, parts = target.choices.pick(key, best, lambda: (best, *others), call.name)
-    return -(-count // blocks), parts
+    key = f"winograd tasks {images} {count} {positions} {p.in_stride} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
+    blocks, parts = target.choices.pick(key, best, lambda: (best, *others), kernel)
+    return WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts)
 
 
-def _tile_rows(block: int, vectors: int, target: Target) -> int:
-    """Rows of the register tiles that share out ``block`` tiles evenly."""
-    return tiles.even_blocks(block, min(TILE_ROWS, tiles.largest_rows(vectors, target.vector_registers)))
-
-
-class _Task:
+class Task:
     """Statements of one task."""
 
     def __init__(self, plan: WinogradPlan, image: Expr, first: Expr, first_group: Expr) -> None:
@@ -212,16 +247,29 @@ class _Task:
         self.first = first
         self.first_group = first_group
         tile = plan.tile
-        self.patches = loops.local("patches", tile.dtype, plan.scheme.positions * plan.block * plan.in_stride)
+        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.block * plan.in_stride)
         self.sums = loops.local("sums", tile.dtype, plan.scheme.positions * plan.block * tile.vectors, tile.lanes)
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
             lets, group = loops.bind("group", self.first_group + number)
-            return seq(lets, self._products(group), self._outputs(group))
+            return seq(lets, self.prepare(group), self._products(group), self._outputs(group))
 
-        return seq(Allocate(self.patches), Allocate(self.sums), loops.serial("tile", self.plan.block, self._transform_tile),
+        return seq(map(Allocate, self.buffers), loops.serial("tile", self.plan.block, self._transform_tile),
                    loops.serial("number", self.plan.part_groups, sums))
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """What is allocated on the stack."""
+        return [self.patches, self.sums]
+
+    def prepare(self, group: Expr) -> Stmt:
+        """What comes before the products of a group of output channels."""
+        return seq()
+
+    def finish(self, value: Expr) -> Expr:
+        """The result of transformed sums."""
+        return value
 
     def _place(self, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
         """Row and column of a tile among all tiles; past the last one, that of the last."""
@@ -254,10 +302,10 @@ class _Task:
     def _transform_patch(self, tile: Expr, vector: Expr, top: Expr, left: Expr, block: Expr, lanes: Expr, inside: Expr) -> Stmt:
         """One vector of channels of one patch: read in place where all of it is data."""
         plan, window = self.plan, self.window
-        border = loops.local("border", plan.tile.dtype, plan.scheme.positions, plan.in_lanes)
+        border = loops.local("border", plan.element, plan.scheme.positions, plan.in_lanes)
 
         def data(y: Expr, x: Expr) -> Expr:
-            return E.cast(window.data.read([self.image, block, top + y, left + x, lanes]), plan.tile.dtype)
+            return E.cast(window.data.read([self.image, block, top + y, left + x, lanes]), plan.element)
 
         def keep(position: int, value: Expr) -> Stmt:
             index = (tile + position * plan.block) * plan.in_stride + vector * plan.in_lanes
@@ -266,13 +314,13 @@ class _Task:
         def fill(y: Expr, x: Expr) -> Stmt:
             here = E.logical_and(_within(top + y, window.height.extent), _within(left + x, window.width.extent))
             at = y * plan.scheme.patch + x
-            zero = E.const(0, plan.tile.dtype, plan.in_lanes)
-            return loops.guard(here, store(border, at, data(y, x)), store(border, at, zero))
+            outside = E.const(plan.pad_value, plan.element, plan.in_lanes)
+            return loops.guard(here, store(border, at, data(y, x)), store(border, at, outside))
 
         scheme = plan.scheme
         copied = loops.serial("y", scheme.patch, lambda y: loops.serial("x", scheme.patch, lambda x: fill(y, x)))
-        bordered = _square(scheme.patch, scheme.patch, lambda y, x: E.load(border, y * scheme.patch + x), scheme.input_line, keep)
-        fast = _square(scheme.patch, scheme.patch, lambda y, x: data(E.const(y), E.const(x)), scheme.input_line, keep)
+        bordered = square(scheme.patch, scheme.patch, lambda y, x: E.load(border, y * scheme.patch + x), scheme.input_line, keep)
+        fast = square(scheme.patch, scheme.patch, lambda y, x: data(E.const(y), E.const(x)), scheme.input_line, keep)
         slow = seq(Allocate(border), copied, bordered)
         return loops.guard(inside, fast, slow)
 
@@ -283,11 +331,11 @@ class _Task:
 
         def position(p: Expr) -> Stmt:
             product = Product(
-                plan.tile, E.const(plan.in_channels),
-                lambda row, k: E.load(self.patches, (row + p * plan.block) * plan.in_stride + k),
-                lambda k, v: self._weight(p, group, k, v),
+                plan.tile, E.const(plan.steps),
+                lambda row, k: plan.unit.load(self.patches, (row + p * plan.block) * plan.in_stride + k * plan.unit.size),
+                lambda k, v: self.weight(p, group, k, v),
                 lambda row, value: seq(store(self.sums, self._sum_index(p, row, v), value(v)) for v in range(plan.tile.vectors)),
-                prefetch=lambda k: self._prefetch(p, group, k))
+                prefetch=lambda k: self.prefetch(p, group, k))
             return gemm.row_tiles(product, rows)
 
         return loops.serial("position", plan.scheme.positions, position)
@@ -295,14 +343,14 @@ class _Task:
     def _sum_index(self, position: Expr, row: Expr, vector: int) -> Expr:
         return (row + position * self.plan.block) * self.plan.tile.vectors + vector
 
-    def _channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
+    def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
         plan = self.plan
         per_block = self.window.out_block // plan.tile.lanes
         number = group * plan.tile.vectors + vector
         return number // per_block, number % per_block * plan.tile.lanes
 
-    def _prefetch(self, position: Expr, group: Expr, k: Expr) -> Stmt:
+    def prefetch(self, position: Expr, group: Expr, k: Expr) -> Stmt:
         """Prefetches the weights that follow: those of the next position lie after those of this one."""
         weight = self.window.weight
         if weight.buffer is None:
@@ -313,14 +361,14 @@ class _Task:
 
     def _weight_place(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first element of a vector in the weight's buffer; k may lie after the position's channels."""
-        block, lane = self._channel(group, vector)
+        block, lane = self.channel(group, vector)
         buffer = self.window.weight.buffer
         assert buffer is not None
         _, positions, in_blocks, _, out_block = buffer.shape
         return ((block * positions + position) * (in_blocks * self.window.block) + k) * out_block + lane
 
-    def _weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
-        block, lane = self._channel(group, vector)
+    def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
+        block, lane = self.channel(group, vector)
         inner = self.window.block
         indices = [block, position, k // inner, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
         weight = self.window.weight
@@ -345,7 +393,7 @@ class _Task:
     def _output_tile(self, group: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
         plan, window = self.plan, self.window
         out, patch = plan.scheme.out, plan.scheme.patch
-        block, lane = self._channel(group, vector)
+        block, lane = self.channel(group, vector)
         lanes = E.ramp(lane, 1, plan.tile.lanes)
         finished = loops.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
@@ -353,10 +401,10 @@ class _Task:
             return E.load(self.sums, self._sum_index(E.const(y * patch + x), tile, vector))
 
         def write(y: Expr, x: Expr) -> Stmt:
-            value = E.cast(E.load(finished, y * out + x), window.result.dtype)
+            value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
             return window.result.write([self.image, block, row * out + y, column * out + x, lanes], value)
 
-        transform = _square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
+        transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
         high, wide = _left(window.height.out, row, out), _left(window.width.out, column, out)
         return seq(Allocate(finished), transform, _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x))))
 
@@ -378,7 +426,7 @@ def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:
     return loops.unroll(name, most, lambda i: loops.guard(i < count, body(i)))
 
 
-def _square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
+def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
     """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""
     body: list[Stmt] = []
     columns = []
@@ -419,5 +467,6 @@ def _output_line_2(m: Sequence[Expr]) -> list[Expr]:
     return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
 
 
-SCHEMES = {s.positions: s for s in (Scheme(2, _input_line_2, _output_line_2), Scheme(4, _input_line_4, _output_line_4))}
+SCHEME_2: Final = Scheme(2, _input_line_2, _output_line_2)
+SCHEMES = {s.positions: s for s in (SCHEME_2, Scheme(4, _input_line_4, _output_line_4))}
 """By the number of positions of a patch."""

@@ -11,7 +11,7 @@ from forge.errors import ForgeError
 from forge.ir import interp
 from forge.ir.builder import Builder
 from forge.ir.nodes import Node, Value
-from forge.ir.op import Trait
+from forge.ir.op import Category, Trait
 from forge.ir.shapes import MAX_ELEMENTS, known_dims
 from forge.ir.types import TensorType
 
@@ -56,12 +56,13 @@ def unpacks(node: Node) -> bool:
 
     Until they are compiled they keep their bits.
     """
-    data = node.operands[0] if node.op in ("qnn.dequantize", "cast") else None
+    data = node.operands[0] if node.op_def.unpacks else None
     if data is None or not isinstance(data.type, TensorType) or not dtypes.is_integer(data.dtype):
         return False
     if data.rank < 2:
-        return data.rank == 1 and data.dtype == "int32" and node.op == "qnn.dequantize"
-    return dtypes.bits(data.dtype) <= 8 and dtypes.bits(node.result.dtype) > dtypes.bits(data.dtype)
+        return data.rank == 1 and data.dtype == "int32" and node.op_def.category is Category.QUANTISATION
+    held, wanted = (dtypes.bits(v.dtype) for v in (data, node.result))
+    return held <= 8 and (wanted > held or node.result.size != data.size)
 
 
 def _is_small(value: Value) -> bool:

@@ -65,6 +65,7 @@ class Cast(Op[CastAttrs]):
     name = "cast"
     data = Operand()
     kind = Kind.ELEMENTWISE
+    unpacks = True
 
     def infer(self, attrs: CastAttrs, data: Value) -> Types:
         if attrs.dtype not in dtypes.NAMES:

@@ -72,6 +72,7 @@ class Take(Op[TakeAttrs]):
     name = "take"
     data, indices = Operand(), Operand(accepts="index")
     kind = Kind.INJECTIVE
+    is_selection = True
     is_strided = True
 
     def infer(self, attrs: TakeAttrs, data: Value, indices: Value) -> Types:

@@ -1,4 +1,4 @@
-"""Packed weights in groups along the summed axis, as dot products read them: pairs of bfloat16, fours of int8.
+"""Packed weights in groups along the summed axis, as dot products read them: pairs of bfloat16, pairs or fours of int8.
 
 ``[..., K, n]`` becomes ``[..., K / g, n, g]``.
 """
@@ -12,8 +12,11 @@ import numpy as np
 from forge.ir.types import TensorType
 from forge.te import Expr, Tensor
 
-GROUPS = {"bfloat16": 2, "int8": 4}
-"""How many numbers a group of a dtype has."""
+GROUPS = {"bfloat16": (2,), "int8": (2, 4)}
+"""How many numbers a group of a dtype may have."""
+
+MULTIPLE = 4
+"""Sums of products of bytes have a multiple of this many, so that they can be computed in groups of every size."""
 
 
 def paired(weight: np.ndarray, group: int = 2) -> np.ndarray:
@@ -24,8 +27,8 @@ def paired(weight: np.ndarray, group: int = 2) -> np.ndarray:
 
 def plain_type(weight: TensorType, rank: int) -> TensorType:
     """The type without groups of a weight that is of ``rank`` without them."""
-    group = GROUPS.get(weight.dtype)
-    if group is None or weight.rank != rank + 1 or weight.shape[-1] != group:
+    group = weight.shape[-1] if weight.rank == rank + 1 else None
+    if group not in GROUPS.get(weight.dtype, ()):
         return weight
     return TensorType((*weight.shape[:-3], weight.shape[-3] * group, weight.shape[-2]), weight.dtype)
 
@@ -43,5 +46,5 @@ def element(weight: Tensor, rank: int, indices: Sequence[Expr]) -> Expr:
     if len(weight.shape) == rank:
         return weight[tuple(indices)]
     *lead, k, column = indices
-    group = GROUPS[weight.dtype]
+    group = weight.shape[-1]
     return weight[(*lead, k // group, column, k % group)]

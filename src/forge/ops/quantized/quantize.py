@@ -138,7 +138,7 @@ class Quantize(_Conversion):
             quotient = te.call("round", te.cast(data[i], real) / te.cast(self.read(scale, i, attrs), real))
             quotient = te.cast(te.select(te.call("isnan", quotient), te.const(0, real), quotient), wide)
             if zero_point is not None:
-                quotient = quotient + te.cast(te.cast(self.read(zero_point, i, attrs), "int64"), wide)
+                quotient = quotient + te.cast(self.read(zero_point, i, attrs), wide)
             return te.cast(binary("max", binary("min", quotient, high), low), attrs.out_dtype)
 
         return [te.compute(te.shape_of(results[0].shape), body, name="quantize")]
@@ -156,6 +156,7 @@ class Dequantize(_Conversion):
     Attrs = DequantizeAttrs
     accuracy = Accuracy.ROUNDING
     flops_per_element = 2
+    unpacks = True
 
     def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> TensorTypes:
         if scale.dtype != attrs.out_dtype:

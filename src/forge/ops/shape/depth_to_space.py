@@ -66,6 +66,7 @@ class _SubPixel(Op[SubPixelAttrs]):
 
     data = Operand(rank=4)
     kind = Kind.INJECTIVE
+    is_selection = True
     deepens: ClassVar[bool]
 
     def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:

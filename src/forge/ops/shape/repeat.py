@@ -28,6 +28,7 @@ class Repeat(Op[RepeatAttrs]):
     in_layout = along_axis
     data = Operand()
     kind = Kind.INJECTIVE
+    is_selection = True
 
     def infer(self, attrs: RepeatAttrs, data: Value) -> Types:
         if attrs.axis is None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+import forge
+from forge import dtypes
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
 from forge.frontends.onnx import import_model
-from tests.frontends.onnx.microsoft.support import check, floats, ints, node_model
+from forge.frontends.onnx.tensors import element_code
+from tests.frontends.onnx.microsoft.support import check, floats, ints, node_model, same
 
 X_SHAPE = (3, 4)
 SIZES = [(64, 10, 32), (50, 7, 16), (48, 5, 16)]
@@ -52,11 +56,27 @@ def test_groups_by_index() -> None:
     check("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32}, constant=(1, 2, 4, 5), opt_level=0)
 
 
-@pytest.mark.parametrize("level", [1, 4])
-def test_accuracy_level(level: int) -> None:
+def test_accuracy_level() -> None:
     """What it asks for is the least accuracy; sums are of float32."""
     inputs = inputs_of(4, 64, 10, 32, "none", False)
-    check("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32, "accuracy_level": level}, opt_level=0)
+    check("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32, "accuracy_level": 1}, opt_level=0)
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_data_of_8_bits(bits: int, opt_level: int) -> None:
+    """At accuracy level 4 data are rounded, block by block; sums of integers are exact, here and there."""
+    inputs = inputs_of(bits, 64, 10, 32, "packed", False)
+    attributes = {"K": 64, "N": 10, "bits": bits, "block_size": 32, "accuracy_level": 4}
+    module = check("MatMulNBits", inputs, attributes, constant=(1, 2, 3, 5), symbolic=(3,), opt_level=opt_level)
+    assert any(node.op == "qnn.quantize" for node in module.main.nodes)
+
+
+def test_weights_stay_packed() -> None:
+    inputs = inputs_of(4, 64, 10, 32, "packed", False)
+    module = import_model(node_model("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32}, constant=(1, 2, 3, 5)))
+    (weight,) = [node for node in module.main.nodes if node.op == "qnn.unpack"]
+    assert weight.operands[0].constant.nbytes == 64 * 10 // 2
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -122,3 +142,30 @@ def test_gather_is_refused() -> None:
         import_model(node_model("GatherBlockQuantized", inputs, {"bits": 2, "block_size": 16}))
     with pytest.raises(OpAttributeUnimplemented, match="got quantize_axis 0 and gather_axis 0; supported"):
         import_model(node_model("GatherBlockQuantized", inputs, {"block_size": 16, "quantize_axis": 0}))
+
+
+@pytest.mark.parametrize("opset", [21, 25])
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_sub_byte_initializers(dtype: str, opset: int) -> None:
+    """DequantizeLinear with blocks, as quantisers write it, stays packed, compiled as well, and is written as it came."""
+    rng = np.random.default_rng(3)
+    code = element_code(dtype)
+    low, high = dtypes.integer_range(dtype)
+    codes = rng.integers(low, high + 1, (64, 24))
+    scale = rng.uniform(0.01, 0.1, (2, 24)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["w", "s"], ["r"], axis=0, block_size=32),
+         helper.make_node("MatMul", ["x", "r"], ["y"])],
+        "one", [helper.make_tensor_value_info("x", 1, [3, 64])], [helper.make_tensor_value_info("y", 1, [3, 24])],
+        [helper.make_tensor("w", code, codes.shape, codes.ravel()), numpy_helper.from_array(scale, "s")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    x = floats(1, 3, 64)
+    want = x @ (codes * np.repeat(scale, 32, 0)).astype(np.float32)
+    ir = forge.from_onnx(model)
+    (weight,) = [node.operands[0] for node in ir.main.nodes if node.op == "qnn.unpack"]
+    assert weight.constant.nbytes == codes.size // 2
+    same(ir.mod, [x], [want])
+    written = ir.to_onnx(opset=opset)
+    assert [t.data_type for t in written.graph.initializer if t.dims == [64, 24]] == [code]
+    assert len(written.SerializeToString()) < codes.size

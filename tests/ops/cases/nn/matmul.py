@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.ops.case import Case, bf16, boolean, const, f16, f32, f64, i8, i32, i64, row, u8
@@ -16,6 +18,45 @@ def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Cas
     weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
     return row("nn.contrib_dense_pack", [f32(*rows, depth), packed(weight, panel)], lambda x, _: x @ weight.T, symbolic=False,
         units=units)
+
+
+def blocks_row(
+    rows: tuple[int, ...], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool, **attrs: Any
+) -> Case:
+    """Codes of few bits, packed by definition: code by code."""
+    rng = np.random.default_rng(units)
+    codes, scale = rng.integers(0, 1 << bits, (units, depth)), rng.uniform(0.1, 1.0, (units, depth // block)).astype(np.float32)
+    zero = rng.integers(0, 1 << bits, scale.shape).astype(np.uint8) if zeros else None
+    word, panels = 32 // bits, -(-units // panel)
+    weight = np.zeros((panels, depth // word, panel, 4), np.uint8)
+    for n, k in np.ndindex(codes.shape):
+        weight[n // panel, k // word, n % panel, k % 4] |= codes[n, k] << (k % word // 4 * bits)
+    parameters = [None if v is None else packed(v, panel) for v in (scale, zero)]
+    origin = 1 << (bits - 1) if zero is None else np.repeat(zero, block, 1).astype(int)
+    real = (codes - origin) * np.repeat(scale, block, 1).astype(np.float64)
+
+    def oracle(x: np.ndarray, x_scale: np.ndarray | None, *_: Any) -> np.ndarray:
+        factors = 1.0 if x_scale is None else np.repeat(x_scale, block, -1)
+        return (x * np.float64(factors)) @ real.T
+
+    data = [i8(*rows, depth, low=-127, high=127), f32(*rows, depth // block)] if quantised else [f32(*rows, depth), None]
+    return row("nn.contrib_dense_blocks_pack", [*data, weight, *parameters], oracle, symbolic=False, units=units, bits=bits,
+        block_size=block, **attrs)
+
+
+def blocks_rows() -> list[Case]:
+    return [
+        blocks_row((3,), 64, 24, 16, 4, 32, False, False),
+        blocks_row((1,), 64, 70, 64, 4, 16, False, True),
+        blocks_row((2, 9), 64, 33, 16, 2, 32, False, True),
+        blocks_row((1,), 48, 24, 32, 8, 48, False, False),
+        blocks_row((3,), 64, 24, 16, 4, 32, True, False),
+        blocks_row((1,), 64, 70, 64, 4, 16, True, True),
+        blocks_row((2, 9), 64, 33, 16, 2, 32, True, True),
+        blocks_row((), 256, 24, 32, 8, 128, True, True),
+        blocks_row((30,), 64, 40, 32, 8, 32, True, False),
+        blocks_row((30,), 64, 200, 64, 4, 32, True, False, out_dtype="float16"),
+    ]
 
 
 def dense_rows() -> list[Case]:
@@ -89,4 +130,4 @@ def small_rows() -> list[Case]:
     ]
 
 
-CASES = [*dense_rows(), *matmul_rows(), *indexed_rows(), *small_rows()]
+CASES = [*dense_rows(), *blocks_rows(), *matmul_rows(), *indexed_rows(), *small_rows()]

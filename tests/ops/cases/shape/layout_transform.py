@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from forge import dtypes
 from tests.ops.case import Case, Fixed, f16, f32, i8, i32, row, u8
 from tests.ops.onnx_oracle import onnx_node
+
+
+def unpacked(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Bits, the lowest first, as numbers of a type of few of them."""
+    width, signed = dtypes.bits(dtype), dtypes.is_signed(dtype)
+    bits = np.unpackbits(x, axis=-1, bitorder="little").reshape(*x.shape[:-1], -1, width).astype(np.int8)
+    weights = [(1 << k) * (-1 if signed and k == width - 1 else 1) for k in range(width)]
+    return (bits @ np.array(weights, np.int8)).astype(dtypes.numpy_dtype(dtype))
 
 
 def layout_rows() -> list[Case]:
@@ -45,6 +54,8 @@ def quantize_rows() -> list[Case]:
         row("qnn.quantize", [f32(7, special=(3e9, np.nan)), scalar(1e-3)], out_dtype="int32"),
         row("qnn.quantize", [f32(7), scalar(0.5)], out_dtype="int4"),
         row("qnn.quantize", [f16(7), scalar(0.5, np.float16), scalar(3, np.uint8)], out_dtype="uint8"),
+        *(row("qnn.unpack", [u8(3, 5, low=0, high=255)], lambda x, dtype=dtype: unpacked(x, dtype), out_dtype=dtype)
+          for dtype in ("int2", "uint2", "int4", "uint4")),
         row("qnn.lookup", [u8(4, 35, low=0, high=255), Fixed(TABLE)], lambda x, table: table[x]),
         row("qnn.lookup", [u8(3, 5, low=0, high=255), Fixed(np.where(TABLE < 9, np.nan, TABLE / 7.0).astype(np.float32))],
             lambda x, table: table[x]),

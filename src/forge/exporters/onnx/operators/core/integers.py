@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from forge import dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.core.layouts import constant_transposed
+from forge.ir.interp import evaluate
 from forge.ir.nodes import Value
 
 _NARROW = ("int8", "uint8")
@@ -27,13 +29,24 @@ class Centred:
         return Centred(constant_transposed(g, self.data, axes), self.zero)
 
 
-def centred(g: Emitter, value: Value | None) -> Centred | None:
-    """What ``value``, of int32, is made of; None where it is something else."""
-    if value is None or value.dtype != "int32":
-        return None
+def centred(g: Emitter, value: Value | None) -> list[Centred]:
+    """Integers of 8 bits whose sum is ``value``, of integers; none where it is something else."""
+    if value is None or value.dtype not in (*_NARROW, "int32"):
+        return []
+    if value.dtype != "int32":
+        return [Centred(g.ref(value), None)]
     narrow = _narrow(g, value)
     if narrow is not None:
-        return Centred(narrow, None)
+        return [Centred(narrow, None)]
+    whole = _difference(g, value)
+    if whole is not None:
+        return [whole]
+    contents = _contents(value)
+    return [] if contents is None else _constant(g, contents)
+
+
+def _difference(g: Emitter, value: Value) -> Centred | None:
+    """``value`` as widened integers less one zero point."""
     if value.producer is None or value.producer.op != "subtract":
         return None
     minuend, subtrahend = value.producer.operands
@@ -42,6 +55,28 @@ def centred(g: Emitter, value: Value | None) -> Centred | None:
         return None
     zero = None if data is None else _zero_point(g, subtrahend, data.dtype)
     return None if data is None or zero is None else Centred(data, zero)
+
+
+def _contents(value: Value) -> np.ndarray | None:
+    """The contents of a constant, of a constant that is cast, or of a difference of such."""
+    node = value.producer
+    if value.constant is not None or node is None:
+        return value.constant
+    parts = [None if v is None else _contents(v) for v in node.operands] if node.op in ("cast", "subtract") else [None]
+    if any(p is None for p in parts):
+        return None
+    found: np.ndarray = evaluate(node, parts, {}, lambda *_: [])[0]
+    return found
+
+
+def _constant(g: Emitter, array: np.ndarray) -> list[Centred]:
+    """Of 8 bits: with a zero point, or, as weights with zero points of their own for each channel may need, in two parts."""
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    if high - low <= 255:
+        return [Centred(g.const((array - low).astype(np.uint8)), g.const(-low, "uint8"))]
+    most = np.clip(array, -128, 127)
+    rest = array - most
+    return [Centred(g.const(part.astype(np.int8)), None) for part in (most, rest)] if _fits(rest, "int8") else []
 
 
 def _narrow(g: Emitter, value: Value | None) -> Ref | None:
@@ -68,6 +103,7 @@ def _fits(array: np.ndarray, dtype: str) -> bool:
     return bool(low <= array.min(initial=0) and array.max(initial=0) <= high)
 
 
-def product(g: Emitter, op: str, a: Centred, b: Centred, **attributes: Any) -> Ref:
-    """ConvInteger or MatMulInteger."""
-    return g.op(op, a.data, b.data, a.zero, b.zero, **attributes)
+def product(g: Emitter, op: str, a: Centred, b: Sequence[Centred], **attributes: Any) -> Ref:
+    """ConvInteger or MatMulInteger, of each of the parts of ``b``."""
+    products = [g.op(op, a.data, part.data, a.zero, part.zero, **attributes) for part in b]
+    return functools.reduce(lambda x, y: g.op("Add", x, y), products)

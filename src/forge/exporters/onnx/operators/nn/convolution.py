@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 
 from forge import dims, dtypes
@@ -32,19 +33,19 @@ def _wide(g: Emitter, node: Node, *x: Ref) -> list[Ref]:
     return [g.cast(v, node.result.dtype) for v in x]
 
 
-def _centred(g: Emitter, node: Node) -> tuple[Centred, Centred] | None:
-    """Both operands of a product of integers of 8 bits."""
+def _centred(g: Emitter, node: Node) -> tuple[Centred, list[Centred]] | None:
+    """Both operands of a product of integers of 8 bits, the second in parts."""
     if node.result.dtype != "int32":
         return None
     a, b = (centred(g, v) for v in node.operands[:2])
-    return None if a is None or b is None else (a, b)
+    return (a[0], b) if len(a) == 1 and b else None
 
 
 @exports("nn.dense")
 def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
     """Of matrices of floats a Gemm, which takes the weight as it is."""
     if (parts := _centred(g, node)) is not None:
-        return product(g, "MatMulInteger", parts[0], parts[1].transposed(g, [1, 0]))
+        return product(g, "MatMulInteger", parts[0], [p.transposed(g, [1, 0]) for p in parts[1]])
     x, weight = _wide(g, node, x, weight)
     if len(data_shape(node)) == 2 and dtypes.is_float(x.dtype):
         return g.op("Gemm", x, weight, transB=1)
@@ -56,7 +57,7 @@ def matmul(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
     attrs: MatmulAttrs | BatchMatmulAttrs = node.attrs
     axes = [_swapped(len(data_shape(node, k)), flag) for k, flag in enumerate((attrs.transpose_a, attrs.transpose_b))]
     if (parts := _centred(g, node)) is not None:
-        return product(g, "MatMulInteger", *(p.transposed(g, order) for p, order in zip(parts, axes)))
+        return product(g, "MatMulInteger", parts[0].transposed(g, axes[0]), [p.transposed(g, axes[1]) for p in parts[1]])
     return g.op("MatMul", *(constant_transposed(g, x, order) for x, order in zip(_wide(g, node, a, b), axes)))
 
 
@@ -122,9 +123,11 @@ def conv(g: Emitter, op: Conv, x: Ref, weight: Ref) -> Ref:
     plain, pads = CHANNELS_FIRST[rank], begins_and_ends(attrs.padding, rank)
     first, axes = permutation(g, attrs.data_layout, plain), permutation(g, attrs.kernel_layout, OUTPUTS_FIRST[rank])
     is_integer = dtypes.is_integer(dtype)
-    if (parts := _centred(g, op.node)) is not None and dims.is_static(*pads) and not attrs.pad_value:
-        data, taps = parts[0].transposed(g, first), parts[1].transposed(g, axes)
-        result = product(g, "ConvInteger", data, taps, pads=pads, **_steps(attrs))
+    parts = _centred(g, op.node)
+    if parts is not None and dims.is_static(*pads) and (not attrs.pad_value or parts[0].zero is None):
+        image, around = padded(g, parts[0].transposed(g, first).data, pads, attrs.pad_value)
+        taps = [p.transposed(g, axes) for p in parts[1]]
+        result = product(g, "ConvInteger", Centred(image, parts[0].zero), taps, pads=around, **_steps(attrs))
     elif is_integer and dtypes.bits(dtype) > 32:
         raise g.unsupported(f"ONNX's Conv takes no {dtype}")
     else:
@@ -144,15 +147,26 @@ def conv_transpose(g: Emitter, op: ConvTranspose, x: Ref, weight: Ref) -> Ref:
     attrs = op.attrs
     rank = len(attrs.strides)
     plain = CHANNELS_FIRST[rank]
-    if dtypes.is_integer(op.result.dtype):
+    if dtypes.is_integer(op.result.dtype) and not _is_exact_in_float32(op):
         raise g.unsupported(f"ONNX's ConvTranspose takes no {op.result.dtype}")
-    data, taps = _wide(g, op.node, x, weight)
+    work = "float32" if dtypes.is_integer(op.result.dtype) else op.result.dtype
+    data, taps = g.cast(x, work), g.cast(weight, work)
     data = moved(g, data, attrs.data_layout, plain)
     taps = constant_transposed(g, taps, permutation(g, attrs.kernel_layout, INPUTS_FIRST[rank]))
     pads = _numbers(g, begins_and_ends(attrs.padding, rank), "padding")
     extra = _numbers(g, attrs.output_padding, "output_padding")
-    result = g.op("ConvTranspose", data, taps, pads=pads, output_padding=extra, **_steps(attrs))
+    result = g.cast(g.op("ConvTranspose", data, taps, pads=pads, output_padding=extra, **_steps(attrs)), op.result.dtype)
     return moved(g, result, plain, attrs.out_layout or attrs.data_layout)
+
+
+def _is_exact_in_float32(op: ConvTranspose) -> bool:
+    """Whether float32 holds all sums of products of integers of 8 bits and a constant weight."""
+    data, weight = op.node.operands[:2]
+    if data is None or weight is None or weight.constant is None or dtypes.bits(data.dtype) > 8:
+        return False
+    channel = op.attrs.kernel_layout.index("O")
+    sums = np.abs(weight.constant.astype(np.int64)).sum(axis=tuple(k for k in range(weight.rank) if k != channel))
+    return int(sums.max(initial=0)) * 256 <= 1 << 24
 
 
 def _numbers(g: Emitter, sizes: Sequence[Dim], what: str) -> list[int]:

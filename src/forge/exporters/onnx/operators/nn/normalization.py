@@ -13,6 +13,7 @@ from forge.ops.core.op import Op
 from forge.ops.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm
 from forge.ops.nn.softmax import LogSoftmax, Softmax, SoftmaxAttrs
 from forge.ops.quantized.quantize import Dequantize, Quantize
+from forge.ops.quantized.unpack import Unpack, unpacked
 
 
 @exports(Softmax, LogSoftmax)
@@ -94,6 +95,15 @@ def dequantize(g: Emitter, op: Dequantize, x: Ref, scale: Ref, zero: Ref | None 
     axis = _scale_axis(op)
     scales = _scales(g, axis, scale, zero)
     return g.op("DequantizeLinear", x, *scales, dtype=op.result.dtype, axis=axis, block_size=op.attrs.block_size or None)
+
+
+@exports(Unpack)
+def unpack(g: Emitter, op: Unpack, x: Ref) -> Any:
+    """A constant of a type below a byte, which ONNX packs itself."""
+    array, since = op.data.constant, 21 if dtypes.bits(op.result.dtype) == 4 else 25
+    if array is None or not g.has("DequantizeLinear", since):
+        return NotImplemented
+    return g.const(unpacked(array, op.result.dtype), name=op.data.name)
 
 
 def _has_blocks(g: Emitter, op: Quantize | Dequantize) -> bool:

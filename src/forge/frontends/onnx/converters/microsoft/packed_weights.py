@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge import dims
+from forge import dims, dtypes
+from forge.compose import quantized
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.nn.matmul import dense
 from forge.frontends.onnx.registry import converts
+from forge.ops.quantized.unpack import unpacked
 
 _WIDTHS = (2, 4, 8)
+MOST_ROUNDED = 4
+"""The level of accuracy at which the data are rounded to 8 bits."""
 
 _FLOAT4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
 FP4 = (*_FLOAT4, *(-x for x in _FLOAT4))
@@ -25,15 +29,18 @@ NF4 = (
 """Quantiles of the normal distribution, scaled to [-1, 1] (Dettmers et al., "QLoRA", 2023, appendix E)."""
 
 
-def unpacked(g: Context, packed: Value, bits: int, low_first: bool = True) -> Value:
-    """Codes of ``bits`` as uint8; the last axis grows by the number of codes in a byte."""
+def _unpacked(g: Context, packed: Value, bits: int) -> Value:
+    """Codes of ``bits``, unsigned; the last axis grows by the number of codes in a byte, the first in the lowest bits."""
+    return packed if bits == 8 else g.call("qnn.unpack", packed, out_dtype=f"uint{bits}")
+
+
+def _centred(g: Context, packed: Value, bits: int) -> Value:
+    """Codes of ``bits`` less the middle one, signed."""
+    top = 1 << (bits - 1)
+    flipped = g.call("bitwise_xor", packed, g.scalar(sum(top << place for place in range(0, 8, bits)), packed))
     if bits == 8:
-        return packed
-    places = range(0, 8, bits) if low_first else reversed(range(0, 8, bits))
-    shifted = [g.call("right_shift", packed, g.scalar(place, packed)) if place else packed for place in places]
-    codes = [g.call("bitwise_and", code, g.scalar((1 << bits) - 1, packed)) for code in shifted]
-    *front, last = packed.shape
-    return g.reshape(g.call("stack", *codes, axis=packed.rank), (*front, last * len(codes)))
+        return g.call("reinterpret", flipped, dtype="int8")
+    return g.call("qnn.unpack", flipped, out_dtype=f"int{bits}")
 
 
 @converts("MatMulNBits", domain=DOMAIN)
@@ -42,8 +49,8 @@ def matmul_of_few_bits(
     bias: Value | None = None,
     *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0,  # noqa: N803
 ) -> Value:
-    """``x @ ((codes - zero_points) * scales)^T``. Products are of the operands' type, which is as accurate as any
-    ``accuracy_level`` asks for; onnxruntime rounds ``x`` to eight bits at level 4.
+    """``x @ ((codes - zero_points) * scales)^T``. With ``accuracy_level`` 4 and constant weights, ``x`` is rounded to 8 bits,
+    each block by its own scale, as onnxruntime does; else products are as accurate as those of the operands' type.
     """
     if bits not in _WIDTHS:
         raise g.unsupported(f"attribute 'bits': got {bits}; supported: {', '.join(map(str, _WIDTHS))}")
@@ -57,36 +64,49 @@ def matmul_of_few_bits(
     expected = (N, blocks, block_size * bits // 8)
     if any(dims.different(own, size) for own, size in zip(weight.shape, expected)) or weight.rank != 3:
         raise g.invalid(f"B: got {weight.type}; expected {'x'.join(map(str, expected))}, which K, N, bits and block_size say")
-    codes = g.cast(unpacked(g, weight, bits), scales.dtype)
-    zeros = _zero_points(g, zero_points, scales, bits, (N, blocks))
-    real = _scaled(g, codes, g.reshape(scales, (N, blocks)), zeros, group_index, K)
-    product = dense(g, x, real, transposed=True)
+    scales = g.reshape(scales, (N, blocks))
+    flat = _cut(g, g.reshape(weight, (N, blocks * expected[2])), -(-K * bits // 8))
+    if group_index is not None or zero_points is not None and zero_points.dtype != "uint8":
+        codes = _cut(g, _unpacked(g, flat, bits), K)
+        data, real = x, _with_float_zeros(g, codes, scales, zero_points, group_index, bits, block_size)
+    else:
+        codes, zeros = _centred(g, flat, bits), None
+        if zero_points is not None:
+            codes, zeros = _unpacked(g, flat, bits), _zero_points(g, zero_points, bits, (N, blocks))
+        rounds = accuracy_level == MOST_ROUNDED and weight.constant is not None and K % block_size == 0
+        factors = g.cast(scales, "float32") if rounds else scales
+        real = g.call("qnn.dequantize", _cut(g, codes, K), factors, zeros, axis=1, block_size=block_size, out_dtype=factors.dtype)
+        data = quantized.rounded_by_block(g, x, block_size) if rounds else x
+    product = g.cast(dense(g, data, real, transposed=True), x.dtype)
     return product if bias is None else g.call("add", product, bias)
 
 
-def _zero_points(g: Context, given: Value | None, scales: Value, bits: int, shape: tuple[int, int]) -> Value:
-    """``[N, blocks]`` in the type of scales; packed ones fill whole bytes for each row, absent ones are the middle."""
+def _zero_points(g: Context, given: Value, bits: int, shape: tuple[int, int]) -> Value:
+    """``[N, blocks]``, unsigned; those of a row fill whole bytes."""
     rows, blocks = shape
-    if given is None:
-        return g.call("full", g.scalar(1 << (bits - 1), scales), shape=shape)
-    if given.dtype != "uint8":
-        return g.cast(g.reshape(given, shape), scales.dtype)
     row = g.reshape(given, (rows, -(-blocks * bits // 8)))
-    codes = g.cast(unpacked(g, row, bits), scales.dtype)
-    return g.call("strided_slice", codes, begin=(0,), end=(blocks,), strides=(1,), axes=(1,))
+    if row.constant is None:
+        return _cut(g, _unpacked(g, row, bits), blocks)
+    codes = row.constant if bits == 8 else unpacked(row.constant, f"uint{bits}")
+    return g.constant(codes[:, :blocks], dtypes.canonical(codes.dtype))
 
 
-def _scaled(g: Context, codes: Value, scales: Value, zeros: Value, group_index: Value | None, size: int) -> Value:
+def _with_float_zeros(
+    g: Context, codes: Value, scales: Value, zeros: Value | None, group_index: Value | None, bits: int, block_size: int
+) -> Value:
     """``[N, K]``: (codes - zeros) * scales, by block, or by the block that ``group_index`` gives each of the K."""
-    rows, blocks, width = codes.shape
-    if group_index is not None:
-        flat = _cut(g, g.reshape(codes, (rows, blocks * width)), size)
-        scales, zeros = (g.call("take", v, group_index, axis=1, mode="clip") for v in (scales, zeros))
-        return g.call("multiply", g.call("subtract", flat, zeros), scales)
-    by_block = (rows, blocks, 1)
-    centred = g.call("subtract", codes, g.reshape(zeros, by_block))
-    real = g.call("multiply", centred, g.reshape(scales, by_block))
-    return _cut(g, g.reshape(real, (rows, blocks * width)), size)
+    if zeros is None:
+        zeros = g.call("full", g.scalar(1 << (bits - 1), scales), shape=scales.shape)
+    elif zeros.dtype == "uint8":
+        zeros = _zero_points(g, zeros, bits, scales.shape)
+    zeros = g.cast(g.reshape(zeros, scales.shape), scales.dtype)
+
+    def of_codes(v: Value) -> Value:
+        if group_index is not None:
+            return g.call("take", v, group_index, axis=1, mode="clip")
+        return _repeated(g, v, block_size, codes.shape)
+
+    return g.call("multiply", g.call("subtract", g.cast(codes, scales.dtype), of_codes(zeros)), of_codes(scales))
 
 
 def _cut(g: Context, x: Value, size: Dim) -> Value:
@@ -109,7 +129,9 @@ def matmul_of_table(
     count = K * N
     if min(K, N, block_size) < 1 or dims.different(dims.product(weight.shape), -(-count // 2)):
         raise g.invalid(f"B: got {weight.type}; expected {-(-count // 2)} bytes for K {K} and N {N}")
-    codes = _cut(g, unpacked(g, g.reshape(weight, (-(-count // 2),)), 4, low_first=False), count)
+    pairs = g.reshape(weight, (-(-count // 2),))
+    swapped = [g.call(shift, pairs, g.scalar(4, pairs)) for shift in ("left_shift", "right_shift")]
+    codes = _cut(g, _unpacked(g, g.call("bitwise_or", *swapped), 4), count)
     numbers = g.call("take", g.constant(FP4 if quant_type == 0 else NF4, x.dtype), g.cast(codes, "int64"), axis=0, mode="clip")
     scales = _cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
     return dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
@@ -127,13 +149,11 @@ def gather_of_blocks(
     if along != data.rank - 1 or first != 0 or data.rank < 2:
         raise g.unsupported(f"attributes: got quantize_axis {along} and gather_axis {first}; supported: the last axis, and 0")
     rows, factors = (_taken(g, v, indices) for v in (data, scales))
-    codes = g.cast(unpacked(g, rows, bits), scales.dtype)
-    if zero_points is None:
-        zeros = g.scalar(1 << (bits - 1), scales)
-    else:
-        parts = g.cast(unpacked(g, _taken(g, zero_points, indices), bits), scales.dtype)
-        zeros = _repeated(g, _cut(g, parts, scales.shape[-1]), block_size, codes.shape)
-    return g.call("multiply", g.call("subtract", codes, zeros), _repeated(g, factors, block_size, codes.shape))
+    codes, zeros = _centred(g, rows, bits), None
+    if zero_points is not None:
+        parts = _cut(g, _unpacked(g, _taken(g, zero_points, indices), bits), scales.shape[-1])
+        codes, zeros = _unpacked(g, rows, bits), parts
+    return g.call("qnn.dequantize", codes, factors, zeros, axis=-1, block_size=block_size, out_dtype=scales.dtype)
 
 
 def _taken(g: Context, x: Value, indices: Value) -> Value:

@@ -87,7 +87,7 @@ def _narrow(g: Context, x: Value, zero_point: Operand | None, low: int | None, h
     zeros = g.array(zero_point) if isinstance(zero_point, Value) else np.asarray(zero_point or 0)
     if codes is None or zeros is None or any(v.size and (v.min() < -8 or v.max() > 7) for v in (codes, zeros)):
         return x
-    return g.constant(codes.astype(np.int8), "int4")
+    return quantized.weight(g.builder, codes.astype(dtypes.numpy_dtype("int4")))
 
 
 def _inverse(g: Context, scale: Value) -> Value:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from forge import dtypes
+from forge.compose import quantized
 from forge.compose.products import dense
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.quantized.affine import extremes
@@ -82,7 +84,7 @@ def weight_int4pack_mm(g: Context, self: Value, mat2: Value, qScaleAndZeros: Val
 
 def _blocks(g: Context, codes: np.ndarray, scales: np.ndarray, size: int) -> Value:
     """``(codes - 8) * scales`` of float32: codes are [N, K], scales [N, K / size]."""
-    weight = g.constant(codes.astype(np.int8) - 8, "int4")
+    weight = quantized.weight(g.builder, (codes.astype(np.int8) - 8).astype(dtypes.numpy_dtype("int4")))
     return g.call("qnn.dequantize", weight, g.constant(scales, "float32"), axis=1, block_size=size)
 
 

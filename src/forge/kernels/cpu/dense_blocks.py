@@ -1,0 +1,389 @@
+"""Kernel family ``dense_blocks_pack``: rows times a weight of codes of few bits, with a scale for each block along the depth.
+
+Operands: data [..., K] of float, or int8 with scales [..., K / B]; weight [panels][K / W][p][4], scales and zero points
+[panels][K / B][p], as ``nn.contrib_dense_blocks_pack`` says. Codes are unpacked in registers.
+
+Of integers, a register tile of sums of int32 takes one block, by dot products of codes (unsigned) and data (signed), and is
+added with its scales to a tile of float32. What zero points add to a sum depends on the sum of the block's data only, which each
+task takes once. Data of float are multiplied by the numbers that the codes stand for: those of one row as they are unpacked,
+those of more from a copy of a part of the depth, which all rows of a task read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forge import dtypes, loops
+from forge.errors import CompileError
+from forge.kernels.cpu import gemm, tiles
+from forge.kernels.cpu.gemm import Product, Rows
+from forge.loops import Accumulators, RegisterTile, pairs
+from forge.loops.contract import KernelCall, Reader, Writer, kernel
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+
+# This many rows share the weights of a panel.
+ROW_BLOCK: Final = 256
+# Registers beside the two tiles of sums: words, codes, their mask, a scale and what is loaded.
+OTHER_REGISTERS: Final = 6
+# A loop body has about this many dot products.
+BODY: Final = 96
+
+Element = Callable[[Expr, Expr], Expr]
+"""(row, k or block) -> scalar"""
+
+
+@dataclass(frozen=True)
+class BlocksPlan:
+    """Sizes of one call. A word holds ``codes`` numbers of one column, ``WORD`` to each dot product."""
+
+    data: Reader
+    data_scale: Reader | None
+    weight: Buffer
+    scale: Reader
+    zero: Reader | None
+    result: Writer
+    target: Target
+    rows: Expr
+    depth: int
+    units: int
+    bits: int
+    block_size: int
+    panel: int
+    lanes: int
+    tile_rows: int
+    row_block: int
+
+    @property
+    def codes(self) -> int:
+        return 32 // self.bits
+
+    @property
+    def words(self) -> int:
+        return self.depth // self.codes
+
+    @property
+    def blocks(self) -> int:
+        return self.depth // self.block_size
+
+    @property
+    def panels(self) -> int:
+        return -(-self.units // self.panel)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a panel."""
+        return self.panel // self.lanes
+
+    def tiles(self, panel: Expr, vectors: int) -> Expr:
+        """How many tiles of ``vectors`` vectors of a panel have columns of the result."""
+        width = vectors * self.lanes
+        whole = E.const(self.panel // width)
+        if self.units % self.panel == 0:
+            return whole
+        return E.binary("min", whole, loops.ceildiv(self.units - panel * self.panel, width))
+
+    @property
+    def row_blocks(self) -> Expr:
+        return loops.ceildiv(self.rows, self.row_block)
+
+    @property
+    def groups(self) -> int:
+        """Tasks per row block: as each prepares the rows, only as many as there are cores."""
+        known = loops.static(self.row_blocks)
+        return min(self.panels, self.target.num_cores if known is None else -(-self.target.num_cores // known))
+
+    def word(self, panel: Expr, number: Expr, vector: Expr) -> Expr:
+        """Words ``number`` of a vector of columns."""
+        place = ((panel * self.words + number) * self.panel + vector * self.lanes) * 4
+        return pairs.load(self.weight, place, self.lanes)
+
+    def parameter(self, reader: Reader, panel: Expr, block: Expr, vector: Expr) -> Expr:
+        """Scales or zero points of a vector of columns, in float32."""
+        return E.cast(reader.read([panel, block, E.ramp(vector * self.lanes, 1, self.lanes)]), "float32")
+
+
+@kernel("dense_blocks_pack")
+def dense_blocks_pack(call: KernelCall) -> Function:
+    """data @ weight, by blocks."""
+    plan = _plan(call)
+    make = _floats if plan.data_scale is None else _integers
+    groups = plan.groups
+
+    def task(index: Expr) -> Stmt:
+        lets, block = loops.bind("row_block", index // groups)
+        lets_group, group = loops.bind("group", index % groups)
+        lets_rows, rows = Rows.of_block(block, plan.row_block, plan.rows)
+        first, last = group * plan.panels // groups, (group + 1) * plan.panels // groups
+        stage, panel = make(plan, rows)
+
+        def one(number: Expr) -> Stmt:
+            bound, place = loops.bind("panel", number)
+            return seq(bound, panel(place))
+
+        return seq(lets, lets_group, lets_rows, stage, loops.serial("column", last - first, one, first))
+
+    work = E.binary("min", E.const(plan.row_block), plan.rows) * (plan.depth * -(-plan.panels // groups) * plan.panel)
+    return call.function(loops.parallel(plan.row_blocks * groups, work, task))
+
+
+def _plan(call: KernelCall) -> BlocksPlan:
+    data, data_scale, weight, scale = call.operands[:4]
+    if data is None or weight is None or weight.buffer is None or scale is None:
+        raise CompileError(f"{call.name}: packed dense of blocks; got a weight with a prologue; expected a plain constant")
+    attrs, target = call.attrs, call.target
+    words, panel = (loops.known(extent, call.name) for extent in weight.shape[1:3])
+    depth = words * (32 // attrs.bits)
+    rows = loops.product(data.shape[:-1])
+    lanes = tiles.vector_lanes(panel, target, "float32")
+    if data_scale is None:
+        tile_rows = tiles.rows_for(loops.static(rows), min(2, panel // lanes), target.vector_registers,
+                                   target.costs)
+        row_bytes = 4 * depth + tiles.CACHE_LINE
+    else:
+        tile_rows = max(1, (target.vector_registers - OTHER_REGISTERS) // 2 - 1)
+        row_bytes = depth + tiles.CACHE_LINE + 8 * (depth // attrs.block_size)
+    if row_bytes > tiles.STACK_LIMIT:
+        raise CompileError(f"{call.name}: packed dense of blocks; got a depth of {depth}, of which no row fits on the stack")
+    tile_rows = min(tile_rows, loops.static(rows) or tile_rows, tiles.STACK_LIMIT // row_bytes)
+    block = gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // row_bytes))
+    return BlocksPlan(data, data_scale, weight.buffer, scale, call.operand(4), call.results[0], target, rows, depth, attrs.units,
+                      attrs.bits, attrs.block_size, panel, lanes, tile_rows, block)
+
+
+def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, Callable[[Expr], Expr]]:
+    """The data as ``dtype``: where they lie, or a copy of the rows of a task; and where a row begins there."""
+    data, depth = plan.data, plan.depth
+    if data.buffer is not None and data.dtype == dtype:
+        return seq(), data.buffer, lambda row: row * depth
+    stride = depth + tiles.CACHE_LINE // dtypes.itemsize(dtype)  # rows whose distance is a power of two share lines of the cache
+    copy = loops.local("rows", dtype, plan.row_block * stride)
+
+    def copy_row(row: Expr) -> Stmt:
+        indices = loops.unravel(rows.begin + row, data.shape[:-1])
+        return loops.each_vector(depth, plan.lanes, lambda k, mask: store(
+            copy, row * stride + k, E.broadcast(E.cast(data.read([*indices, k], mask), dtype), k.lanes), mask))
+
+    return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copy, lambda row: (row - rows.begin) * stride
+
+
+# --- data of int8 ---
+
+
+def _integers(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, Callable[[Expr], Stmt]]:
+    stage, codes, begin = _elements(plan, rows, "int8")
+    summed, factor, origin = _block_values(plan, rows, codes, begin)
+
+    def data(row: Expr, k: Expr) -> Expr:
+        return pairs.load(codes, begin(row) + k)
+
+    def panel(place: Expr) -> Stmt:
+        def tile(first: Expr, count: int, limit: Expr | None) -> Stmt:
+            parts = _IntegerTile(plan, place, data, factor, origin, 1, count)
+            return loops.serial("vector", plan.tiles(place, 1), lambda v: parts.statement(first, v, limit))
+
+        one = _IntegerTile(plan, place, data, factor, origin, plan.vectors, 1).statement(rows.begin, E.const(0), None)
+        return _any_rows(plan, rows, one, lambda: gemm.tiled_rows(rows, plan.tile_rows, tile))
+
+    return seq(stage, summed), panel
+
+
+def _any_rows(plan: BlocksPlan, rows: Rows, one: Stmt, more: Callable[[], Stmt]) -> Stmt:
+    if E.is_const(plan.rows, 1):
+        return one
+    return more() if rows.total is not None else loops.guard(plan.rows.eq(1), one, more())
+
+
+def _block_values(
+    plan: BlocksPlan, rows: Rows, codes: Buffer, begin: Callable[[Expr], Expr]
+) -> tuple[Stmt, Element, Element]:
+    """For each block of the rows of a task: its scale, and the sum of its data, of float32.
+
+    Where all zero points are the same: what they add to the sums of products, of int32.
+    """
+    assert plan.data_scale is not None
+    scale, count = plan.data_scale, plan.row_block * plan.blocks
+    factors = loops.local("factors", "float32", count)
+    sums = loops.local("sums", "int32" if plan.zero is None else "float32", count)
+    lanes = min(plan.block_size // 4, plan.target.lanes("int32"))
+    pieces = plan.block_size // (4 * lanes)
+
+    def of_block(row: Expr, block: Expr) -> Stmt:
+        total: Expr = E.const(0, "int32", lanes)
+        for piece in range(pieces):
+            first = begin(rows.begin + row) + block * plan.block_size + piece * 4 * lanes
+            total = E.call("dot_u8s8", total, E.const(1, "uint8", 4 * lanes), E.load(codes, E.ramp(first, 1, 4 * lanes)))
+        whole = total if lanes == 1 else E.call("reduce_add", total)
+        value = whole * E.const(-(1 << (plan.bits - 1)), "int32") if plan.zero is None else E.cast(whole, "float32")
+        indices = loops.unravel(rows.begin + row, scale.shape[:-1])
+        place = row * plan.blocks + block
+        return seq(store(sums, place, value), store(factors, place, E.cast(scale.read([*indices, block]), "float32")))
+
+    stage = loops.serial("row", rows.count, lambda row: loops.serial("block", plan.blocks, lambda block: of_block(row, block)))
+
+    def value(of: Buffer) -> Element:
+        return lambda row, block: E.load(of, (row - rows.begin) * plan.blocks + block)
+
+    return seq(Allocate(factors), Allocate(sums), stage), value(factors), value(sums)
+
+
+@dataclass(frozen=True)
+class _IntegerTile:
+    """``rows`` rows times ``vectors`` vectors of a panel; sums of a block of int32, and of all blocks of float32."""
+
+    plan: BlocksPlan
+    panel: Expr
+    data: Element
+    factor: Element
+    origin: Element
+    vectors: int
+    rows: int
+
+    def statement(self, first: Expr, vector: Expr, limit: Expr | None) -> Stmt:
+        """The rows from ``first`` on; those from ``limit`` on are computed from the last real row and not written."""
+        plan = self.plan
+        tile = RegisterTile(self.rows, self.vectors, plan.lanes, "float32")
+        sums, totals = Accumulators(RegisterTile(self.rows, self.vectors, plan.lanes, "int32")), Accumulators(tile)
+        lets, base = loops.bind("first_row", first)
+
+        def source(row: Expr) -> Expr:
+            return base + row if limit is None else E.binary("min", base + row, limit - 1)
+
+        def block(number: Expr) -> Stmt:
+            per_block = plan.block_size // plan.codes
+            factor = tiles.unroll_for(self.rows * self.vectors * plan.codes // 4, per_block, BODY)
+            steps = loops.unroll_by("word", per_block, factor,
+                                    lambda word: self._step(sums, source, number * per_block + word, vector))
+            return seq(self._start(sums, source, number), steps, self._finish(sums, totals, source, number, vector))
+
+        def write(row: Expr) -> Stmt:
+            column = self.panel * plan.panel + vector * plan.lanes
+            written = gemm.write_units(plan.result, tile, plan.units, base + row, column, lambda v: totals.get(row, v))
+            return written if limit is None else loops.guard(base + row < limit, written)
+
+        return seq(sums.allocate(), totals.allocate(), lets, totals.clear(), loops.serial("block", plan.blocks, block),
+                   loops.unroll("row", self.rows, write))
+
+    def _start(self, sums: Accumulators, source: Callable[[Expr], Expr], block: Expr) -> Stmt:
+        if self.plan.zero is not None:
+            return sums.clear()
+        return sums.each(lambda row, v: sums.set(row, v, E.broadcast(self.origin(source(row), block), self.plan.lanes)))
+
+    def _step(self, sums: Accumulators, source: Callable[[Expr], Expr], word: Expr, vector: Expr) -> Stmt:
+        """One word: all its codes times as many data."""
+        plan, parts = self.plan, list[Stmt]()
+        product = "dot_u8s8" if plan.bits == 8 else "dot_u7s8"
+        words = [loops.bound(plan.word(self.panel, word, vector + v), parts, f"word{v}") for v in range(self.vectors)]
+        for part in range(plan.codes // 4):
+            codes = [loops.bound(_codes(w, part, plan.bits), parts, f"codes{v}") for v, w in enumerate(words)]
+
+            def add(row: Expr, part: int = part, codes: Sequence[Expr] = codes) -> Stmt:
+                data = E.broadcast(self.data(source(row), word * plan.codes + 4 * part), plan.lanes)
+                lets, four = loops.bind("data", E.call("reinterpret", data, dtype="int8", lanes=4 * plan.lanes))
+                return seq(lets, (sums.set(row, v, E.call(product, sums.get(row, v), c, four)) for v, c in enumerate(codes)))
+
+            parts.append(loops.unroll("row", self.rows, add))
+        return seq(parts)
+
+    def _finish(
+        self, sums: Accumulators, totals: Accumulators, source: Callable[[Expr], Expr], block: Expr, vector: Expr
+    ) -> Stmt:
+        """Adds the sums of a block."""
+        plan = self.plan
+        parts: list[Stmt] = []
+        scales = [loops.bound(plan.parameter(plan.scale, self.panel, block, vector + v), parts) for v in range(self.vectors)]
+        zeros = [None if plan.zero is None else loops.bound(plan.parameter(plan.zero, self.panel, block, vector + v), parts)
+                 for v in range(self.vectors)]
+
+        def add(row: Expr) -> Stmt:
+            lets, factor = loops.bind("factor", E.broadcast(self.factor(source(row), block), plan.lanes))
+            changed: list[Stmt] = []
+            for v, (scale, zero) in enumerate(zip(scales, zeros)):
+                whole = E.cast(sums.get(row, v), "float32")
+                if zero is not None:
+                    origin = E.broadcast(-self.origin(source(row), block), plan.lanes)
+                    whole = E.call("fma", zero, origin, whole)
+                changed.append(totals.set(row, v, E.call("fma", whole, scale * factor, totals.get(row, v))))
+            return seq(lets, changed)
+
+        return seq(parts, loops.unroll("row", self.rows, add))
+
+
+def _codes(words: Expr, part: int, bits: int) -> Expr:
+    """Four codes of each word, as bytes."""
+    shifted = E.binary("shr", words, part * bits) if part else words
+    if bits < 8:
+        shifted = shifted & int.from_bytes(bytes([(1 << bits) - 1]) * 4, "little")
+    return E.call("reinterpret", shifted, dtype="uint8", lanes=4 * words.lanes)
+
+
+# --- data of float ---
+
+
+def _floats(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, Callable[[Expr], Stmt]]:
+    stage, data, begin = _elements(plan, rows, "float32")
+
+    def scalar(row: Expr, k: Expr) -> Expr:
+        return E.load(data, begin(row) + k)
+
+    def panel(place: Expr) -> Stmt:
+        tile = RegisterTile(1, plan.vectors, plan.lanes, "float32")
+        product = Product(tile, E.const(plan.depth), scalar, lambda k, v: _number(plan, place, k, E.const(v)),
+                          _writer(plan, tile, place, E.const(0)))
+        return _any_rows(plan, rows, gemm.single_row(product, rows.begin), lambda: _tile_columns(plan, rows, place, scalar))
+
+    return stage, panel
+
+
+def _number(plan: BlocksPlan, panel: Expr, k: Expr, vector: Expr) -> Expr:
+    """What codes k of a vector of columns stand for."""
+    shift = E.cast(k % 4 * 8 + k % plan.codes // 4 * plan.bits, pairs.PAIR)
+    word = plan.word(panel, k // plan.codes, vector)
+    code = E.binary("shr", word, E.broadcast(shift, plan.lanes)) & ((1 << plan.bits) - 1)
+    block = k // plan.block_size
+    middle = E.const(float(1 << (plan.bits - 1)), "float32", plan.lanes)
+    zero = middle if plan.zero is None else plan.parameter(plan.zero, panel, block, vector)
+    real = E.cast(E.call("reinterpret", code, dtype="int32"), "float32")
+    return (real - zero) * plan.parameter(plan.scale, panel, block, vector)
+
+
+def _writer(plan: BlocksPlan, tile: RegisterTile, panel: Expr, vector: Expr) -> gemm.FinishRow:
+    column = panel * plan.panel + vector * plan.lanes
+    return lambda row, value: gemm.write_units(plan.result, tile, plan.units, row, column, value)
+
+
+def _tile_columns(plan: BlocksPlan, rows: Rows, panel: Expr, scalar: Element) -> Stmt:
+    """A panel, tile by tile of its columns; each takes parts of the depth one after the other."""
+    vectors = min(2, plan.vectors)
+    tile = RegisterTile(plan.tile_rows, vectors, plan.lanes, "float32")
+    part = tiles.even_blocks(plan.depth, max(plan.codes, tiles.part_bytes(plan.target) // (4 * tile.width)))
+    count = -(-plan.depth // part)
+    copy = loops.local("numbers", "float32", part * tile.width)
+    partial = gemm.PartialSums(tile, rows)
+
+    def columns(number: Expr) -> Stmt:
+        lets, vector = loops.bind("vector", number * vectors)
+
+        def of_part(first: Expr, steps: int, finish: gemm.FinishRow) -> Stmt:
+            def fill(k: Expr) -> Stmt:
+                return seq(store(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes),
+                                 _number(plan, panel, first + k, vector + v)) for v in range(vectors))
+
+            product = Product(tile, E.const(steps), lambda row, k: scalar(row, first + k),
+                              lambda k, v: E.load(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes)), finish,
+                              partial.load)
+            return seq(loops.unroll_by("k", steps, plan.codes, fill), gemm.row_tiles(product, rows))
+
+        inner = loops.serial("part", count - 1, lambda n: of_part(n * part, part, partial.keep))
+        begin = (count - 1) * part
+        last = of_part(E.const(begin), plan.depth - begin, _writer(plan, tile, panel, vector))
+        return seq(lets, partial.start(), inner, last)
+
+    return seq(Allocate(copy), loops.serial("columns", plan.tiles(panel, vectors), columns))
+
+
+__all__ = ["dense_blocks_pack"]

@@ -1,0 +1,137 @@
+"""3x3 convolutions of bytes with four ninths of the multiplications, and the same integers.
+
+F(2x2, 3x3) (``winograd``) in whole numbers: with 2 G in the place of G, weights are whole, and sums are four times the result.
+Transformed data of uint8 take 11 bits with their sign, weights of int8 12: pairs of them are multiplied as int16 and summed in
+int32. What overflows on the way does so modulo 2^32, so that the result is exact if four times it fits.
+
+Weights stay as the direct sum reads them, a quarter of the size of transformed ones. Each task transforms those of a group of
+output channels when it comes to them, which takes as long as the products of two tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from forge import loops
+from forge.errors import CompileError
+from forge.kernels.cpu import winograd
+from forge.kernels.cpu.conv_plan import ConvProblem
+from forge.kernels.cpu.spatial import Convolution3x3
+from forge.kernels.cpu.tiles import CACHE_LINE, STACK_LIMIT
+from forge.loops.contract import KernelCall
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Function, Stmt, seq, store
+
+# Four times a sum over more input channels may not fit into int32.
+MOST_CHANNELS: Final = (1 << 31) // (4 * 9 * 255 * 128)
+# Both transformations of additions alone take this many cycles per position of a patch and vector of channels.
+TRANSFORM_CYCLES: Final = 4.0
+# Transforming the weights of a pair of input channels and a vector of output channels takes this many cycles.
+WEIGHT_CYCLES: Final = 21.0
+# The direct sum stays where the estimated gain is less than this factor.
+MARGIN: Final = 1.1
+
+
+def is_faster(problem: ConvProblem, kernel: str) -> bool:
+    """Whether this algorithm applies to a convolution, and is estimated or measured to be faster than the direct sum."""
+    window, target = problem.window, problem.target
+    axes, channels = (window.height, window.width), problem.in_channels * problem.unit.size
+    if problem.unit.dtype != "int16" or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
+        return False
+    blocked = window.block == problem.in_block * problem.unit.size and window.out_block == problem.lanes
+    if window.data.buffer is None or not blocked or channels > MOST_CHANNELS or not _vectors(problem):
+        return False
+    convolution = Convolution3x3("uint8", problem.batch, channels, problem.out_vectors * problem.lanes, *(a.out for a in axes))
+    default = 2 if _cycles(problem) * MARGIN < 9 * _products(problem, window.height.out * window.width.out) else 0
+    return target.choices.pick(convolution.key(target), (default,), lambda: ((0,), (2,)), kernel) == (2,)
+
+
+def build(call: KernelCall, problem: ConvProblem) -> Function:
+    """The kernel of a convolution for which ``is_faster`` holds."""
+    window = problem.window
+    padded = problem.in_blocks * window.block
+    # Rows of a multiple of 2 KiB would fall on the same few cache sets.
+    stride = padded + (window.block if padded % 1024 == 0 else 0)
+    wanted = winograd.WinogradProblem(
+        winograd.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size, stride, window.block,
+        problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype, problem.unit, problem.pad_value,
+        TRANSFORM_CYCLES, WEIGHT_CYCLES)
+    return winograd.in_tasks(call, winograd.plan_tasks(wanted, call.name), _Task)
+
+
+def _vectors(problem: ConvProblem) -> int:
+    """Vectors of output channels that are summed together; 0 where their transformed weights take more than half of the stack."""
+    size = winograd.SCHEME_2.positions * problem.in_channels * problem.lanes * 4
+    return next((v for v in (2, 1) if problem.out_vectors % v == 0 and v * size <= STACK_LIMIT // 2), 0)
+
+
+def _products(problem: ConvProblem, places: int) -> float:
+    """Cycles of the products of one position of all patches, or one tap of all outputs."""
+    return problem.in_channels * problem.out_vectors * places * problem.batch / problem.target.costs.multiply_adds
+
+
+def _cycles(problem: ConvProblem) -> float:
+    """Cycles of the products and all transformations."""
+    scheme, steps, vectors = winograd.SCHEME_2, problem.in_channels, problem.out_vectors
+    tiles = -(-problem.window.height.out // scheme.out) * -(-problem.window.width.out // scheme.out)
+    changes = TRANSFORM_CYCLES / 2 * scheme.positions * tiles * problem.batch
+    return (scheme.positions * _products(problem, tiles) + changes * (steps * problem.unit.size / problem.window.block + vectors)
+            + WEIGHT_CYCLES * steps * vectors)
+
+
+def _filter_line(g: Sequence[Expr]) -> list[Expr]:
+    """2 G g."""
+    ends = g[0] + g[2]
+    return [g[0] + g[0], ends + g[1], ends - g[1], g[2] + g[2]]
+
+
+class _Task(winograd.Task):
+    """Statements of one task, which transforms weights too."""
+
+    def __init__(self, plan: winograd.WinogradPlan, image: Expr, first: Expr, first_group: Expr) -> None:
+        super().__init__(plan, image, first, first_group)
+        # Positions are a cache line more than a power of two apart: their stores would fall on the same few cache sets.
+        self.stride = plan.steps * plan.vectors + CACHE_LINE // (4 * plan.lanes)
+        self.weights = loops.local("weights", plan.element, plan.scheme.positions * self.stride, plan.unit.size * plan.lanes)
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [*super().buffers, self.weights]
+
+    def prepare(self, group: Expr) -> Stmt:
+        """Transforms the weights of a group of output channels."""
+        def step(k: Expr) -> Stmt:
+            return seq(self._transform_weights(group, k, v) for v in range(self.plan.vectors))
+
+        return loops.serial("k", self.plan.steps, step)
+
+    def _transform_weights(self, group: Expr, k: Expr, vector: int) -> Stmt:
+        """2 G g (2 G)^T of a pair of input channels."""
+        plan, window = self.plan, self.window
+        weight = window.weight.buffer
+        if weight is None:
+            raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
+        block, lane = self.channel(group, vector)
+        _, in_blocks, _, _, steps, out_block, _ = (loops.known(extent, "conv2d_nchwc: the weight") for extent in weight.shape)
+
+        def tap(y: int, x: int) -> Expr:
+            place = (((block * in_blocks + k // steps) * 9 + (y * 3 + x)) * steps + k % steps) * out_block + lane
+            return plan.unit.weights(weight, place * plan.unit.size, plan.lanes)
+
+        return winograd.square(3, plan.scheme.patch, tap, _filter_line, lambda position, value: store(
+            self.weights, self._weight_index(E.const(position), k, vector), value))
+
+    def _weight_index(self, position: Expr, k: Expr, vector: int) -> Expr:
+        return position * self.stride + k * self.plan.vectors + vector
+
+    def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
+        return E.load(self.weights, self._weight_index(position, k, vector))
+
+    def prefetch(self, position: Expr, group: Expr, k: Expr) -> Stmt:
+        """Nothing: transformed weights are in a cache."""
+        return seq()
+
+    def finish(self, value: Expr) -> Expr:
+        return E.binary("shr", value, 2)

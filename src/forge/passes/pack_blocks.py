@@ -1,0 +1,216 @@
+"""Matrix products with weights of few bits keep them packed, and unpack them in registers.
+
+``nn.dense(%x, qnn.dequantize(qnn.unpack(w), s, z, axis=1, block_size=32))`` --> ``nn.contrib_dense_blocks_pack(%x, p, t, y)``:
+codes, scales and zero points in panels as wide as the target's kernels read them. Scales may be those of blocks along the depth,
+of rows of the weight, or one. Data that are quantised to int8 by the same blocks are multiplied as integers, which are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
+from forge.ir.nodes import Graph, Node, Value
+from forge.kernels.choose import blocks_panel
+from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.packed.blocks import codes_of_word, packed_codes
+from forge.ops.quantized.quantize import Dequantize
+from forge.ops.quantized.unpack import Unpack, unpacked
+from forge.options import CompileOptions
+from forge.target import Target
+
+CHUNK = 1 << 24
+"""So many codes are packed at a time."""
+MOST_DEPTH = 1 << 15
+"""Sums of so many products of 8 bits fit into 32 bits, and copies of a few rows on the stack."""
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """Integers of ``dtype`` as ``[N, K]``. They may lie several to a byte, as ``qnn.unpack`` takes them, or transposed."""
+
+    array: np.ndarray
+    dtype: str
+    is_packed: bool = False
+    swapped: bool = False
+
+    @property
+    def bits(self) -> int:
+        return dtypes.bits(self.dtype)
+
+    @property
+    def low(self) -> int:
+        """What is added to a code, which is unsigned."""
+        return dtypes.integer_range(self.dtype)[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *lead, last = self.array.shape
+        shape = (*lead, last * (8 // self.bits if self.is_packed else 1))
+        return shape[::-1] if self.swapped else shape
+
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """Rows of codes, of uint8."""
+        if self.swapped:
+            return self._plain(self.array).T[first:last]
+        return self._plain(self.array[first:last])
+
+    def _plain(self, part: np.ndarray) -> np.ndarray:
+        numbers = unpacked(part, self.dtype) if self.is_packed else part
+        return (numbers.astype(np.int16) - self.low).astype(np.uint8)
+
+
+def run(graph: Graph, options: CompileOptions) -> int:
+    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target))])
+
+
+def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    found = _product(node)
+    if found is None:
+        return None
+    data, weight, swapped = found
+    codes = _codes(weight.data, swapped)
+    if codes is None:
+        return None
+    if data.dtype not in ("float32", "float16", "bfloat16"):
+        return Declined(f"the data are of {data.dtype}")
+    units, depth = codes.shape
+    if depth > MOST_DEPTH:
+        return Declined(f"the depth is {depth}; expected at most {MOST_DEPTH}")
+    block, along = weight.attrs.block_size or depth, 0 if swapped else 1
+    if weight.attrs.block_size and weight.attrs.axis % 2 != along or not units:
+        return Declined("blocks lie along the results, or there are none")
+    if not block or depth % block or block % codes_of_word(codes.bits):
+        return Declined(f"blocks of {block}; expected a multiple of {codes_of_word(codes.bits)} that divides the depth, {depth}")
+    shape = (units, depth // block)
+    scales, zeros = (_parameters(v, weight, along, shape) for v in (weight.scale, weight.zero_point))
+    if scales is None or weight.zero_point is not None and zeros is None:
+        return Declined("scales or zero points are not constant, or lie along the depth")
+    panel = blocks_panel(target, units)
+    origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), shape) - codes.low
+    same = bool((origin == 1 << (codes.bits - 1)).all())
+    rows = _quantised(builder, data, block) or _Rows(data)
+    constants = (
+        builder.constant(_panels(codes, panel), name=weight.data.name),
+        builder.constant(_in_panels(scales, panel)),
+        None if same else builder.constant(_in_panels(origin.astype(np.uint8), panel)),
+    )
+    result = builder.call("nn.contrib_dense_blocks_pack", rows.data, rows.scale, *constants, name=node.name, units=units,
+                          bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
+    if rows.origin is None:
+        return result
+    sums = builder.constant(_row_sums(codes, origin, scales, block))
+    return builder.call("subtract", result, builder.call("multiply", rows.origin, sums))
+
+
+def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
+    """Data and weight of a product with a dequantised matrix, and whether that is ``[K, N]``."""
+    dense, product = Dense.of(node), Matmul.of(node)
+    if dense is not None:
+        data, weight, swapped = dense.data, dense.weight, False
+    elif product is not None and not product.attrs.transpose_a and product.b.rank == 2:
+        data, weight, swapped = product.a, product.b, not product.attrs.transpose_b
+    else:
+        return None
+    found = Dequantize.of(weight.producer)
+    return None if found is None else (data, found, swapped)
+
+
+def _codes(value: Value, swapped: bool = False) -> _Codes | None:
+    """Constant integers of 8 bits, or fewer."""
+    unpack = Unpack.of(value.producer)
+    source = value if unpack is None else unpack.data
+    if source.constant is None or dtypes.bits(value.dtype) > 8:
+        return None
+    return _Codes(source.constant, value.dtype, unpack is not None, swapped)
+
+
+def _parameters(value: Value | None, weight: Dequantize, along: int, shape: tuple[int, int]) -> np.ndarray | None:
+    """Scales or zero points as ``[N, blocks]``."""
+    if value is None:
+        return None
+    unpack = Unpack.of(value.producer)
+    array = value.constant if unpack is None else unpack.data.constant
+    if array is None:
+        return None
+    if unpack is not None:
+        array = unpacked(array, value.dtype)
+    if weight.attrs.block_size:
+        return array if along == 1 else array.T
+    if array.size != 1 and weight.attrs.axis % 2 == along:
+        return None
+    return np.broadcast_to(array.reshape(-1, 1), shape)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Data as the kernel takes them. ``origin``, ``[..., 1]``: what stands for zero, which each column of the weight adds."""
+
+    data: Value
+    scale: Value | None = None
+    origin: Value | None = None
+
+
+def _quantised(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
+    """Data of 8 bits: with a scale for each of the same blocks, for each row of a matrix, or one for all."""
+    found = Dequantize.of(data.producer)
+    if found is None or found.data.dtype not in ("int8", "uint8") or data.dtype != "float32":
+        return None
+    rank, zero = data.rank, found.zero_point
+    if found.attrs.block_size:
+        last = found.attrs.axis % rank == rank - 1
+        plain = last and found.attrs.block_size == block and found.data.dtype == "int8" and zero is None
+        return _Rows(found.data, found.scale) if plain else None
+    sizes = {v.size for v in (found.scale, zero) if v is not None}
+    if sizes != {1} and (rank != 2 or found.attrs.axis % rank != 0):
+        return None
+
+    def by_row(value: Value, dtype: str) -> Value:
+        shape = (1,) * rank if value.size == 1 else (*data.shape[:-1], 1)
+        return builder.call("cast", builder.call("reshape", value, newshape=shape), dtype=dtype)
+
+    scale, codes = by_row(found.scale, "float32"), found.data
+    origin = None if zero is None else by_row(zero, "int32")
+    if codes.dtype == "uint8":
+        flipped = builder.call("bitwise_xor", codes, builder.constant(np.uint8(128)))
+        codes = builder.call("reinterpret", flipped, dtype="int8")
+        middle = builder.constant(np.full((1,) * rank, 128, np.int32))
+        origin = builder.call("negative", middle) if origin is None else builder.call("subtract", origin, middle)
+    depth = data.shape[-1]
+    assert isinstance(depth, int)
+    scales = builder.call("broadcast_to", scale, shape=(*data.shape[:-1], depth // block))
+    if origin is None:
+        return _Rows(codes, scales)
+    return _Rows(codes, scales, builder.call("multiply", builder.call("cast", origin, dtype="float32"), scale))
+
+
+def _row_sums(codes: _Codes, origin: np.ndarray, scales: np.ndarray, block: int) -> np.ndarray:
+    """The sum of each row of the weight, ``[N]``."""
+    units, depth = codes.shape
+    sums, step = np.empty(units, np.float64), max(1, CHUNK // depth)
+    for first in range(0, units, step):
+        part = codes.rows(first, first + step).reshape(-1, depth // block, block).sum(axis=2, dtype=np.int64)
+        sums[first : first + step] = ((part - block * origin[first : first + step]) * scales[first : first + step]).sum(axis=1)
+    return sums.astype(np.float32)
+
+
+def _panels(codes: _Codes, panel: int) -> np.ndarray:
+    """The packed weight."""
+    units, depth = codes.shape
+    packed = np.empty((-(-units // panel), depth // codes_of_word(codes.bits), panel, 4), np.uint8)
+    step = len(packed) if codes.swapped else max(1, CHUNK // (depth * panel))
+    for first in range(0, len(packed), step):
+        packed[first : first + step] = packed_codes(codes.rows(first * panel, (first + step) * panel), codes.bits, panel)
+    return packed
+
+
+def _in_panels(parameters: np.ndarray, panel: int) -> np.ndarray:
+    """``[N, blocks]`` as ``[ceil(N / panel), blocks, panel]``, zero beyond N."""
+    units, blocks = parameters.shape
+    whole = np.zeros((-(-units // panel) * panel, blocks), parameters.dtype)
+    whole[:units] = parameters
+    return np.ascontiguousarray(whole.reshape(-1, panel, blocks).transpose(0, 2, 1))

@@ -1,0 +1,105 @@
+"""Exports of quantised models: onnxruntime gives the integers of the original, and weights stay in 8 bits or fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import forge
+from benchmarks import models, quantized
+from forge.driver import Compilation, check_options, run_stages
+from forge.frontends.onnx import import_model
+from forge.ir.interp import run_graph
+from forge.ir.nodes import Module
+from forge.ir.parser import parse_module
+from tests.exporters.onnx.support import check, exported, onnxruntime_outputs
+from tests.random_onnx import run_onnxruntime
+from tests.random_quantised import random_quantised_model
+from tests.test_random_quantised import judged
+
+STAGES = ("", "to_integers")
+"""What has been done to a module before it is exported: nothing, or all up to this stage."""
+
+
+def weight_bytes(model: onnx.ModelProto) -> int:
+    return sum(len(t.raw_data) or 4 * (len(t.int32_data) + len(t.float_data)) for t in model.graph.initializer)
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["uint8", "int8"])
+@pytest.mark.parametrize("name", models.MODELS)
+def test_networks(name: str, signed: bool, tmp_path: Path) -> None:
+    """As onnxruntime's quantiser writes them: what is exported computes the same, bit for bit."""
+    pytest.importorskip("torch")
+    _, path = quantized.quantised(name, tmp_path, signed=signed, small=True)
+    original = onnx.load(path)
+    model = forge.from_onnx(path).to_onnx()
+    assert model is not None
+    check(model)
+    assert weight_bytes(model) <= weight_bytes(original)
+    feeds = models.inputs(name, small=True)
+    outputs = [onnxruntime_outputs(m, [feeds[i.name] for i in m.graph.input]) for m in (original, model)]
+    for expected, got in zip(*outputs, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def check_random(seed: int, stage: str) -> None:
+    """Layer by layer, each from the integers before it, within one step."""
+    drawn = random_quantised_model(seed)
+    module = import_model(drawn.model(drawn.layers))
+    if stage:
+        compilation = Compilation(module, check_options())
+        run_stages(compilation, stop_after=stage)
+        module = Module(compilation.functions[0].graph)
+    found = dict(zip(drawn.layers, run_onnxruntime(exported(module), drawn.inputs), strict=True))
+    assert not judged(drawn, found), f"seed {seed}"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs(seed: int, stage: str) -> None:
+    check_random(seed, stage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("part", range(20))
+def test_many_random_graphs(part: int, stage: str) -> None:
+    for seed in range(1000 + 20 * part, 1020 + 20 * part):
+        check_random(seed, stage)
+
+
+INTEGERS = {
+    "a weight with zero points for each channel": """def @main(%x: Tensor[(1, 2, 5, 5), uint8]) {
+        %0 = cast(meta[relay.Constant][0], dtype="int32");
+        %1 = subtract(%0, meta[relay.Constant][1]);
+        nn.conv2d(cast(%x, dtype="int32"), %1)
+    }""",
+    "a border of numbers": """def @main(%x: Tensor[(1, 2, 5, 5), uint8]) {
+        nn.conv2d(%x, meta[relay.Constant][2], padding=[1, 0, 2, 1], pad_value=7, out_dtype="int32")
+    }""",
+    "transposed": """def @main(%x: Tensor[(1, 3, 5, 5), uint8]) {
+        nn.conv2d_transpose(%x, meta[relay.Constant][2], strides=[2, 2], out_dtype="int32")
+    }""",
+    "a product": """def @main(%x: Tensor[(3, 18), uint8]) {
+        nn.dense(%x, reshape(meta[relay.Constant][2], newshape=[3, 18]), out_dtype="int32")
+    }""",
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_sums_of_integers(name: str) -> None:
+    """By operators on integers of 8 bits, which runtimes have, and exactly."""
+    rng = np.random.default_rng(3)
+    constants = [rng.integers(0, 256, (3, 2, 3, 3)).astype(np.uint8), np.array([0, 128, 255], np.int32).reshape(3, 1, 1, 1),
+                 rng.integers(-128, 128, (3, 2, 3, 3)).astype(np.int8)]
+    graph = parse_module(INTEGERS[name], constants).main
+    x = rng.integers(0, 256, [int(d) for d in graph.inputs[0].shape]).astype(np.uint8)
+    (expected,) = run_graph(graph, [x])
+    model = exported(Module(graph))
+    np.testing.assert_array_equal(onnxruntime_outputs(model, [x])[0], expected)
+    assert all(t.data_type != onnx.TensorProto.INT32 or t.dims in ([], [3, 1, 1, 1]) for t in model.graph.initializer)

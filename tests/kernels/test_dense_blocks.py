@@ -1,0 +1,87 @@
+"""Products with weights of few bits in blocks: sums of a block are exact integers, or those of float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge.kernels.choose import blocks_panel
+from forge.ops.packed.blocks import packed_codes
+from forge.target import Target
+from tests.kernels.case import Case, Spec
+from tests.kernels.support import TARGETS, assert_close, run, targets_here
+
+RNG = np.random.default_rng(17)
+AVX512 = "llvm -mcpu=x86-64-v4"
+HERE = [*targets_here(), *([AVX512] if TARGETS[0] in targets_here() and Target.parse("llvm").has("avx512vl") else [])]
+SIZES = [
+    ((1,), 64, 100, 32), ((13,), 96, 50, 16), ((2, 3, 5), 256, 48, 256), ((29,), 32, 3, 32), ((300,), 64, 40, 16), ((), 64, 5, 32)
+]
+CODES = [(2, True), (4, False), (4, True), (8, False)]
+"""Bits, and whether there are zero points."""
+
+
+def in_panels(v: np.ndarray, panel: int) -> np.ndarray:
+    padded = np.pad(v, ((0, -v.shape[0] % panel), (0, 0)))
+    return np.ascontiguousarray(padded.reshape(-1, panel, v.shape[1]).transpose(0, 2, 1))
+
+
+class Weight:
+    """Random codes with scales, which are powers of two, and zero points."""
+
+    def __init__(self, units: int, depth: int, block: int, bits: int, zeros: bool, panel: int) -> None:
+        shape = (units, depth // block)
+        codes = RNG.integers(0, 1 << bits, (units, depth), np.uint8)
+        scale = (2.0 ** RNG.integers(-2, 1, shape)).astype(np.float32)
+        zero = RNG.integers(0, 1 << bits, shape).astype(np.uint8)
+        origin = zero.astype(np.int64) if zeros else np.full(shape, 1 << (bits - 1))
+        self.differences = codes.astype(np.int64) - np.repeat(origin, block, 1)
+        self.scale = scale
+        self.operands = [packed_codes(codes, bits, panel), in_panels(scale, panel), *([in_panels(zero, panel)] if zeros else [])]
+        dtypes = ("uint8", "float32", "uint8")
+        self.specs = [Spec(v.shape, dtype) for v, dtype in zip(self.operands, dtypes)] + ([] if zeros else [None])
+        self.attrs = {"units": units, "bits": bits, "block_size": block}
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize(("bits", "zeros"), CODES)
+@pytest.mark.parametrize(("lead", "depth", "units", "block"), SIZES)
+def test_integers(lead: tuple[int, ...], depth: int, units: int, block: int, bits: int, zeros: bool, target: str) -> None:
+    """With scales that are powers of two, few blocks and small numbers, floats are exact, too: results are equal."""
+    weight = Weight(units, depth, block, bits, zeros, blocks_panel(Target.parse(target), units))
+    x = RNG.integers(-127, 128, (*lead, depth), np.int8)
+    x[..., :4] = -127
+    scale = (2.0 ** RNG.integers(0, 2, (*lead, depth // block))).astype(np.float32)
+    prologue = bits == 4 and zeros
+    options: dict[str, Any] = {"prologues": {0: lambda v: -v}} if prologue else {}
+    operands = [Spec(x.shape, "int8"), Spec(scale.shape), *weight.specs]
+    case = Case("dense_blocks_pack", operands, Spec((*lead, units)), weight.attrs,
+                epilogue=lambda v, extra: v + extra(0), extras=[Spec((units,))], **options)
+    bias = RNG.integers(-9, 9, units).astype(np.float32)
+    blocks = (*lead, depth // block, block)
+    sums = np.einsum("...bk,nbk->...nb", (-x if prologue else x).astype(np.int64).reshape(blocks),
+                     weight.differences.reshape(units, -1, block))
+    want = (sums * scale[..., None, :].astype(np.float64) * weight.scale).sum(-1) + bias
+    got = run(case, [x, scale, *weight.operands, bias], target)
+    assert_close(got, want, depth)
+    if bits < 8:
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize(("bits", "zeros"), CODES)
+@pytest.mark.parametrize(("lead", "depth", "units", "block"), [*SIZES, ((7,), 1024, 40, 128)])
+def test_floats(lead: tuple[int, ...], depth: int, units: int, block: int, bits: int, zeros: bool, target: str) -> None:
+    dtype = "float32" if zeros else "bfloat16"
+    weight = Weight(units, depth, block, bits, zeros, blocks_panel(Target.parse(target), units))
+    x = RNG.standard_normal((*lead, depth)).astype(np.float32)
+    if dtype == "bfloat16":
+        x = x.astype("bfloat16")
+    case = Case("dense_blocks_pack", [Spec(x.shape, dtype), None, *weight.specs], Spec((*lead, units)), weight.attrs)
+    real = weight.differences * np.repeat(weight.scale, block, 1).astype(np.float64)
+    want = x.astype(np.float64) @ real.T
+    size = np.abs(x.astype(np.float64)) @ np.abs(real).T
+    got = run(case, [x, *weight.operands], target)
+    assert np.all(np.abs(got - want) <= depth * 2.0**-23 * size)
