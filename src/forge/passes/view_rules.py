@@ -111,7 +111,7 @@ def elementwise_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """
     view, others = operand(node), node.operands[1:]
     data = viewed(view)
-    if data is None or dtypes.bits(node.result.dtype) > dtypes.bits(view.dtype):
+    if data is None or dtypes.itemsize(node.result.dtype) > dtypes.itemsize(view.dtype):
         return None
     if node.result.shape != view.shape or data.producer is None or data.producer.op_def.is_view:
         return None
