@@ -107,6 +107,27 @@ def test_matmul(target: str, prologue: bool, transpose_a: bool, transpose_b: boo
     assert_close(run(case, [left, right], target), wide(a) @ wide(b), depth)
 
 
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("prologue", [False, True])
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(21, 36, 40), (1, 64, 33), (50, 4, 3), (9, 33, 64), (17, 6004, 20)])
+def test_matmul_of_bytes(target: str, prologue: bool, transpose_a: bool, transpose_b: bool, rows: int, depth: int, columns: int
+                         ) -> None:
+    """The same integers on every target, also where sums of two products do not fit into 16 bits."""
+    a, b = RNG.integers(200, 256, (2, rows, depth), np.uint8), RNG.integers(-128, 128, (2, depth, columns), np.int8)
+    a[..., 0, :], b[..., 0] = 255, -128
+    left, right = (np.ascontiguousarray(x.swapaxes(-1, -2)) if t else x for x, t in ((a, transpose_a), (b, transpose_b)))
+
+    def flipped(v: E.Expr) -> E.Expr:
+        return E.binary("xor", v, E.const(127, v.dtype, v.lanes))
+
+    options: dict[str, Any] = {"prologues": {0: flipped, 1: flipped}} if prologue else {}
+    case = Case("matmul", [Spec(left.shape, "uint8"), Spec(right.shape, "int8")], Spec((2, rows, columns), "int32"),
+                {"transpose_a": transpose_a, "transpose_b": transpose_b}, **options)
+    want = np.matmul(*((x ^ 127 if prologue else x).astype(np.int32) for x in (a, b)))
+    np.testing.assert_array_equal(run(case, [left, right], target), want)
+
+
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_matmul_with_its_depth_in_parts(transpose_b: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "PANEL_BYTES", 1 << 10)

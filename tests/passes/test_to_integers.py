@@ -160,6 +160,60 @@ def test_zero_points_along_the_depth_stay(shape: tuple[int, ...]) -> None:
     assert rewrite(to_integers.run, b.output(b.call("nn.matmul", b.call("subtract", x, zeros), w))) == 0
 
 
+ACTIVATIONS: dict[str, dict[str, Any]] = {
+    "uint8": {}, "int8": {"a": ("int8", -5), "b": ("int8", 3)}, "symmetric": {"a": ("int8", 0), "b": ("int8", 0)},
+    "mixed": {"a": ("int8", None), "b": ("uint8", 200)}, "no zero points": {"a": ("uint8", None), "b": ("int8", None)},
+    "an odd depth": {"depth": 7}, "transposed": {"transpose_b": True},
+    "both transposed": {"transpose_a": True, "transpose_b": True},
+    "of rank 3": {"by": "nn.batch_matmul", "transpose_b": True, "depth": 10}, "dense": {"by": "nn.dense", "transpose_b": True},
+    "one row": {"rows": 1}, "as MatMulInteger writes it": {"real": False},
+    "its zero points at run time": {"real": False, "known": False},
+}
+
+
+def of_activations(*, a: tuple[str, int | None] = ("uint8", 3), b: tuple[str, int | None] = ("uint8", 130), by: str = "nn.matmul",
+                   rows: int = 5, depth: int = 8, columns: int = 9, transpose_a: bool = False, transpose_b: bool = False,
+                   real: bool = True, known: bool = True) -> Graph:
+    """A product of two inputs, and what quantises it."""
+    builder = Builder()
+    lead = {"nn.matmul": (2, 1), "nn.batch_matmul": (2,)}.get(by, ())
+    shapes = (depth, rows) if transpose_a else (rows, depth), (columns, depth) if transpose_b else (depth, columns)
+    factors = []
+    for name, (dtype, zero), shape, more in (("a", a, shapes[0], lead), ("b", b, shapes[1], lead)):
+        x = builder.input(TensorType((*more, *shape), dtype), name)
+        if real:
+            factors.append(dequantized(builder, x, np.float32(0.02), None if zero is None else np.dtype(dtype).type(zero)))
+            continue
+        point = builder.constant(np.asarray(zero, dtype)) if known else builder.input(TensorType((), dtype), f"{name}_zero")
+        factors.append(builder.call("subtract", *(builder.call("cast", v, dtype="int32") for v in (x, point))))
+    flags = {} if by == "nn.dense" else {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    return builder.output(builder.call(by, *factors, **flags))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_products_of_activations(name: str) -> None:
+    """They are summed as integers, exactly, on every target."""
+    graph = of_activations(**ACTIVATIONS[name])
+    inputs = [whole(v.dtype, *v.shape) for v in graph.inputs]
+    (want,) = run_graph(graph, inputs)
+    assert check(to_integers.run, graph) == 1
+    for target in targets_here():
+        got = np.asarray(compile_module(Module(of_activations(**ACTIVATIONS[name])), check_options(target)).runtime()(*inputs))
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max() if want.dtype == np.float32 else 0)
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"depth": 70000}, "the depth is 70000; expected a number of at most"),
+    ({"depth": "k"}, "the depth is k; expected a number of at most"),
+])
+def test_products_of_activations_that_stay(options: dict[str, Any], reason: str) -> None:
+    text = f"""def @main(%a: Tensor[(2, {options['depth']}), uint8], %b: Tensor[({options['depth']}, 3), uint8]) {{
+        nn.matmul(qnn.dequantize(%a, 0.1f), qnn.dequantize(%b, 0.1f))
+    }}"""
+    ir = forge.IRModule(text)
+    assert reason in ir.explain(ir.main.find("nn.matmul"))
+
+
 @pytest.mark.parametrize("name", QUANTISED)
 def test_compiled(name: str) -> None:
     """On every target, whatever the thread count."""

@@ -47,7 +47,12 @@ class Group:
 
     def copy(self, value: Expr) -> Expr:
         """``value`` as copies hold it."""
-        return bits(value) if self.copied == BITS else E.cast(value, self.copied)
+        return self.bits(value) if self.copied == BITS else E.cast(value, self.copied)
+
+    def bits(self, value: Expr) -> Expr:
+        """The bits of one number of a step."""
+        number = E.cast(value, self.dtype)
+        return number if self.dtype == "uint8" else E.call("reinterpret", number, dtype=BITS)
 
     def load(self, buffer: Buffer, first: Expr) -> Expr:
         """Those from number ``first`` of data, or of a copy."""
@@ -60,14 +65,28 @@ class Group:
     def read(self, number: Callable[[Expr], Expr], first: Expr) -> Expr:
         """Those from number ``first`` of what ``number`` gives one by one."""
         width = 32 // self.size
-        parts = [E.binary("shl", E.cast(self.copy(number(first + i)), PAIR), i * width) for i in range(self.size)]
+        parts = [E.binary("shl", E.cast(self.bits(number(first + i)), PAIR), i * width) for i in range(self.size)]
         return reduce(lambda a, b: a | b, parts)
+
+    def numbers(self, step: Expr) -> Expr:
+        """The numbers that a step takes, or a vector of neighbouring steps."""
+        base = step.base if isinstance(step, E.Ramp) else step
+        return E.ramp(base * self.size, 1, self.size * step.lanes)
+
+    def adjacent(self, number: Callable[[Expr], Expr], step: Expr) -> Expr:
+        """Those of a step, or of neighbouring ones, of what ``number`` gives for a vector of them."""
+        value = E.broadcast(E.cast(number(self.numbers(step)), self.dtype), self.size * step.lanes)
+        return E.call("reinterpret", value, dtype=PAIR, lanes=step.lanes)
 
     def weights(self, buffer: Buffer, first: Expr, lanes: int) -> Expr:
         """Those of ``lanes`` columns, from number ``first`` of packed weights."""
         if self.size > 1 and self.dtype != "int16":
             return load(buffer, first, lanes)
         return E.cast(E.load(buffer, E.ramp(first, 1, self.size * lanes)), self.dtype)
+
+    def factor(self, group: Expr) -> Expr:
+        """A vector of groups of the right operand as `multiply_add` takes it."""
+        return E.call("reinterpret", group, dtype="int16", lanes=2 * group.lanes) if self.dtype == "int16" else group
 
 
 def load(buffer: Buffer, first: Expr, lanes: int = 1) -> Expr:
@@ -76,21 +95,12 @@ def load(buffer: Buffer, first: Expr, lanes: int = 1) -> Expr:
     return E.call("reinterpret", E.load(buffer, E.ramp(first, 1, numbers * lanes)), dtype=PAIR, lanes=lanes)
 
 
-def numbers(pair: Expr) -> Expr:
-    """The numbers that make up a pair, or a vector of neighbouring pairs."""
-    base = pair.base if isinstance(pair, E.Ramp) else pair
-    return E.ramp(base * 2, 1, 2 * pair.lanes)
-
-
-def adjacent(read: Callable[[Expr], Expr], pair: Expr) -> Expr:
-    """A pair, or a vector of neighbouring ones, of what ``read`` gives by number."""
-    value = E.broadcast(E.cast(read(numbers(pair)), "bfloat16"), 2 * pair.lanes)
-    return E.call("reinterpret", value, dtype=PAIR, lanes=pair.lanes)
+BFLOAT16: Final = Group(2, "bfloat16")
 
 
 def bits(value: Expr) -> Expr:
     """The bits of ``value`` as bfloat16."""
-    return E.call("reinterpret", E.cast(value, "bfloat16"), dtype=BITS)
+    return BFLOAT16.bits(value)
 
 
 def joined(low: Expr, high: Expr) -> Expr:

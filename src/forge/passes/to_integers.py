@@ -22,7 +22,7 @@ from forge.ir.nodes import Node, Value
 from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv
-from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.pairs import MULTIPLE
 from forge.ops.quantized.quantize import Dequantize
@@ -106,6 +106,77 @@ def _whole_groups(builder: RuleBuilder, data: Value, matrix: np.ndarray) -> tupl
     widths = (*((0, 0),) * (data.rank - 1), (0, spare))
     longer = builder.call("nn.pad", data, builder.constant(np.uint8(0)), pad_width=widths)
     return longer, builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
+
+
+@rule("nn.dense", "nn.matmul", "nn.batch_matmul")
+def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Products of two operands that are known at run time only: the sums that zero points add are taken from both."""
+    operands = _operands(node)
+    if not isinstance(operands, tuple) or operands[1].data.constant is not None:
+        return operands if isinstance(operands, Declined) else None
+    a, b = operands
+    swapped, other = _transposes(node)
+    depth = a.data.shape[-2 if swapped else -1]
+    if a.data.rank < 2 or not isinstance(depth, int) or depth > LONGEST // 2:
+        return Declined(f"the depth is {depth}; expected a number of at most {LONGEST // 2}, of matrices")
+    if any(v is not None and v.size != 1 for v in (a.zero, b.zero, b.scale)):
+        return Declined("an operand has several scales or zero points")
+    if b.scale is not None and b.scale.constant is None:
+        return Declined("the scale of the second operand is known at run time only")
+    (left, left_shift), (right, right_shift) = _unsigned(builder, a.data), _signed(builder, b.data)
+    spare = -depth % MULTIPLE
+    padded = [_padded(builder, v, axis, spare) for v, axis in ((left, -2 if swapped else -1), (right, -1 if other else -2))]
+    total = builder.call("nn.matmul", *padded, name=node.name, out_dtype="int32", transpose_a=swapped, transpose_b=other)
+    zeros = [_zero(builder, a.zero, left_shift), _zero(builder, b.zero, right_shift)]
+    if zeros[1] is not None:
+        total = builder.call("subtract", total, builder.call("multiply", _sums(builder, left, swapped, 0), zeros[1]))
+    if zeros[0] is not None:
+        sums = _sums(builder, right, other, 1)
+        if zeros[1] is not None:
+            count = builder.constant(np.int32(depth))
+            sums = builder.call("subtract", sums, builder.call("multiply", zeros[1], count))
+        total = builder.call("subtract", total, builder.call("multiply", sums, zeros[0]))
+    return _scaled(builder, total, a, None if b.scale is None else _number(b.scale))
+
+
+def _transposes(node: Node) -> tuple[bool, bool]:
+    """Whether the last two axes of the operands of a product are swapped."""
+    if Dense.of(node) is not None:
+        return False, True
+    product = Matmul.of(node) or BatchMatmul.of(node)
+    assert product is not None
+    return product.attrs.transpose_a, product.attrs.transpose_b
+
+
+def _padded(builder: RuleBuilder, data: Value, axis: int, spare: int) -> Value:
+    """With ``spare`` zeros after an axis."""
+    if not spare:
+        return data
+    widths = tuple((0, spare if k == data.rank + axis else 0) for k in range(data.rank))
+    return builder.call("nn.pad", data, builder.constant(np.zeros((), dtypes.numpy_dtype(data.dtype))), pad_width=widths)
+
+
+def _zero(builder: RuleBuilder, zero: Value | None, shift: int) -> Value | None:
+    """A zero point of what was shifted, of int32; None: it is 0."""
+    known = np.int32(0) if zero is None else zero.constant
+    if known is not None:
+        whole = int(known.reshape(())) + shift
+        return builder.constant(np.int32(whole)) if whole else None
+    assert zero is not None
+    return _shifted(builder, builder.call("reshape", zero, newshape=()), shift)
+
+
+def _sums(builder: RuleBuilder, data: Value, swapped: bool, place: int) -> Value:
+    """Sums along the depth of operand ``place`` of a product, which broadcast to the result."""
+    whole = builder.call("cast", data, dtype="int32")
+    axis = -2 if swapped == (place == 0) else -1
+    sums = builder.call("sum", whole, axis=(axis,))
+    return builder.call("expand_dims", sums, axis=-2 if place else -1)
+
+
+def _number(value: Value) -> np.ndarray:
+    assert value.constant is not None
+    return value.constant.reshape(())
 
 
 @rule("nn.conv1d", "nn.conv2d")
@@ -306,6 +377,13 @@ def _unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
     return builder.call("bitwise_xor", flipped, builder.constant(np.uint8(128))), 128
 
 
+def _signed(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
+    """``data`` as int8, and what that is more."""
+    if data.dtype == "int8":
+        return data, 0
+    return builder.call("reinterpret", builder.call("bitwise_xor", data, builder.constant(np.uint8(128))), dtype="int8"), -128
+
+
 def _scaled(builder: RuleBuilder, total: Value, data: _Integers, scale: np.ndarray | None) -> Value:
     """Sums as the real numbers that they stand for, if they do."""
     if data.scale is None or scale is None:
@@ -336,4 +414,5 @@ def _shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
     return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
 
 
-run = rewriting(product_to_integers, convolution_to_integers, transposed_to_integers, *rules_of(integer_rules.__name__))
+run = rewriting(product_to_integers, activations_to_integers, convolution_to_integers, transposed_to_integers,
+                *rules_of(integer_rules.__name__))

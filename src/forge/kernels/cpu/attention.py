@@ -124,8 +124,8 @@ class AttentionPlan:
     def read_query(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None) -> Expr:
         """What a step multiplies; without pairs, times the scale."""
         if self.pairs:
-            inside = None if mask is None else pairs.numbers(step) < self.depth
-            return pairs.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
+            inside = None if mask is None else pairs.BFLOAT16.numbers(step) < self.depth
+            return pairs.BFLOAT16.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
         x = self._read(self.query, batch, [row, step], mask)
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
 
@@ -142,8 +142,8 @@ class AttentionPlan:
 
         def read_pair(step: Expr, n: Expr, mask: Expr | None) -> Expr:
             if step.lanes > 1:
-                inside = None if mask is None else pairs.numbers(step) < self.depth
-                return pairs.adjacent(lambda k: read(k, n, inside), step)
+                inside = None if mask is None else pairs.BFLOAT16.numbers(step) < self.depth
+                return pairs.BFLOAT16.adjacent(lambda k: read(k, n, inside), step)
             return pairs.joined(read(step * 2, n, mask), read(step * 2 + 1, n, mask))
 
         by_columns = along_columns(lambda k, n: read(k, n, None), self.lanes)

@@ -5,8 +5,8 @@ as in NumPy; result [..., M, N].
 
 One task is a block of rows of one product and one column tile. The columns of b are copied into a local panel (a transposed b in
 registers, square by square), unless they lie in rows that may be read as they are. Where K does not fit, the panel holds a part
-of it and partial sums wait on the stack. bfloat16 is summed in pairs of k where K is even and the target multiplies such: the
-panel then holds pairs, and a step of the sum takes two k.
+of it and partial sums wait on the stack. bfloat16 is summed in pairs of k where K is even and the target multiplies such, uint8
+and int8 in fours or pairs where K is a multiple of four: the panel then holds these, and a step of the sum takes all k of one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from forge.kernels.cpu.gemm import FinishRow, Product, Rows, RowValue
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, contiguous, panel_vector
 from forge.loops import RegisterTile, pairs
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
+from forge.loops.pairs import Group
 from forge.target import Target
-from forge.target.blocking import dots_of_pairs
+from forge.target.blocking import byte_group, dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
@@ -45,7 +46,7 @@ DIRECT_STRIDE_BYTES: Final = 2048
 
 @dataclass(frozen=True)
 class MatmulPlan:
-    """Sizes and choices of one call. ``depth`` and ``depth_block`` count steps of the sum, each of one k or of a pair."""
+    """Sizes and choices of one call. ``depth`` and ``depth_block`` count steps of the sum, each of a ``group`` of k."""
 
     a: Reader
     b: Reader
@@ -62,12 +63,12 @@ class MatmulPlan:
     depth_block: int
     direct: bool
     staged: bool
-    pairs: bool
+    group: Group
 
     @property
     def element(self) -> str:
         """What a step multiplies."""
-        return pairs.PAIR if self.pairs else self.tile.dtype
+        return pairs.PAIR if self.group.size > 1 else self.tile.dtype
 
     @property
     def column_tiles(self) -> Expr:
@@ -96,19 +97,19 @@ class MatmulPlan:
         return operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
 
     def _step(self, read: Callable[[Expr], Expr], step: Expr, others: int, along: bool) -> Expr:
-        """The value or pair at ``step``, with its lanes or ``others``; ``along``: both numbers of a pair are read at once."""
+        """The group at ``step``, with its lanes or ``others``; ``along``: all numbers of a group are read at once."""
         lanes = max(step.lanes, others)
-        if not self.pairs:
+        if self.group.size == 1:
             return E.broadcast(E.cast(read(step), self.tile.dtype), lanes)
         if along:
-            return pairs.adjacent(read, step)
-        return E.broadcast(pairs.joined(read(step * 2), read(step * 2 + 1)), lanes)
+            return self.group.adjacent(read, step)
+        return E.broadcast(self.group.read(read, step * self.group.size), lanes)
 
     def mask_of(self, step: Expr, count: Expr, mask: Expr | None) -> Expr | None:
         """``mask``, which says where ``step`` is below ``count``, for each k."""
-        if mask is None or not self.pairs:
+        if mask is None or self.group.size == 1:
             return mask
-        return pairs.numbers(step) < count * 2
+        return self.group.numbers(step) < count * self.group.size
 
 
 @kernel("matmul")
@@ -133,12 +134,12 @@ def _plan(call: KernelCall) -> MatmulPlan:
     transpose_a, transpose_b = bool(call.attrs.transpose_a), bool(call.attrs.transpose_b)
     rows, columns = result.shape[-2:]
     depth = a.shape[-2 if transpose_a else -1]
-    in_pairs = a.dtype == b.dtype == "bfloat16" and E.is_const(depth % 2, 0) and dots_of_pairs(call.target)
-    depth = depth // 2 if in_pairs else depth
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
+    group = _group(a.dtype, b.dtype, depth, dtype, call.target)
+    depth = depth // group.size
     lanes = call.target.lanes(dtype)
-    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, call.target)
-    single = E.is_const(rows, 1) and not (transpose_b or in_pairs) and _rows_contiguous(call.target, b)
+    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, call.target, group.registers)
+    single = E.is_const(rows, 1) and not transpose_b and group.size == 1 and _rows_contiguous(call.target, b)
     if single:
         vectors, tile_rows = max(1, min(SINGLE_VECTORS, -(-(loops.static(columns) or ROW_BLOCK) // lanes))), 1
     known_depth = loops.static(depth)
@@ -146,12 +147,28 @@ def _plan(call: KernelCall) -> MatmulPlan:
     whole = known_depth is not None and known_depth * vectors * lanes * element <= PANEL_BYTES
     block = known_depth if known_depth is not None and whole else PART_DEPTH
     view = is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
-    staged = not view or a.dtype in loops.HALF and not in_pairs
+    staged = not view or _is_converted(a.dtype, group, transpose_a)
     most = max(tile_rows, PANEL_BYTES // (max(block, 1) * element)) if staged else ROW_BLOCK
     direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
                       RegisterTile(tile_rows, vectors, lanes, dtype),
-                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, in_pairs)
+                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, group)
+
+
+def _group(a: str, b: str, depth: Expr, accumulators: str, target: Target) -> Group:
+    """What a step of a sum over ``depth`` takes of operands of these dtypes."""
+    if a == b == "bfloat16" and E.is_const(depth % 2, 0) and dots_of_pairs(target):
+        return pairs.BFLOAT16
+    if (a, b) == ("uint8", "int8") and E.is_const(depth % byte_group(target), 0):
+        return Group.of(b, byte_group(target), accumulators)
+    return Group(1, accumulators)
+
+
+def _is_converted(dtype: str, group: Group, transposed: bool) -> bool:
+    """Whether a step takes some work to make what it multiplies of elements of ``dtype``."""
+    if group.size == 1:
+        return dtype in loops.HALF
+    return dtype != group.dtype or transposed and group.size == 4
 
 
 def _zeros(operand: Reader) -> list[Expr]:
@@ -253,7 +270,8 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
 
     by_columns = along_columns(lambda k, n: plan.value_b(batch, k, n), tile.lanes)
     pack = Right(read, by_columns, plan.columns, count, tile).pack(panel, E.const(0), column)
-    return seq(Allocate(panel), pack), panel_vector(panel, tile, E.const(0))
+    vector = panel_vector(panel, tile, E.const(0))
+    return seq(Allocate(panel), pack), lambda k, v: plan.group.factor(vector(k, v))
 
 
 def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:

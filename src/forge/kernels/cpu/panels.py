@@ -104,7 +104,10 @@ def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
 
 
 def loaded(value: Expr) -> E.Load | None:
-    """The load that is all of a value, but for conversions of its type."""
-    while isinstance(value, E.Cast):
-        value = value.x
-    return value if isinstance(value, E.Load) else None
+    """The load that is all of a value, but for conversions of its type and operations with constants."""
+    while not isinstance(value, E.Load):
+        inner = [x for x in E.children(value) if not isinstance(x, E.Const)]
+        if len(inner) != 1 or not isinstance(value, (E.Cast, E.Binary, E.Call)):
+            return None
+        (value,) = inner
+    return value

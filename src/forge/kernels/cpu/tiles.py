@@ -68,9 +68,12 @@ def rows_for(extent: int | None, vectors: int, registers: int, costs: MachineMod
     return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors, costs), -rows))
 
 
-def product_tile(rows: int | None, columns: int | None, lanes: int, target: Target) -> tuple[int, int]:
-    """(vectors, rows) of the main tile of a product of these sizes (None: known at run time only)."""
-    registers, costs = target.vector_registers, target.costs
+def product_tile(rows: int | None, columns: int | None, lanes: int, target: Target, others: int = 0) -> tuple[int, int]:
+    """(vectors, rows) of the main tile of a product of these sizes (None: known at run time only).
+
+    A step needs ``others`` registers more than those for accumulators and what it multiplies.
+    """
+    registers, costs = target.vector_registers - others, target.costs
     candidates = [(vectors, rows_for(rows, vectors, registers, costs)) for vectors in range(1, MAX_VECTORS + 1)]
 
     def cost(candidate: tuple[int, int]) -> float:
