@@ -38,6 +38,7 @@ class Group:
     Attributes:
         updated: the operand of the anchor in whose memory the result lies: only what differs is written.
         overwritten: operands in whose memory the result lies, of which each element is read just before its place is written.
+        numbers: constants of one element that are read from memory, as other groups of the same kernel have others.
     """
 
     anchor: Node
@@ -45,6 +46,7 @@ class Group:
     inlined: list[Node] = field(default_factory=list)
     updated: Value | None = None
     overwritten: tuple[Value, ...] = ()
+    numbers: frozenset[Value] = frozenset()
 
     @property
     def sink(self) -> Node:
@@ -60,10 +62,10 @@ class Group:
         return self.anchor.op_def.kind in (Kind.ELEMENTWISE, Kind.INJECTIVE)
 
     def external_operands(self) -> list[Value]:
-        """What the kernel reads from memory, in order of first use; scalar constants are part of the code."""
+        """What the kernel reads from memory, in order of first use; scalar constants but ``numbers`` are part of the code."""
         inside = {self.updated, *(v for node in self.nodes for v in node.results)}
         used = (v for node in self.nodes for v in node.operands if v is not None and v not in inside)
-        return [v for v in dict.fromkeys(used) if scalar_constant(v) is None]
+        return [v for v in dict.fromkeys(used) if v in self.numbers or scalar_constant(v) is None]
 
 
 def scalar_constant(value: Value) -> bool | int | float | None:

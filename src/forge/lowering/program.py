@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +12,16 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.errors import CompileError
-from forge.ir import attributes
-from forge.ir import types as T
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.types import TensorType, Type
-from forge.lowering.build import build_function, group_symbols
+from forge.ir.types import TensorType
+from forge.lowering.build import build_function
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
-from forge.lowering.groups import Group, form_groups, scalar_constant
+from forge.lowering.groups import Group, form_groups
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
 from forge.lowering.sharing import kept_for_updates, share_memory
+from forge.lowering.signatures import find_numbers, signature
 from forge.lowering.states import StateTable
 from forge.ops.core.strings import unpack_string_constants
 from forge.target import Target
@@ -132,6 +131,7 @@ class Lowering:
         late = [s for introduced in fresh.values() for s in introduced]
         materialise_outputs(graph, late)
         groups = form_groups(graph, self.fuse, [*kept_for_updates(graph), *(v for d in definitions for v in d.values)])
+        find_numbers(graph, groups)
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
         controls += find_unranked_copies(graph, controls)
         items, followed = share_memory(graph, _in_order(graph, groups, [*definitions, *controls, *copies]), _step, late)
@@ -296,7 +296,7 @@ class _Assembler:
 
     def _function(self, group: Group) -> tuple[Function, tuple[Var, ...]]:
         """The kernel of a group, and what it gets for its symbols: those of the first group of the kernel had other names."""
-        key, symbols = signature(group, self.plan)
+        key, symbols = signature(group, self.plan.alignment)
         if key not in self.functions:
             name = f"k{len(self.functions)}_{_slug(group)}"
             self.functions[key] = build_function(group, name, self.lowering.target, self.plan.alignment)
@@ -315,46 +315,6 @@ class _Assembler:
 def _slug(group: Group) -> str:
     names = "_".join(n.op.removeprefix("nn.") for n in [group.anchor, *group.epilogue])
     return re.sub(r"[^A-Za-z0-9_]", "_", names)[:48]
-
-
-def signature(group: Group, plan: MemoryPlan) -> tuple[str, list[str]]:
-    """Text that is equal for groups whose kernels are the same code, and their symbols in the order of the text.
-
-    In the text symbols are numbered: layers of a model may have sizes of their own.
-    """
-    symbols: dict[str, Dim] = {}
-
-    def number_all(names: Iterable[str]) -> None:
-        for name in names:
-            symbols.setdefault(name, dims.symbol(f"s{len(symbols)}"))
-
-    def type_text(type_: Type) -> str:
-        number_all(T.symbols(type_))
-        return str(T.substitute(type_, symbols))
-
-    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}:{plan.alignment(v)}"
-                                 for k, v in enumerate(group.external_operands())}
-    numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
-    if group.updated is not None:
-        numbers[group.updated] = f"updated:{type_text(group.updated.type)}"
-    parts = []
-    for number, node in enumerate(group.nodes):
-        operands = [_operand_key(v, numbers) for v in node.operands]
-        role = "anchor" if node is group.anchor else ""
-        number_all(attributes.symbols(node.attrs))
-        parts.append(f"{node.op}{role}({', '.join(operands)}){attributes.substitute(node.attrs, symbols)!r}")
-        for value in node.results:
-            numbers[value] = f"n{number}.{value.index}:{type_text(value.type)}"
-    parts.extend(f"out:{type_text(v.type)}:{plan.alignment(v)}" for v in group.sink.results)
-    number_all(group_symbols(group))
-    return "; ".join(parts), list(symbols)
-
-
-def _operand_key(value: Value | None, numbers: dict[Value, str]) -> str:
-    if value is None:
-        return "-"
-    literal = None if value in numbers else scalar_constant(value)
-    return numbers[value] if literal is None else f"{value.type}={literal!r}"
 
 
 def _spec(value: Value, name: str, shape: Sequence[Dim] | None = None) -> TensorSpec:

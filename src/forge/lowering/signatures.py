@@ -1,0 +1,108 @@
+"""Which groups are the same code: their kernel is built once.
+
+Layers of a quantised model differ in their scales and zero points. As literals, these would give each layer a kernel of its own:
+where they are all that differs between groups, they are read from memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import numpy as np
+
+from forge import dims
+from forge.dims import Dim
+from forge.ir import attributes
+from forge.ir import types as T
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.op import Category, Kind
+from forge.ir.types import Type
+from forge.lowering.build import group_symbols
+from forge.lowering.groups import Group, scalar_constant
+from forge.ops.core.op import Op
+
+Place = tuple[Node, int]
+"""An operand of a node."""
+
+
+def find_numbers(graph: Graph, groups: Sequence[Group]) -> None:
+    """Sets ``Group.numbers``: those in which groups of the same code differ; each place gets a constant of its own."""
+    alike: dict[str, list[tuple[Group, list[Place]]]] = defaultdict(list)
+    for group in groups:
+        places = [(node, k) for node in group.nodes for k in range(len(node.operands)) if _may_differ(node, k)]
+        if places:
+            alike[signature(group, lambda value: 0, places)[0]].append((group, places))
+    for members in alike.values():
+        for same in zip(*(places for _, places in members), strict=True):
+            arrays = [_array(place) for place in same]
+            if len({array.tobytes() for array in arrays}) == 1:
+                continue
+            for (group, _), (node, position), array in zip(members, same, arrays, strict=True):
+                number = Builder(graph, before=node).constant(array)
+                node.set_operand(position, number)
+                group.numbers |= {number}
+
+
+def _may_differ(node: Node, position: int) -> bool:
+    """Whether a constant of one element is an operand of element-wise code that is no better for knowing it.
+
+    Divisions and powers are, and int64 is mostly that of indices.
+    """
+    value, op = node.operands[position], node.op_def
+    if op.kind is not Kind.ELEMENTWISE or value is None or scalar_constant(value) is None or not isinstance(op, Op):
+        return False
+    if op.category is not Category.QUANTISATION and op.is_costly(node.attrs, *node.operands):
+        return False
+    return value.dtype not in ("bool", "int64")
+
+
+def _array(place: Place) -> np.ndarray:
+    node, position = place
+    value = node.operands[position]
+    assert value is not None and value.constant is not None
+    return value.constant
+
+
+def signature(group: Group, alignment: Callable[[Value], int], any_number: Collection[Place] = ()) -> tuple[str, list[str]]:
+    """Text that is equal for groups whose kernels are the same code, and their symbols in the order of the text.
+
+    In the text symbols are numbered: layers of a model may have sizes of their own. Of scalar constants at places ``any_number``
+    only the type is said.
+    """
+    symbols: dict[str, Dim] = {}
+
+    def number_all(names: Iterable[str]) -> None:
+        for name in names:
+            symbols.setdefault(name, dims.symbol(f"s{len(symbols)}"))
+
+    def type_text(type_: Type) -> str:
+        number_all(T.symbols(type_))
+        return str(T.substitute(type_, symbols))
+
+    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}:{alignment(v)}"
+                                 for k, v in enumerate(group.external_operands())}
+    numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
+    if group.updated is not None:
+        numbers[group.updated] = f"updated:{type_text(group.updated.type)}"
+    parts, unknown = [], frozenset(any_number)
+    for number, node in enumerate(group.nodes):
+        operands = [_operand_key(v, numbers, (node, k) in unknown) for k, v in enumerate(node.operands)]
+        role = "anchor" if node is group.anchor else ""
+        number_all(attributes.symbols(node.attrs))
+        parts.append(f"{node.op}{role}({', '.join(operands)}){attributes.substitute(node.attrs, symbols)!r}")
+        for value in node.results:
+            numbers[value] = f"n{number}.{value.index}:{type_text(value.type)}"
+    parts.extend(f"out:{type_text(v.type)}:{alignment(v)}" for v in group.sink.results)
+    number_all(group_symbols(group))
+    return "; ".join(parts), list(symbols)
+
+
+def _operand_key(value: Value | None, numbers: dict[Value, str], any_number: bool) -> str:
+    if value is None:
+        return "-"
+    literal = None if value in numbers else scalar_constant(value)
+    if any_number:
+        return str(value.type)
+    return numbers[value] if literal is None else f"{value.type}={literal!r}"
