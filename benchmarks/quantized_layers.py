@@ -1,0 +1,112 @@
+"""Layers of quantised models next to the same layers in float32, and in bfloat16 where the CPU multiplies it.
+
+    python -m benchmarks.quantized_layers [MODEL ...] [--threads 1] [--seconds 6] [--by nncf] [--target TARGET]
+
+A layer is a convolution or a product with what is fused into its kernels. The quantised model and the one that it was made of are
+compiled with a clock between their kernels and run in turns; times are the least of each kernel. Listed are the layers that take
+longer as integers than in the faster of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import models
+from benchmarks.quantized import USUAL, quantised
+from forge.driver import check_options, compile_module
+from forge.driver.profiler import items_of, sample
+from forge.driver.texts import parts
+from forge.frontends.onnx import import_model
+from forge.ir.op import Category
+from forge.target import Target
+from forge.target.blocking import dots_of_pairs
+
+LEAST_SHARE = 0.002
+"""Of the time of the model: shorter layers are not told from noise."""
+
+Timed = Callable[[], np.ndarray]
+Layer = tuple[int, int, str]
+"""Elements of the result and how many layers of as many come before, which are the same in each way; and its shapes."""
+
+
+def timed(path: Path, feed: Mapping[str, Any], threads: int, target: str, bfloat16: bool) -> tuple[Timed, dict[int, Layer]]:
+    """What runs a model for some calls, [calls, kernels] in seconds, and its layers by the numbers of their kernels."""
+    options = check_options(target, bfloat16=bfloat16)
+    compiled = compile_module(import_model(path), options, use_cache=False, profile=True)
+    runtime = compiled.runtime(num_threads=threads)
+    arrays = [feed[name] for name in runtime.input_names]
+    layers: dict[int, Layer] = {}
+    seen: Counter[int] = Counter()
+    for number, (item, _) in enumerate(items_of(compiled)):
+        for node in parts(item)[0]:
+            if node.op_def.category is Category.CONTRACTION:
+                size = int(str(node.results[0].size))
+                shapes = " x ".join(str(v.shape) for v in node.operands[:2] if v is not None)
+                layers[number] = (size, seen[size], f"{node.op.removeprefix('nn.').removeprefix('contrib_')} {shapes}")
+                seen[size] += 1
+    return lambda: sample(lambda: runtime.run(arrays), 3)[0], layers
+
+
+def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds by way, of each layer; the last is the whole model."""
+    feed = models.inputs(name, small=options.small)
+    with tempfile.TemporaryDirectory() as folder:
+        prepared, made = quantised(name, Path(folder), signed=False, by=options.by, small=options.small)
+        ways = {"int8": (made, False), "float32": (prepared, False)}
+        if dots_of_pairs(Target.parse(options.target)):
+            ways["bfloat16"] = (prepared, True)
+        runs = {way: timed(path, feed, options.threads, options.target, narrow) for way, (path, narrow) in ways.items()}
+        best: dict[str, np.ndarray] = {}
+        end = time.perf_counter() + options.seconds
+        while not best or time.perf_counter() < end:
+            for way, (run, _) in runs.items():
+                least = run().min(axis=0)
+                best[way] = np.minimum(best.get(way, least), least)
+    found: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
+    for way, (_, layers) in runs.items():
+        for number, (size, position, label) in layers.items():
+            found[size, position] |= {way: float(best[way][number])} | ({"layer": label} if way == "int8" else {})
+    return [*found.values(), {way: float(times.sum()) for way, times in best.items()}]
+
+
+def is_slower(times: Mapping[str, Any], whole: float) -> bool:
+    """Whether a layer takes longer as integers."""
+    others = [times[way] for way in ("float32", "bfloat16") if way in times]
+    return "int8" in times and bool(others) and times["int8"] > max(min(others), LEAST_SHARE * whole)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=USUAL, metavar="MODEL")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of calls, for each model")
+    parser.add_argument("--by", choices=("onnxruntime", "nncf"), default="onnxruntime", help="what quantises")
+    parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
+    parser.add_argument("--target", default="llvm")
+    options = parser.parse_args(arguments)
+    table = Table("model", "layer", "int8, us", "float32, us", "bfloat16, us", "of the model, %")
+    for name in options.models:
+        *layers, whole = measured(name, options)
+        rows = [times for times in layers if is_slower(times, whole["int8"])]
+        compared = sum("int8" in times and len(times) > 2 for times in layers)
+        shown = ", ".join(f"{way} {1e3 * seconds:.2f} ms" for way, seconds in whole.items())
+        print(f"{name}\t{len(rows)} of {compared} layers are slower\t{shown}", flush=True)
+        for times in rows:
+            cells = [f"{1e6 * times[way]:.0f}" if way in times else "-" for way in ("int8", "float32", "bfloat16")]
+            table.add_row(name, times["layer"], *cells, f"{100 * times['int8'] / whole['int8']:.1f}")
+    Console(width=120).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
