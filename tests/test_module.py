@@ -325,6 +325,11 @@ def test_data_dependent_symbols_do_not_depend_on_the_process() -> None:
 
 def test_is_quantized() -> None:
     assert not example().is_quantized
+    product = "def @main(%x: Tensor[(2, 4), {x}], %w: Tensor[(3, 4), int8]) {{ nn.dense({a}, {b}, out_dtype=\"int32\") }}"
+    wide = {"a": "subtract(cast(%x, dtype=\"int32\"), 3)", "b": "cast(%w, dtype=\"int32\")"}
+    assert forge.IRModule(product.format(x="uint8", a="%x", b="%w")).is_quantized
+    assert forge.IRModule(product.format(x="uint8", **wide)).is_quantized
+    assert not forge.IRModule(product.format(x="int32", a="%x", b="%x").replace("(3, 4), int8", "(3, 4), int32")).is_quantized
     ir = forge.IRModule("def @main(%x: Tensor[(3), float32]) { qnn.quantize(%x, 0.5f, 0i8) }")
     assert ir.is_quantized
 

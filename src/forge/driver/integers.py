@@ -9,9 +9,11 @@ from forge.driver.compilation import Compilation
 from forge.driver.pipeline import Stage
 from forge.ir.edits import journal
 from forge.ir.nodes import Node, Value
-from forge.ir.op import Category
+from forge.ir.op import Category, Kind
 
 STAGE = "to_integers"
+NARROW = 8
+"""Bits of quantised numbers that are multiplied as integers."""
 _LAYERS = (Category.CONTRACTION, Category.ACTIVATION, Category.NORMALISATION, Category.REDUCTION)
 
 
@@ -38,7 +40,7 @@ class Layers:
             self.found = [Layer(known.label, known.operator, _reason(node, reasons)) for node, known in self.before]
         elif stage.phase == "graph" and not self.found:
             graphs = [function.graph for function in compilation.functions]
-            if any(n.op_def.category is Category.QUANTISATION or _sums_integers(n) for g in graphs for n in g.walk()):
+            if any(is_quantised(n) for g in graphs for n in g.walk()):
                 self.before = [(n, Layer(n.label, n.op)) for g in graphs for n in g.walk() if _is_layer(n)]
 
 
@@ -73,5 +75,19 @@ def _is_dequantised(value: Value) -> bool:
     return made is not None and made.op_def.category is Category.QUANTISATION and _is_real(value)
 
 
-def _sums_integers(node: Node) -> bool:
-    return node.op_def.category is Category.CONTRACTION and not _is_real(node.results[0])
+def is_quantised(node: Node) -> bool:
+    """Whether it converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
+    if node.op_def.category is Category.QUANTISATION:
+        return True
+    sums_integers = node.op_def.category is Category.CONTRACTION and dtypes.is_integer(getattr(node.results[0].type, "dtype", ""))
+    return sums_integers and any(_is_narrow(v) for v in node.operands if v is not None)
+
+
+def _is_narrow(value: Value) -> bool:
+    """Whether it has 8 bits or fewer, but for conversions and differences with zero points."""
+    while dtypes.bits(value.dtype) > NARROW and value.producer is not None and value.producer.op_def.kind is Kind.ELEMENTWISE:
+        source = value.producer.operands[0]
+        if source is None:
+            return False
+        value = source
+    return dtypes.is_integer(value.dtype) and dtypes.bits(value.dtype) <= NARROW

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forge.dims import Dim
+from forge.driver import integers
 from forge.errors import InvalidGraphError
 from forge.ir.edits import journal
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -191,8 +192,8 @@ class Queries:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the model holds quantised operators."""
-        return any(n.op.startswith("qnn.") for g in self.graphs.values() for n in g.walk())
+        """Whether the model converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
+        return any(integers.is_quantised(n) for g in self.graphs.values() for n in g.walk())
 
     @property
     def is_tensorrt(self) -> bool:
