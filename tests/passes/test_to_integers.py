@@ -9,7 +9,7 @@ import pytest
 
 import forge
 from forge import dtypes
-from forge.driver import check_options, compile_module
+from forge.driver import Compilation, check_options, compile_module, run_stages
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
@@ -259,3 +259,27 @@ def test_weights_are_packed_as_the_target_multiplies_bytes(cpu: str, shape: tupl
     weight = node.operands[1]
     assert weight is not None
     assert (weight.dtype, weight.shape) == ("int8", shape)
+
+
+@pytest.mark.parametrize(("channels", "padding"), [(20, 0), (32, 1)])
+def test_bytes_are_shuffled_after_a_transposed_convolution(channels: int, padding: int) -> None:
+    """Its sums are quantised before they go to their places."""
+    b = Builder()
+    real = dequantized(b, b.input(TensorType((2, 8, 7, 6), "uint8"), "x"), np.float32(0.02), np.uint8(0))
+    size = 2 + padding
+    w = dequantized(b, b.constant(whole("int8", 8, channels, size, size)), np.float32(0.01))
+    sums = b.call("nn.conv2d_transpose", real, w, strides=(2, 2), padding=(padding, padding), output_padding=(padding, padding))
+    biased = b.call("nn.relu", b.call("nn.bias_add", sums, b.constant(RNG.standard_normal(channels).astype(np.float32))))
+    step, zero = b.constant(np.asarray(np.float32(0.05))), b.constant(np.asarray(np.uint8(3)))
+    coded = b.call("qnn.quantize", biased, step, zero, out_dtype="uint8")
+    module = Module(b.output(b.call("nn.max_pool2d", coded, pool_size=(2, 2))))
+    compilation = Compilation(module, check_options())
+    run_stages(compilation, stop_after="choose_layouts")
+    (moved,) = [n for n in compilation.functions[0].graph.nodes if n.op == "transpose"]
+    assert moved.result.dtype == "uint8"
+    data = whole("uint8", 2, 8, 7, 6)
+    (want,) = run_graph(module.main, [data])
+    results = [np.asarray(compile_module(module, check_options(t)).runtime()(data)) for t in targets_here()]
+    for got in results:
+        np.testing.assert_array_equal(got, results[0])
+        assert np.abs(got.astype(int) - want).max() <= 1

@@ -16,7 +16,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.dims import is_static
-from forge.ir.edits.rewrite import on_all_graphs
+from forge.ir.edits.rewrite import on_all_graphs, only_use
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, ConvBase
@@ -46,6 +46,10 @@ class _Blocked(Relayout):
         self.size = channel_block(target)
         self.layout = f"NCHW{self.size}c"
         self.narrow: dict[Value, Value] = {}  # images of fewer channels than a block, in one block of them
+        self.joined: set[Node] = set()  # what is computed before the shuffle of a transposed convolution
+
+    def convert(self, node: Node) -> bool:
+        return node in self.joined or super().convert(node)
 
     def order(self, rank: int) -> tuple[int | None, ...]:
         return (*range(rank), None)
@@ -136,7 +140,44 @@ class _Blocked(Relayout):
         kernel = subpixel_kernel(weight, (rows, columns), channels + -channels % self.size)
         height, width = (k - 1 for k in kernel.shape[2:])
         attributes = {"padding": (height, width, height, width), "out_dtype": conv.attrs.out_dtype}
-        return self._shuffled(self._convolve(conv, self.converted(conv.data), kernel, self.size, attributes), conv)
+        phases = self._convolve(conv, self.converted(conv.data), kernel, self.size, attributes)
+        after = self._narrowing(conv)
+        for node in after:
+            operands = [phases if v is not None and v.constant is None else self._repeated(v, conv, rows * columns)
+                        for v in node.operands]
+            phases = self.builder.call(node.op_def, *operands, name=node.name, **node.attributes)
+        image = self._shuffled(phases, conv)
+        self.joined.update(after)
+        self.new |= {node.result: image for node in after[-1:]}
+        return image
+
+    def _narrowing(self, conv: Conv2DTranspose) -> list[Node]:
+        """What makes fewer bytes of sums, element by element, and alone reads them: then fewer are shuffled."""
+        found: list[Node] = []
+        value, least, count = conv.result, dtypes.bits(conv.result.dtype), 0
+        while (node := only_use(self.graph, value)) is not None and self._is_along_channels(node, conv.result.shape):
+            found.append(node)
+            value = node.result
+            if dtypes.bits(value.dtype) < least:
+                least, count = dtypes.bits(value.dtype), len(found)
+        return found[:count]
+
+    def _is_along_channels(self, node: Node, shape: Shape) -> bool:
+        """Whether a node computes elements of images of ``shape`` with constants, each the same all over a channel."""
+        if not node.op_def.is_map or len(node.results) != 1 or node.result.shape != shape:
+            return False
+        others = [v for v in node.operands if v is not None and v.constant is not None]
+        return len(others) == len(node.operands) - 1 and all(
+            v.size == 1 or v.size == shape[1] and v.rank >= 3 and v.shape[-3] == shape[1] for v in others)
+
+    def _repeated(self, value: Value | None, conv: Conv2DTranspose, times: int) -> Value | None:
+        """A constant along the channels of images, for those of each phase."""
+        if value is None or value.constant is None:
+            return None
+        if value.size == 1:
+            return self.builder.constant(value.constant.reshape(()), name=value.name)
+        (blocked,) = with_layout(value.constant.reshape(1, -1, 1, 1), "NCHW", self.layout)
+        return self.builder.constant(np.tile(blocked, (times, 1, 1, 1)), name=value.name)
 
     def _shuffled(self, phases: Value, conv: Conv2DTranspose) -> Value:
         """``phases[N, (r, s, C), H, W, c]`` as ``[N, C, (H, r), (W, s), c]``, cropped to the result of ``conv``."""
