@@ -27,6 +27,7 @@ from forge.driver import check_options, compile_module
 from forge.driver.profiler import items_of, sample
 from forge.driver.texts import parts
 from forge.frontends.onnx import import_model
+from forge.ir.nodes import Node
 from forge.ir.op import Category
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
@@ -35,8 +36,8 @@ LEAST_SHARE = 0.002
 """Of the time of the model: shorter layers are not told from noise."""
 
 Timed = Callable[[], np.ndarray]
-Layer = tuple[int, int, str]
-"""Elements of the result and how many layers of as many come before, which are the same in each way; and its shapes."""
+Layer = tuple[str, int, str]
+"""Its sizes and how many layers of the same come before, which are equal in each way; and its shapes."""
 
 
 def timed(path: Path, feed: Mapping[str, Any], threads: int, target: str, bfloat16: bool) -> tuple[Timed, dict[int, Layer]]:
@@ -46,15 +47,23 @@ def timed(path: Path, feed: Mapping[str, Any], threads: int, target: str, bfloat
     runtime = compiled.runtime(num_threads=threads)
     arrays = [feed[name] for name in runtime.input_names]
     layers: dict[int, Layer] = {}
-    seen: Counter[int] = Counter()
+    seen: Counter[str] = Counter()
     for number, (item, _) in enumerate(items_of(compiled)):
         for node in parts(item)[0]:
             if node.op_def.category is Category.CONTRACTION:
-                size = int(str(node.results[0].size))
+                size = sizes_of(node)
                 shapes = " x ".join(str(v.shape) for v in node.operands[:2] if v is not None)
                 layers[number] = (size, seen[size], f"{node.op.removeprefix('nn.').removeprefix('contrib_')} {shapes}")
                 seen[size] += 1
     return lambda: sample(lambda: runtime.run(arrays), 3)[0], layers
+
+
+def sizes_of(node: Node) -> str:
+    """Text that a layer has in each way: elements of the result, channels or depth, and the window of a convolution."""
+    operand, attributes = node.operands[0], node.attributes
+    assert operand is not None
+    depth = attributes.get("in_channels") or operand.shape[-1]
+    return f"{node.results[0].size} {depth} {attributes.get('kernel_size')}"
 
 
 def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -72,7 +81,7 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             for way, (run, _) in runs.items():
                 least = run().min(axis=0)
                 best[way] = np.minimum(best.get(way, least), least)
-    found: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
+    found: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
     for way, (_, layers) in runs.items():
         for number, (size, position, label) in layers.items():
             found[size, position] |= {way: float(best[way][number])} | ({"layer": label} if way == "int8" else {})
