@@ -42,6 +42,12 @@ def blocks_panel(target: Target, units: int) -> int:
     return lanes * min(4, loops.next_power_of_two(-(-units // lanes)))
 
 
+def recurrent_panel(target: Target, hidden: int) -> int:
+    """Columns of one panel of a recurrent layer's codes: up to eight vectors, with little padding of each gate."""
+    lanes = target.lanes("float32")
+    return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
+
+
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
     if convolution.in_channels < channel_block(target):
@@ -53,4 +59,4 @@ def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     return tile
 
 
-__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "winograd_tile"]
+__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "recurrent_panel", "winograd_tile"]
