@@ -164,7 +164,7 @@ class _Recurrent(Op[Any]):
         if not getattr(attrs, "dynamic_quantization", False):
             return []
         batch, hidden = results[0].shape[0 if attrs.layout else 2], results[0].shape[3]
-        size, most = dims.product((batch, hidden)), attrs.most_states
+        size, most = dims.product((batch, hidden)), int(attrs.most_states)
         why = f"{self.name}: dynamic_quantization; got {size} states of a direction; expected at most {most}"
         return required(at_most(size, most), partial(operator.le, te.dim(size), most), why)
 
@@ -309,7 +309,7 @@ class _Direction:
 
     def times(self, state: Array, rows: Array) -> Array:
         """``state [B, H]`` times ``rows [N, H]`` of r."""
-        if self.dynamic:
+        if self.dynamic and self.scales is not None:
             return self._rounded_times(state, state[self.counted], rows, self.scales)
         product: Array = (_rounded(state) if self.narrow else state) @ rows.T
         return product

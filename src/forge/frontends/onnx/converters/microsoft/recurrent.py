@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
@@ -32,7 +34,7 @@ def _codes(g: Context, weight: Value, scale: Value, zero_point: Value) -> tuple[
     if weight.rank != 3:
         raise g.invalid(f"weights: got {weight.type}; expected rank 3")
     directions, _, rows = weight.shape
-    codes = g.call("transpose", weight, axes=(0, 2, 1))
+    codes = _turned(g, weight)
     known = g.array(zero_point)
     absent = weight.dtype == "int8" and known is not None and not known.any()
     if weight.dtype == "uint8":
@@ -47,6 +49,16 @@ def _codes(g: Context, weight: Value, scale: Value, zero_point: Value) -> tuple[
     return codes, by_row(scale), None if absent else by_row(zero_point)
 
 
+def _turned(g: Context, weight: Value) -> Value:
+    """By rows; a constant stays one."""
+    array = weight.constant
+    if array is None:
+        return g.call("transpose", weight, axes=(0, 2, 1))
+    return g.builder.constant(np.ascontiguousarray(array.swapaxes(1, 2)), name=weight.name)
+
+
 def _signed(g: Context, codes: Value) -> Value:
     """uint8 less 128."""
+    if codes.constant is not None:
+        return g.builder.constant((codes.constant ^ np.uint8(128)).view(np.int8), name=codes.name)
     return g.call("reinterpret", g.call("bitwise_xor", codes, g.scalar(128, codes)), dtype="int8")
