@@ -145,7 +145,8 @@ class _Recurrent(Op[Any]):
     def _hidden(self, given: dict[str, Value]) -> Dim:
         r = given["r"]
         if r.rank != PACKED_RANK:
-            return r.shape[2]
+            hidden: Dim = r.shape[2]
+            return hidden
         if "r_scale" not in given or "w" in given:
             raise fail(self.name, "operand 'r'", r.type, "packed weights with r_scale, and without w")
         return dims.floordiv(given["r_scale"].shape[-1], self.gates)

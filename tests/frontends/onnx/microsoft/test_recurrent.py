@@ -113,7 +113,7 @@ def test_a_quantised_network(tmp_path: Path, per_channel: bool) -> None:
     pytest.importorskip("onnxscript")
     from onnxruntime.quantization import quantize_dynamic
 
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # no state of it lies next to a tie
     network = torch.nn.LSTM(12, 16, num_layers=2, bidirectional=True).eval()
     x = torch.randn(7, 1, 12)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
