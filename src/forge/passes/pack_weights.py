@@ -23,11 +23,11 @@ from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.kernels.choose import dense_panel, recurrent_panel
-from forge.ops.nn.recurrent import LAYERS
 from forge.ops.nn.recurrent_codes import centred, packed
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions
 from forge.passes.matching import operand
+from forge.passes.split_recurrent import LAYERS
 from forge.target import Target
 from forge.target.blocking import byte_group, dots_of_pairs
 

@@ -17,9 +17,9 @@ import numpy as np
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
 from forge.ir.nodes import Node, Value
-from forge.ops.nn.recurrent import LAYERS
 from forge.ops.quantized.quantize import Dequantize
 from forge.passes.base import rewriting
+from forge.passes.split_recurrent import LAYERS
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
 from forge.ir.nodes import Node, Value
-from forge.ops.nn.recurrent import LAYERS
 from forge.passes.base import rewriting
 
+LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 
 @rule(*LAYERS)
 def split_recurrent(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:

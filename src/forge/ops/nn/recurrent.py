@@ -48,7 +48,6 @@ from forge.ops.core.signatures import (
 )
 from forge.ops.nn import recurrent_codes
 
-LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 PACKED_RANK = 5
 """Of r in panels."""
 CODES = ("w_scale", "w_zero_point", "r_scale", "r_zero_point", "r_sums")
