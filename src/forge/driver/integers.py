@@ -54,7 +54,7 @@ def _is_layer(node: Node) -> bool:
 
 def _reason(node: Node, reasons: dict[Node, str]) -> str:
     """Why the stage left ``node`` as it was; empty: it did not, or the node is one on integers."""
-    if node.graph is None or not _is_real(node.results[0]):
+    if node.graph is None or not _is_real(node.results[0]) or node.op_def.rounds_data(node.attrs):
         return reasons.get(node, "")
     if node in reasons:
         return reasons[node]
@@ -74,4 +74,6 @@ def _is_dequantised(value: Value) -> bool:
 
 
 def _sums_integers(node: Node) -> bool:
+    if node.op_def.rounds_data(node.attrs):
+        return True
     return node.op_def.category is Category.CONTRACTION and not _is_real(node.results[0])

@@ -192,7 +192,8 @@ class Queries:
     @property
     def is_quantized(self) -> bool:
         """Whether the model holds quantised operators."""
-        return any(n.op.startswith("qnn.") for g in self.graphs.values() for n in g.walk())
+        nodes = (n for g in self.graphs.values() for n in g.walk())
+        return any(n.op.startswith("qnn.") or n.op_def.rounds_data(n.attrs) for n in nodes)
 
     @property
     def is_tensorrt(self) -> bool:

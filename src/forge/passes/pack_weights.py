@@ -68,7 +68,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
 def _packed_layer(target: Target, builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
     op = node.op_def
     given = dict(zip([o.name for o in op.operands], op.arguments(node.operands)))
-    r, zero, dynamic = given["r"], given["r_zero_point"], getattr(node.attrs, "dynamic_quantization", False)
+    r, zero, dynamic = given["r"], given["r_zero_point"], op.rounds_data(node.attrs)
     if r is None or r.dtype != "int8" or r.rank != 3:
         return None
     if r.constant is None or given["w"] is not None or zero is not None and zero.constant is None:

@@ -136,7 +136,7 @@ class _Recurrent(Op[Any]):
             self._check_operand(name, value, given, expected[name])
         if "w" not in given:
             require_equal(self.name, "last axis of x, which holds the products of w", x.shape[2], directions * width)
-        if getattr(attrs, "dynamic_quantization", False):
+        if self.rounds_data(attrs):
             self._check_dynamic(attrs, given, batch, hidden)
         y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
         return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
@@ -161,7 +161,7 @@ class _Recurrent(Op[Any]):
             raise fail(self.name, "batch * hidden size", size, f"at most {attrs.most_states} for dynamic_quantization")
 
     def requires(self, attrs: Any, results: TensorTypes, *_: object) -> Conditions:
-        if not getattr(attrs, "dynamic_quantization", False):
+        if not self.rounds_data(attrs):
             return []
         batch, hidden = results[0].shape[0 if attrs.layout else 2], results[0].shape[3]
         size, most = dims.product((batch, hidden)), int(attrs.most_states)
@@ -178,11 +178,14 @@ class _Recurrent(Op[Any]):
         left = given | {"x": taken, "w": None, "w_scale": None, "w_zero_point": None}
         return builder.call_multi(self, *left.values(), **vars(attrs))
 
+    def rounds_data(self, attrs: Any) -> bool:
+        return bool(getattr(attrs, "dynamic_quantization", False))
+
     def carry_batch(
         self, attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
         """Rows are independent, unless their states are rounded together; weights are those of all."""
-        if getattr(attrs, "dynamic_quantization", False):
+        if self.rounds_data(attrs):
             raise MixesBatch("the range of all rows says how their states are rounded", certain=True)
         state = 0 if attrs.layout else 1
         axes = {"x": state, "lengths": 0, "h0": state, "c0": state}
@@ -239,7 +242,7 @@ class _Recurrent(Op[Any]):
 
     def _decode(self, attrs: Any, floats: dict[str, Any], given: dict[str, Any]) -> None:
         """Replaces codes by what they stand for, or, where they are multiplied with codes, by these without zero points."""
-        dynamic = getattr(attrs, "dynamic_quantization", False)
+        dynamic = self.rounds_data(attrs)
         for name in ("w", "r"):
             codes, scale, zero = given[name], floats.get(f"{name}_scale"), given.get(f"{name}_zero_point")
             if codes is None or scale is None:
@@ -267,7 +270,7 @@ class _Direction:
         width, self.hidden = self.r.shape
         x, given = values["x"], values["bias"]
         self.dtype, self.scales = x.dtype, values.get("r_scale")
-        self.dynamic = getattr(attrs, "dynamic_quantization", False)
+        self.dynamic = op.rounds_data(attrs)
         bias = np.zeros(2 * width, x.dtype) if given is None else given[direction]
         self.input_bias, self.state_bias = bias[:width], bias[width:]
         steps, batch = x.shape[:2]

@@ -45,7 +45,7 @@ def recurrent(g: Emitter, node: Node, x: Ref, w: Ref | None, r: Ref, *rest: Ref 
         given["lengths"] = g.cast(lengths, "int32")
     own = {"nn.lstm": "input_forget", "nn.gru": "linear_before_reset"}.get(node.op)
     attributes = _attributes(attrs, hidden) | ({own: getattr(attrs, own) or None} if own else {})
-    y, *states = _rounded(g, node, given, attributes) if getattr(attrs, "dynamic_quantization", False) else g.multi(
+    y, *states = _rounded(g, node, given, attributes) if node.op_def.rounds_data(attrs) else g.multi(
         node.op.removeprefix("nn.").upper(), _standard(g, node, given), len(node.results), **attributes)
     if not attrs.layout:
         return [y, *states]
