@@ -14,12 +14,11 @@ from forge import dtypes, te
 from forge.errors import CompileError
 from forge.ir.op import get_op
 from forge.kernels import FAMILIES
-from forge.kernels.choose import recurrent_panel
+from forge.kernels.choose import recurrent_group, recurrent_panel
 from forge.loops.contract import KernelCall
 from forge.ops.nn import recurrent_codes
 from forge.ops.nn.recurrent import LstmAttrs
 from forge.target import Target
-from forge.target.blocking import byte_group
 from forge.tir.expr import Buffer
 from tests.codegen.compiled import build
 from tests.kernels.case import reader, writer
@@ -56,6 +55,7 @@ class Layer:
     codes: str = ""  # "rows" or "panels" of int8 are the recurrent weights
     zeros: bool = False
     dynamic: bool = False
+    grouped: bool = True
 
     @property
     def directions(self) -> int:
@@ -87,13 +87,13 @@ class Layer:
         r = rng.integers(-128, 128, (*rows, self.hidden)).astype(np.int8)
         scale = rng.uniform(0.3, 1, rows).astype(np.float32) / np.float32(60 * np.sqrt(self.hidden))
         zero = rng.integers(-128, 128, rows).astype(np.int8) if self.zeros else None
-        sums = recurrent_codes.centred(r, zero).sum(axis=2).astype(np.int32) if self.dynamic and target else None
+        sums = recurrent_codes.centred(r, zero).sum(axis=2).astype(np.int32) if target and self.codes == "panels" else None
         if self.codes == "panels" and target:
             machine = Target.parse(target)
-            panel, group = recurrent_panel(machine, self.hidden), byte_group(machine) if self.dynamic else 1
-            r = recurrent_codes.packed(r, gates, panel, group)
+            group = recurrent_group(machine, "float32", self.hidden, self.dynamic) if self.grouped else 1
+            r = recurrent_codes.packed(r, gates, recurrent_panel(machine, self.hidden), group)
         operands[2] = r
-        return [*operands, None, None, scale, zero, *([sums] if self.op == "nn.lstm" else [])]
+        return [*operands, None, None, scale, zero, sums]
 
     def _real_operands(self) -> list[np.ndarray | None]:
         rng = np.random.default_rng(8)
@@ -178,6 +178,8 @@ def test_weights_of_bfloat16(target: str, layer: Layer) -> None:
     Layer("nn.lstm", 4, 1, 0, 300, codes="panels", products_given=True),
     Layer("nn.lstm", 3, 6, 0, 33, "bidirectional", codes="panels", products_given=True, lengths=True, states=True),
     Layer("nn.gru", 4, 2, 0, 37, "reverse", codes="panels", products_given=True, states=True, layout=1),
+    Layer("nn.gru", 4, 5, 0, 37, codes="panels", products_given=True, states=True, linear_before_reset=True),
+    Layer("nn.gru", 3, 2, 0, 37, codes="panels", products_given=True, states=True, grouped=False),
     Layer("nn.gru", 4, 2, 0, 19, codes="rows", zeros=True, products_given=True, linear_before_reset=True),
     Layer("nn.rnn", 11, 7, 0, 70, "bidirectional", codes="panels", products_given=True, symbolic=True),
 ], ids=str)

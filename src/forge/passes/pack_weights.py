@@ -6,8 +6,8 @@ uint8 in pairs or, where the target adds four products of bytes at once, in four
 With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 
-Codes of int8 that recurrent layers multiply their states with get panels for each gate (``forge.ops.nn.recurrent_codes``): with
-states that are rounded in groups as above, with others one by one.
+Codes of int8 that recurrent layers multiply their states with get panels for each gate (``forge.ops.nn.recurrent_codes``), in
+groups as above, and the sums of their rows; for states of float64 one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forge import dtypes
 from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import dense_panel, recurrent_panel
+from forge.kernels.choose import dense_panel, recurrent_group, recurrent_panel
 from forge.ops.nn.recurrent_codes import centred, packed
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions
@@ -77,9 +77,10 @@ def _packed_layer(target: Target, builder: RuleBuilder, node: Node) -> Sequence[
         return Declined("the weights have zero points")
     _, rows, hidden = r.constant.shape
     gates = rows // hidden
-    parts = packed(r.constant, gates, recurrent_panel(target, hidden), byte_group(target) if dynamic else 1)
+    group = recurrent_group(target, node.results[0].dtype, hidden, dynamic)
+    parts = packed(r.constant, gates, recurrent_panel(target, hidden), group)
     sums = {}
-    if dynamic:
+    if group > 1:
         whole = centred(r.constant, None if zero is None else zero.constant)
         sums = {"r_sums": builder.constant(whole.sum(axis=2).astype(np.int32))}
     given |= {"r": builder.constant(parts, name=r.name), **sums}

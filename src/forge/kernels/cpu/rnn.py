@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from forge import loops
 from forge.errors import CompileError
+from forge.kernels.cpu.rnn_fixed import FixedDirection
 from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
 from forge.kernels.cpu.rnn_rounded import RoundedDirection
 from forge.loops import Loop
@@ -51,7 +52,8 @@ def _function(layer: Layer) -> Function:
     if layer.dynamic:
         bodies, over = [RoundedDirection(layer, d, blocks, first).body() for d in range(layer.directions)], []
     else:
-        bodies, over = [Direction(layer, d, first).body() for d in range(layer.directions)], [blocks]
+        kind = FixedDirection if layer.packed and layer.group.size > 1 else Direction
+        bodies, over = [kind(layer, d, first).body() for d in range(layer.directions)], [blocks]
     if len(bodies) == 1:
         return layer.call.function(loops.parallel_nest(over, bodies[0], layer.steps * per_step))
     which = Loop(E.var("d"), E.const(2))

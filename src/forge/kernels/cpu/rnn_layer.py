@@ -128,19 +128,28 @@ class Direction:
         self.products = loops.local("z", "int32" if layer.dynamic else layer.dtype, layer.block * self.sums_width)
         self.inputs = loops.local("xw", layer.dtype, self.chunk * layer.block * self.width)
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Local memory."""
+        layer = self.layer
+        more = [*([] if layer.w is None else [self.inputs]), *([self.rounded] if layer.narrow else [])]
+        return [self.state, self.cell, self.products, *more]
+
+    @property
+    def samples(self) -> int:
+        """How many vectors are multiplied with packed weights."""
+        return self.layer.block
+
     def body(self) -> Stmt:
         layer = self.layer
         chunk, start, count = loops.blocks(layer.steps, self.chunk)
         s = E.var("s")
         steps = loop(s, count, layer.cell(self, start + s, s))
         chunks = loops.nest([chunk], seq(self._input_products(start, count), steps))
-        buffers = [self.state, self.cell, self.products, *([] if layer.w is None else [self.inputs])]
-        if layer.narrow:
-            buffers.append(self.rounded)
         ends = [self.final(1, self.state), *([self.final(2, self.cell)] if len(layer.call.results) > 2 else [])]
         return seq(
             self.bind_rows(),
-            (Allocate(b) for b in buffers),
+            (Allocate(b) for b in self.buffers),
             self.start(self.state, layer.h0),
             self.start(self.cell, layer.c0),
             chunks,
@@ -254,17 +263,21 @@ class Direction:
         tiles: Tiles | PanelTiles
         together = 1
         if layer.packed:
-            tiles = PanelTiles(layer, self.direction, layer.group, self.group_of(state), layer.block, self.products,
+            tiles = PanelTiles(layer, self.direction, layer.group, self.group_of(state), self.samples, self.products,
                                self.sums_width, (first, gates))
             together = layer.group.size
         else:
             tiles, together = self._row_tiles(state, first * layer.hidden, gates * layer.hidden), 2 if layer.paired else 1
-        kept = [self._round(state)] if layer.narrow else []
-        work = gates * layer.hidden * layer.hidden * layer.block // layer.lanes
+        kept = self.prepared(state, first, gates)
+        work = gates * layer.hidden * layer.hidden * (self.samples if layer.packed else layer.block) // layer.lanes
         if work < SHARED_WORK * together:
-            return seq(*kept, loop(tiles.number, tiles.count, tiles.tile()))
+            return seq(kept, loop(tiles.number, tiles.count, tiles.tile()))
         grain = E.const(max(1, tiles.count // SHARES))
-        return seq(*kept, loop(tiles.number, tiles.count, tiles.tile(), "parallel", grain=grain))
+        return seq(kept, loop(tiles.number, tiles.count, tiles.tile(), "parallel", grain=grain))
+
+    def prepared(self, state: Buffer, first: int, gates: int) -> Stmt:
+        """What the products of some gates take of ``state``, into local memory."""
+        return self._round(state) if self.layer.narrow else seq()
 
     def _row_tiles(self, state: Buffer, first: int, rows: int) -> Tiles:
         layer = self.layer
@@ -286,8 +299,9 @@ class Direction:
             return total
         return total * self.read(layer.r_scale, (E.const(self.direction),), units, gate * layer.hidden)
 
-    def sums_at(self, gate: int, units: Units) -> Expr:
-        return E.ramp(units.at + (units.row * self.sums_width + gate * self.layer.gate_width), 1, units.lanes)
+    def sums_at(self, gate: int, units: Units, first: int = 0) -> Expr:
+        """Where the products of a gate lie, of the row's sample from number ``first`` on."""
+        return E.ramp(units.at + ((first + units.row) * self.sums_width + gate * self.layer.gate_width), 1, units.lanes)
 
     def _round(self, state: Buffer) -> Stmt:
         """``state`` in bfloat16, into ``rounded``."""

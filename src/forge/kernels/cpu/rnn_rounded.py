@@ -38,14 +38,17 @@ class RoundedDirection(Direction):
         """Whether the zero points of packed weights are taken off afterwards."""
         return self.layer.packed and self.layer.r_zero is not None
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [*super().buffers, self.codes, *(s.buffer for s in self.sums if self._adds_sums)]
+
     def body(self) -> Stmt:
         layer = self.layer
-        buffers = [self.state, self.cell, self.products, self.codes, *(s.buffer for s in self.sums if self._adds_sums)]
         s = E.var("s")
         step = seq(self._range(s), self._each(seq(self._round_states(), layer.cell(self, s, s))))
         ends = [self.final(1, self.state), self.final(2, self.cell)]
         return seq(
-            (Allocate(b) for b in buffers),
+            (Allocate(b) for b in self.buffers),
             self._clear_codes(),
             self._each(seq(self.start(self.state, layer.h0), self.start(self.cell, layer.c0))),
             loop(s, layer.steps, step),

@@ -19,8 +19,8 @@ from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
 if TYPE_CHECKING:
     from forge.kernels.cpu.rnn_layer import Layer
 
-# A loop body has about this many products of vectors.
-BODY: Final = 32
+# A loop body has about this many products of vectors; with more LLVM moves loads of codes so far ahead that registers run out.
+BODY: Final = 16
 
 
 def weight_rows(

@@ -14,8 +14,8 @@ leave its state. A reverse direction reads the steps of a row backwards, from it
 w and r may be int8, with a scale for each row, w_scale and r_scale ``[D, G * H]``, and zero points of int8 of that shape: they
 stand for ``(code - zero point) * scale``. With ``dynamic_quantization`` what they are multiplied with is rounded to uint8, too,
 so that sums are of integers: x by its range, over all steps up to the longest length, and the state at each step by its range
-over all rows that have not ended before. A range includes 0; its ends are 0 and 255. r may be packed in panels then
-(``forge.ops.nn.recurrent_codes``), with r_sums ``[D, G * H]``, the sums of its rows without zero points.
+over all rows that have not ended before. A range includes 0; its ends are 0 and 255. Codes of r may be packed in panels
+(``forge.ops.nn.recurrent_codes``), with r_sums ``[D, G * H]``, the sums of their rows without zero points.
 """
 
 from __future__ import annotations
@@ -359,13 +359,14 @@ class GRU(_Recurrent):
     """z = f(x w_z + h' r_z + b_z), r = f(x w_r + h' r_r + b_r), n = g(x w_n + (r h') r_n + b_n), h = (1 - z) n + z h'.
 
     Gates in the order z, r, n; activations f, g per direction. ``linear_before_reset``: n = g(x w_n + b_w + r (h' r_n + b_r)).
-    Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point. Results: y, h. Kernel family ``rnn``.
+    Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point, r_sums. Results: y, h.
+    Kernel family ``rnn``.
     """
 
     name = "nn.gru"
     Attrs = GruAttrs
     w_scale, w_zero_point = Operand(optional=True), Operand(optional=True)
-    r_scale, r_zero_point = Operand(optional=True), Operand(optional=True)
+    r_scale, r_zero_point, r_sums = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates, functions = 3, 2
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -382,15 +383,15 @@ class GRU(_Recurrent):
 
 @register
 class RNN(_Recurrent):
-    """h = f(x w + h' r + b). Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point. Results: y, h.
+    """h = f(x w + h' r + b). Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point, r_sums.
 
-    Kernel family ``rnn``.
+    Results: y, h. Kernel family ``rnn``.
     """
 
     name = "nn.rnn"
     Attrs = RnnAttrs
     w_scale, w_zero_point = Operand(optional=True), Operand(optional=True)
-    r_scale, r_zero_point = Operand(optional=True), Operand(optional=True)
+    r_scale, r_zero_point, r_sums = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates, functions = 1, 1
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
