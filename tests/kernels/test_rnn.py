@@ -188,6 +188,19 @@ def test_weights_of_int8(target: str, layer: Layer) -> None:
 
 
 @TARGETS
+@pytest.mark.parametrize("values", [[np.nan], [np.inf], [1e30, -1e30], [1e4, 3, -1e-3], [1e-40] * 21, [0] * 21])
+def test_codes_times_any_state(target: str, values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of 24 bits go where those of float32 go, unless infinities have both signs."""
+    layer = Layer("nn.lstm", 3, 2, 0, 21, codes="panels", products_given=True)
+    operands = layer.operands()
+    state = np.linspace(-1, 1, 42, dtype=np.float32).reshape(1, 2, 21)
+    state[..., : len(values)] = values
+    monkeypatch.setattr(Layer, "_real_operands", lambda self: [*operands[:5], state, *operands[6:8]])
+    with np.errstate(all="ignore"):
+        check(layer, target)
+
+
+@TARGETS
 @pytest.mark.parametrize("codes", ["rows", "panels"])
 @pytest.mark.parametrize("layer", [
     Layer("nn.lstm", 9, 1, 0, 16), Layer("nn.lstm", 5, 2, 0, 300, zeros=True), Layer("nn.lstm", 5, 7, 0, 19, states=True),
