@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from forge import loops
+from forge.errors import CompileError
 from forge.loops import Accumulators, RegisterTile, Vectorizer, pairs
 from forge.loops.contract import Reader
 from forge.loops.pairs import Group
@@ -158,6 +159,8 @@ class PanelTiles:
         width: int, gates: tuple[int, int],
     ) -> None:
         _, panels, steps, self.panel, _ = (loops.known(extent, "rnn: packed weights") for extent in layer.r.shape)
+        if self.panel % layer.lanes:
+            raise CompileError(f"kernel rnn: got panels of {self.panel} columns; expected a multiple of {layer.lanes}")
         vectors = max(1, min(self.panel // layer.lanes, layer.target.vector_registers // (2 * samples)))
         vectors = max(v for v in range(1, vectors + 1) if self.panel // layer.lanes % v == 0)
         self.layer, self.group, self.data, self.out, self.width, self.steps = layer, group, data, out, width, steps

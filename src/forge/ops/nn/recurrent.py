@@ -131,7 +131,7 @@ class _Recurrent(Op[Any]):
             **dict.fromkeys(CODES, (directions, width)),
         }
         if given["r"].rank == PACKED_RANK:
-            expected["r"] = (directions, *given["r"].shape[1:])
+            expected["r"] = self._packed_shape(attrs, given, directions, hidden)
         for name, value in given.items():
             self._check_operand(name, value, given, expected[name])
         if "w" not in given:
@@ -149,6 +149,16 @@ class _Recurrent(Op[Any]):
         if "r_scale" not in given or "w" in given:
             raise fail(self.name, "operand 'r'", r.type, "packed weights with r_scale, and without w")
         return dims.floordiv(given["r_scale"].shape[-1], self.gates)
+
+    def _packed_shape(self, attrs: Any, given: dict[str, Value], directions: int, hidden: Dim) -> tuple[Dim, ...]:
+        panel, group = given["r"].shape[3:]
+        if not isinstance(hidden, int) or not isinstance(panel, int) or panel < 1 or group not in recurrent_codes.GROUPS:
+            raise fail(self.name, "packed operand 'r'", given["r"].type, "known sizes, and groups of 1, 2 or 4")
+        if (group > 1) != ("r_sums" in given) or self.rounds_data(attrs) and group == 1:
+            raise fail(self.name, "groups of the packed operand 'r'", group, "r_sums for 2 or 4, and 1 only without rounding")
+        if "r_zero_point" in given and not self.rounds_data(attrs):
+            raise fail(self.name, "operand 'r_zero_point'", given["r_zero_point"].type, "none for packed r without rounding")
+        return directions, self.gates * -(-hidden // panel), -(-hidden // group), panel, group
 
     def _check_dynamic(self, attrs: Any, given: dict[str, Value], batch: Dim, hidden: Dim) -> None:
         for name in ("w", "r"):

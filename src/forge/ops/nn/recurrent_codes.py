@@ -17,6 +17,8 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.signatures import Array, Builder
 from forge.ops.core.term import Term
 
+GROUPS = (1, 2, 4)
+"""Neighbours of a row that may lie together."""
 WORD = 4
 """Products with packed codes take a depth that is a multiple of this."""
 
