@@ -49,6 +49,18 @@ def test_sums_of_integers_are_layers() -> None:
     assert told(text) == [Layer("%2 (nn.matmul)", "nn.matmul")]
 
 
+def test_layers_that_round_their_data_sum_integers() -> None:
+    text = """def @main(%x: Tensor[(3, 1, 8), float32]) {
+      %0 = nn.lstm(%x, full(1i8, shape=[1, 16, 8]), full(1i8, shape=[1, 16, 4]), None, None, None, None, None,
+                   full(0.01f, shape=[1, 16]), None, full(0.01f, shape=[1, 16]), activations=["sigmoid", "tanh", "tanh"],
+                   activation_alpha=[0f, 0f, 0f], activation_beta=[0f, 0f, 0f], dynamic_quantization=True);
+      %0.1
+    }"""
+    assert forge.IRModule(text).is_quantized
+    reasons = {layer.operator: layer.reason for layer in told(text)}
+    assert reasons["nn.lstm"] == reasons["nn.dense"] == ""
+
+
 def test_other_models_have_none() -> None:
     assert told("def @main(%x: Tensor[(3, 8), float32]) { nn.softmax(%x) }") == []
     assert told(MODEL, opt_level=1) == []

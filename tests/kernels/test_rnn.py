@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,10 @@ from forge import dtypes, te
 from forge.errors import CompileError
 from forge.ir.op import get_op
 from forge.kernels import FAMILIES
+from forge.kernels.choose import recurrent_group, recurrent_panel
 from forge.loops.contract import KernelCall
+from forge.ops.nn import recurrent_codes
+from forge.ops.nn.recurrent import LstmAttrs
 from forge.target import Target
 from forge.tir.expr import Buffer
 from tests.codegen.compiled import build
@@ -49,6 +52,10 @@ class Layer:
     linear_before_reset: bool = False
     symbolic: bool = False
     narrow: bool = False
+    codes: str = ""  # "rows" or "panels" of int8 are the recurrent weights
+    zeros: bool = False
+    dynamic: bool = False
+    grouped: bool = True
 
     @property
     def directions(self) -> int:
@@ -65,9 +72,30 @@ class Layer:
             layout=self.layout,
             input_forget=self.input_forget,
             linear_before_reset=self.linear_before_reset,
+            dynamic_quantization=self.dynamic,
+            counts_ended=False,
+            most_states=LstmAttrs.most_states,
         )
 
-    def operands(self) -> list[np.ndarray | None]:
+    def operands(self, target: str = "") -> list[np.ndarray | None]:
+        """Codes are packed for a target, if there is one."""
+        operands = self._real_operands()
+        if not self.codes:
+            return operands
+        rng, gates = np.random.default_rng(9), GATES[self.op]
+        rows = self.directions, gates * self.hidden
+        r = rng.integers(-128, 128, (*rows, self.hidden)).astype(np.int8)
+        scale = rng.uniform(0.3, 1, rows).astype(np.float32) / np.float32(60 * np.sqrt(self.hidden))
+        zero = rng.integers(-128, 128, rows).astype(np.int8) if self.zeros else None
+        sums = recurrent_codes.centred(r, zero).sum(axis=2).astype(np.int32) if target and self.codes == "panels" else None
+        if self.codes == "panels" and target:
+            machine = Target.parse(target)
+            group = recurrent_group(machine, "float32", self.hidden, self.dynamic) if self.grouped else 1
+            r = recurrent_codes.packed(r, gates, recurrent_panel(machine, self.hidden), group)
+        operands[2] = r
+        return [*operands, None, None, scale, zero, sums]
+
+    def _real_operands(self) -> list[np.ndarray | None]:
         rng = np.random.default_rng(8)
         d, h, b, rows = self.directions, self.hidden, self.batch, GATES[self.op] * self.hidden
         depth = d * rows if self.products_given else self.inputs
@@ -94,11 +122,14 @@ class Layer:
         return [*common, state[1], draw(d, 3 * h) if self.peephole else None] if self.op == "nn.lstm" else common
 
     def expected(self) -> list[np.ndarray]:
+        """In float64, but for layers that round."""
+        if self.dynamic:
+            return list(get_op(self.op).reference(self.attrs(), *get_op(self.op).arguments(self.operands())))
         wide = [None if a is None else a.astype(np.float64) if a.dtype == np.float32 else a for a in self.operands()]
         return list(get_op(self.op).reference(self.attrs(), *get_op(self.op).arguments(wide)))
 
     def run(self, target: str) -> list[np.ndarray]:
-        arrays, results = self.operands(), self.expected()
+        arrays, results = self.operands(target), self.expected()
         inputs = [None if a is None else self._buffer(f"in{k}", a) for k, a in enumerate(arrays)]
         outputs = [self._buffer(f"out{k}", a.astype(np.float32)) for k, a in enumerate(results)]
         symbols = tuple(te.symbol_var(n) for n in ("T", "B")) if self.symbolic else ()
@@ -139,6 +170,46 @@ def check(layer: Layer, target: str) -> None:
 def test_weights_of_bfloat16(target: str, layer: Layer) -> None:
     for got, want in zip(layer.run(target), layer.expected(), strict=True):
         np.testing.assert_allclose(got, want, rtol=0, atol=5e-4)
+
+
+@TARGETS
+@pytest.mark.parametrize("layer", [
+    Layer("nn.lstm", 4, 3, 0, 19, codes="rows", products_given=True),
+    Layer("nn.lstm", 4, 1, 0, 300, codes="panels", products_given=True),
+    Layer("nn.lstm", 3, 6, 0, 33, "bidirectional", codes="panels", products_given=True, lengths=True, states=True),
+    Layer("nn.gru", 4, 2, 0, 37, "reverse", codes="panels", products_given=True, states=True, layout=1),
+    Layer("nn.gru", 4, 5, 0, 37, codes="panels", products_given=True, states=True, linear_before_reset=True),
+    Layer("nn.gru", 3, 2, 0, 37, codes="panels", products_given=True, states=True, grouped=False),
+    Layer("nn.gru", 4, 2, 0, 19, codes="rows", zeros=True, products_given=True, linear_before_reset=True),
+    Layer("nn.rnn", 11, 7, 0, 70, "bidirectional", codes="panels", products_given=True, symbolic=True),
+], ids=str)
+def test_weights_of_int8(target: str, layer: Layer) -> None:
+    check(layer, target)
+
+
+@TARGETS
+@pytest.mark.parametrize("values", [[np.nan], [np.inf], [1e30, -1e30], [1e4, 3, -1e-3], [1e-40] * 21, [0] * 21])
+def test_codes_times_any_state(target: str, values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of 24 bits go where those of float32 go, unless infinities have both signs."""
+    layer = Layer("nn.lstm", 3, 2, 0, 21, codes="panels", products_given=True)
+    operands = layer.operands()
+    state = np.linspace(-1, 1, 42, dtype=np.float32).reshape(1, 2, 21)
+    state[..., : len(values)] = values
+    monkeypatch.setattr(Layer, "_real_operands", lambda self: [*operands[:5], state, *operands[6:8]])
+    with np.errstate(all="ignore"):
+        check(layer, target)
+
+
+@TARGETS
+@pytest.mark.parametrize("codes", ["rows", "panels"])
+@pytest.mark.parametrize("layer", [
+    Layer("nn.lstm", 9, 1, 0, 16), Layer("nn.lstm", 5, 2, 0, 300, zeros=True), Layer("nn.lstm", 5, 7, 0, 19, states=True),
+    Layer("nn.lstm", 6, 6, 0, 35, "bidirectional", lengths=True, states=True, zeros=True, peephole=True),
+    Layer("nn.lstm", 4, 3, 0, 5, "reverse", lengths=True, layout=1), Layer("nn.lstm", 13, 7, 0, 21, symbolic=True, zeros=True),
+], ids=str)
+def test_states_that_are_rounded(target: str, layer: Layer, codes: str) -> None:
+    """The same integers on every target: a state that is next to a tie would be another code, a hundred times the tolerance."""
+    check(replace(layer, codes=codes, dynamic=True, products_given=True), target)
 
 
 @TARGETS

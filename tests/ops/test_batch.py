@@ -96,6 +96,11 @@ def test_where_the_batch_goes(body: str, axis: int | None) -> None:
     assert carried(graph, graph.inputs[0], 0) == [None if axis is None else Batch(axis)]
 
 
+ROUNDED = """nn.lstm(%x, full(1i8, shape=[1, 8, 6]), full(1i8, shape=[1, 8, 2]), None, None, None, None, None,
+    full(0.1f, shape=[1, 8]), None, full(0.1f, shape=[1, 8]), activations=["sigmoid", "tanh", "tanh"], layout=1,
+    activation_alpha=[0f, 0f, 0f], activation_beta=[0f, 0f, 0f], dynamic_quantization=True)"""
+
+
 @pytest.mark.parametrize(("body", "reason", "certain"), [
     ("sum(%x, axis=[0])", "combines all entries along axis 0", True), ("nn.softmax(%x, axis=0)", "combines", True),
     ("cumsum(%x, axis=0)", "combines", True), ("sort(%x, axis=0)", "combines", True), ("max(%x)", "combines", True),
@@ -108,7 +113,7 @@ def test_where_the_batch_goes(body: str, axis: int | None) -> None:
     ("reverse(%x, axis=0)", "moves entries", False), ("concatenate(%x, %x, axis=0)", "moves", False),
     ("strided_slice(%x, begin=[0], end=[2], axes=[0])", "", False), ("reshape(%x, newshape=[24, b])", "no axis holds", False),
     ("%0 = transpose(%x, axes=[1, 0, 2]); trilu(%0, 0i64)", "the place along axis 1", False),
-    ("take(%x, %i, axis=0)", "depends on contents|moves", False),
+    ("take(%x, %i, axis=0)", "depends on contents|moves", False), (f"%0 = {ROUNDED}; %0.1", "the range of all rows", True),
 ])  # fmt: skip
 def test_what_is_told_where_elements_mix(body: str, reason: str, certain: bool) -> None:
     text = f"def @main(%x: Tensor[(b, 4, 6), float32], %i: Tensor[(3), int64]) {{ {body} }}"

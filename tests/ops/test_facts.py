@@ -58,6 +58,7 @@ HEADS = {
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
     "split_groups": "nn.conv2d",
+    "recurrent_codes": "qnn.dequantize",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
     "to_float16": "cast divide multiply",  # constants are factors
     "to_integers": "cast nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d nn.dense nn.matmul qnn.dequantize subtract",

@@ -9,6 +9,7 @@ import pytest
 
 from forge.errors import TypeInferenceError
 from forge.ir.interp import run_graph
+from forge.ir.op import get_op
 from tests.ops.nn_check import random, single
 
 T, B, INPUTS, H = 5, 3, 4, 6
@@ -136,3 +137,26 @@ def test_mistakes_are_named(change: dict[int, Any], options: dict[str, Any], mes
         arrays[k] = array
     with pytest.raises(TypeInferenceError, match=message):
         single("nn.lstm", arrays, **attributes("lstm", 1, **options))
+
+
+PANELS = {"r": np.zeros((1, 4, 2, 8, 4), np.int8), "r_scale": np.ones((1, 24), np.float32), "r_sums": np.zeros((1, 24), np.int32)}
+"""Of an LSTM with 6 units."""
+
+
+@pytest.mark.parametrize(("changes", "options", "message"), [
+    ({"r": np.zeros((1, 4, 2, 4, 4), np.int8)}, {}, "axis 1 of r"),
+    ({"r": np.zeros((1, 4, 3, 8, 4), np.int8)}, {}, "axis 2 of r"),
+    ({"r": np.zeros((1, 4, 2, 8, 3), np.int8)}, {}, "groups of 1, 2 or 4"), ({"r_sums": None}, {}, "r_sums for 2 or 4"),
+    ({"r": np.zeros((1, 4, 6, 8, 1), np.int8), "r_sums": None}, {"dynamic_quantization": True}, "1 only without rounding"),
+    ({"r_zero_point": np.zeros((1, 24), np.int8)}, {}, "none for packed r without rounding"),
+    ({"r_scale": None}, {}, "packed weights with r_scale"), ({"r": np.zeros((1, 24, 6), np.uint8)}, {}, "dtype int8"),
+    ({"r": np.zeros((1, 24, 6), np.float32)}, {"dynamic_quantization": True}, "dtype int8"),
+    ({"x": np.zeros((1, 10923, 24), np.float32)}, {"dynamic_quantization": True}, r"at most 65536"),
+    ({"x": np.zeros((1, 1, 24), np.float64), "r_scale": np.ones((1, 24))}, {"dynamic_quantization": True}, "dtype float32 for"),
+])
+def test_mistakes_of_codes_are_named(changes: dict[str, Any], options: dict[str, Any], message: str) -> None:
+    """Kernels read panels without looking at their sizes."""
+    names = [o.name for o in get_op("nn.lstm").operands]
+    given = {"x": np.zeros((1, 1, 24), np.float32), **PANELS, **changes}
+    with pytest.raises(TypeInferenceError, match=message):
+        single("nn.lstm", [given.get(name) for name in names], **attributes("lstm", 1, **options))

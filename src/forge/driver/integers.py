@@ -56,7 +56,7 @@ def _is_layer(node: Node) -> bool:
 
 def _reason(node: Node, reasons: dict[Node, str]) -> str:
     """Why the stage left ``node`` as it was; empty: it did not, or the node is one on integers."""
-    if node.graph is None or not _is_real(node.results[0]):
+    if node.graph is None or not _is_real(node.results[0]) or node.op_def.rounds_data(node.attrs):
         return reasons.get(node, "")
     if node in reasons:
         return reasons[node]
@@ -77,7 +77,7 @@ def _is_dequantised(value: Value) -> bool:
 
 def is_quantised(node: Node) -> bool:
     """Whether it converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
-    if node.op_def.category is Category.QUANTISATION:
+    if node.op_def.category is Category.QUANTISATION or node.op_def.rounds_data(node.attrs):
         return True
     sums_integers = node.op_def.category is Category.CONTRACTION and dtypes.is_integer(getattr(node.results[0].type, "dtype", ""))
     return sums_integers and any(_is_narrow(v) for v in node.operands if v is not None)

@@ -327,6 +327,10 @@ class OpDef(Generic[A]):
         """Whether the operands broadcast against each other as in NumPy, and each element of the result depends on theirs."""
         return self.kind is Kind.ELEMENTWISE
 
+    def rounds_data(self, attrs: A) -> bool:
+        """Whether it rounds the real numbers that it multiplies to integers itself, and sums integers."""
+        return False
+
     def reads_once(self, position: int) -> bool:
         """Whether each element of the operand is read once, so that computing it where it is read repeats no work."""
         formal = self.operands[min(position, len(self.operands) - 1)]

@@ -17,6 +17,8 @@ from forge.target.blocking import byte_group, channel_block
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
 # That of products of bytes in pairs, which need a register before they are added: three vectors leave room for few rows.
 _PAIR_PENALTY: Final = {1: 1.15, 2: 1.0, 3: 1.1}
+# Sums of so many products of 8 bits with 12 bits fit into 32 bits.
+_MOST_IN_PAIRS: Final = 4096
 # The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
 _WINOGRAD_MARGIN: Final = 1.1
 
@@ -42,6 +44,19 @@ def blocks_panel(target: Target, units: int) -> int:
     return lanes * min(4, loops.next_power_of_two(-(-units // lanes)))
 
 
+def recurrent_panel(target: Target, hidden: int) -> int:
+    """Columns of one panel of a recurrent layer's codes: up to eight vectors, with little padding of each gate."""
+    lanes = target.lanes("float32")
+    return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
+
+
+def recurrent_group(target: Target, dtype: str, hidden: int, dynamic: bool) -> int:
+    """Neighbours along the depth of a recurrent layer's codes that lie together; 1: they are multiplied as real numbers."""
+    group = byte_group(target)
+    fits = dynamic or group == 4 or hidden <= _MOST_IN_PAIRS
+    return group if dtype != "float64" and fits else 1
+
+
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
     if convolution.in_channels < channel_block(target):
@@ -53,4 +68,4 @@ def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     return tile
 
 
-__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "winograd_tile"]
+__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "recurrent_group", "recurrent_panel", "winograd_tile"]

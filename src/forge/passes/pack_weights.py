@@ -5,11 +5,15 @@ bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and
 uint8 in pairs or, where the target adds four products of bytes at once, in fours, ``p[n // b, k // 4, n % b, k % 4]``.
 With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
+
+Codes of int8 that recurrent layers multiply their states with get panels for each gate (``forge.ops.nn.recurrent_codes``), in
+groups as above, and the sums of their rows; for states of float64 one by one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -18,16 +22,21 @@ from forge import dtypes
 from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import dense_panel
+from forge.kernels.choose import dense_panel, recurrent_group, recurrent_panel
+from forge.ops.nn.recurrent_codes import centred, packed
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions
 from forge.passes.matching import operand
+from forge.passes.split_recurrent import LAYERS
 from forge.target import Target
 from forge.target.blocking import byte_group, dots_of_pairs
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [Rule("pack_weights", ("nn.dense",), partial(_packed, options.target))])
+    return rewrite(graph, [
+        Rule("pack_weights", ("nn.dense",), partial(_packed, options.target)),
+        Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.target)),
+    ])
 
 
 def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
@@ -54,6 +63,28 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         parts = [paired(part, byte_group(target) if integers else 2) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
+
+
+def _packed_layer(target: Target, builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
+    op = node.op_def
+    given = dict(zip([o.name for o in op.operands], op.arguments(node.operands)))
+    r, zero, dynamic = given["r"], given["r_zero_point"], op.rounds_data(node.attrs)
+    if r is None or r.dtype != "int8" or r.rank != 3:
+        return None
+    if r.constant is None or given["w"] is not None or zero is not None and zero.constant is None:
+        return Declined("the weights are not constant, or the products of the input are not taken out")
+    if zero is not None and not dynamic:
+        return Declined("the weights have zero points")
+    _, rows, hidden = r.constant.shape
+    gates = rows // hidden
+    group = recurrent_group(target, node.results[0].dtype, hidden, dynamic)
+    parts = packed(r.constant, gates, recurrent_panel(target, hidden), group)
+    sums = {}
+    if group > 1:
+        whole = centred(r.constant, None if zero is None else zero.constant)
+        sums = {"r_sums": builder.constant(whole.sum(axis=2).astype(np.int32))}
+    given |= {"r": builder.constant(parts, name=r.name), **sums}
+    return builder.call_multi(node.op, *given.values(), name=node.name, **node.attributes)
 
 
 def pack_panels(weight: np.ndarray, panel: int) -> list[np.ndarray]:

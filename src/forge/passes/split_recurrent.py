@@ -14,7 +14,6 @@ from forge.passes.base import rewriting
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 
-
 @rule(*LAYERS)
 def split_recurrent(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
     x, w, *others = node.operands

@@ -18,6 +18,8 @@ from forge.ir.interp import run_graph
 from forge.ir.nodes import Module
 from forge.ir.parser import parse_module
 from tests.exporters.onnx.support import check, exported, onnxruntime_outputs
+from tests.frontends.onnx.microsoft.support import node_model
+from tests.frontends.onnx.microsoft.test_recurrent import WEIGHTS, operands
 from tests.random_onnx import run_onnxruntime
 from tests.random_quantised import random_quantised_model
 from tests.test_random_quantised import judged
@@ -103,3 +105,16 @@ def test_sums_of_integers(name: str) -> None:
     model = exported(Module(graph))
     np.testing.assert_array_equal(onnxruntime_outputs(model, [x])[0], expected)
     assert all(t.data_type != onnx.TensorProto.INT32 or t.dims in ([], [3, 1, 1, 1]) for t in model.graph.initializer)
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [(np.int8, 0), (np.uint8, 90)])
+def test_recurrent_layers_that_round_their_states(dtype: type, zero: int) -> None:
+    inputs = operands("bias", "lengths", "h0", directions=2, dtype=dtype, zero=zero)
+    original = node_model("DynamicQuantizeLSTM", inputs, {"hidden_size": 9, "direction": "bidirectional"},
+                          outputs=(True, True, True), constant=WEIGHTS, declared=dict.fromkeys(range(3), onnx.TensorProto.FLOAT))
+    model = exported(import_model(original))
+    check(model)
+    assert [n.op_type for n in model.graph.node] == ["DynamicQuantizeLSTM"]
+    fed = [x for k, x in enumerate(inputs) if x is not None and k not in WEIGHTS]
+    for expected, got in zip(*(onnxruntime_outputs(m, fed) for m in (original, model)), strict=True):
+        np.testing.assert_array_equal(got, expected)

@@ -47,6 +47,7 @@ class Document:
     ranks: dict[str, int] = field(default_factory=dict)  # of values, as far as they are known
     claimed: set[str] = field(default_factory=set)  # names that values of the graph IR have
     problems: list[tuple[Node, str]] = field(default_factory=list)
+    domains: set[str] = field(default_factory=set)  # besides the default one
 
     def unique(self, name: str) -> str:
         return _unique(self.names, name)
@@ -133,6 +134,15 @@ class Emitter:
             made.append(Ref(self.document.unique(f"{op}_{len(self.document.names)}"), dtype))
         self._add(op, fitting, made, attributes)
         return [self.cast(r, dtype) if dtype else r for r, dtype in zip(made, outputs)]
+
+    def foreign(
+        self, op: str, domain: str, inputs: Sequence[Ref | None], outputs: Sequence[str], **attributes: Any
+    ) -> list[Ref]:
+        """Adds a node of another domain, whose inputs have the types that it takes."""
+        self.document.domains.add(domain)
+        made = [Ref(self.document.unique(f"{op}_{len(self.document.names)}"), dtype) for dtype in outputs]
+        self._add(op, inputs, made, {**attributes, "domain": domain})
+        return made
 
     def _widened(self, found: OpSchema, given: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The element types of type variables whose inputs must be cast."""

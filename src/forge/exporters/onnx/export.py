@@ -49,9 +49,9 @@ def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelPr
         if not document.problems:
             break
     _refuse(document)
-    imports = [helper.make_opsetid("", document.opset)]
+    imports = [helper.make_opsetid("", document.opset), *(helper.make_opsetid(d, 1) for d in sorted(document.domains))]
     model = helper.make_model(proto, producer_name="forge", producer_version=__version__, opset_imports=imports,
-                              ir_version=helper.find_min_ir_version_for(imports))
+                              ir_version=helper.find_min_ir_version_for(imports[:1]))
     return model, document
 
 

@@ -10,25 +10,50 @@ Shapes, with T steps, B rows, I inputs, H hidden units, D directions (2 for "bid
 Where w is absent, x ``[T, B, D * G * H]`` holds its products already. w and r may be bfloat16 with float32: what they are
 multiplied with is rounded to bfloat16 then, and products are summed in float32. Steps from a row's length on give y = 0 and
 leave its state. A reverse direction reads the steps of a row backwards, from its length on.
+
+w and r may be int8, with a scale for each row, w_scale and r_scale ``[D, G * H]``, and zero points of int8 of that shape: they
+stand for ``(code - zero point) * scale``. With ``dynamic_quantization`` what they are multiplied with is rounded to uint8, too,
+so that sums are of integers: x by its range, over all steps up to the longest length, and the state at each step by its range
+over all rows that have not ended before. A range includes 0; its ends are 0 and 255. Codes of r may be packed in panels
+(``forge.ops.nn.recurrent_codes``), with r_sums ``[D, G * H]``, the sums of their rows without zero points.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from forge import dims, dtypes
+from forge import dims, dtypes, te
 from forge.ir.batch import Batch, MixesBatch
 from forge.ir.types import Type
-from forge.ops.core.inference import expect_rank, fail, require_equal
+from forge.ops.core.inference import at_most, expect_rank, fail, require_equal, required
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
-from forge.ops.core.signatures import Array, Arrays, Dim, ReferenceValue, TensorType, TensorTypes, Value
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    Builder,
+    Conditions,
+    Dim,
+    ReferenceValue,
+    TensorType,
+    TensorTypes,
+    Value,
+    Values,
+)
+from forge.ops.nn import recurrent_codes
 
-Gate = Callable[[int, Array], Array]
+PACKED_RANK = 5
+"""Of r in panels."""
+CODES = ("w_scale", "w_zero_point", "r_scale", "r_zero_point", "r_sums")
+"""Operands with an element for each row of the weights."""
+OTHER_TYPES = {"lengths": ("int32", "int64"), "w_zero_point": ("int8",), "r_zero_point": ("int8",), "r_sums": ("int32",)}
+"""Of operands that have not the type of x."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +70,14 @@ class RnnAttrs:
 
 @dataclass(frozen=True)
 class LstmAttrs(RnnAttrs):
+    """``dynamic_quantization``: x and the states are rounded to uint8, by their range; that of the states includes the last
+    ones of all rows that have ended with ``counts_ended``. At most ``most_states`` of a direction are rounded together.
+    """
+
     input_forget: bool = False
+    dynamic_quantization: bool = False
+    counts_ended: bool = False
+    most_states: ClassVar[int] = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -81,7 +113,7 @@ class _Recurrent(Op[Any]):
     category = Category.CONTRACTION
     x = Operand(accepts="float", rank=3)
     w = Operand(optional=True)
-    r = Operand(rank=3)
+    r = Operand(rank=(3, PACKED_RANK))
     bias, lengths, h0 = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates: ClassVar[int]
     functions: ClassVar[int]  # activations per direction
@@ -89,25 +121,82 @@ class _Recurrent(Op[Any]):
 
     def infer(self, attrs: Any, *operands: Value | None) -> TensorTypes:
         given = {o.name: v for o, v in zip(self.operands, operands) if v is not None}
-        x, directions, hidden = given["x"], self._check_attributes(attrs), given["r"].shape[2]
+        x, directions, hidden = given["x"], self._check_attributes(attrs), self._hidden(given)
         batch, steps = (x.shape[0], x.shape[1]) if attrs.layout else (x.shape[1], x.shape[0])
         state: tuple[Dim, ...] = (batch, directions, hidden) if attrs.layout else (directions, batch, hidden)
         width = self.gates * hidden
         expected: dict[str, tuple[Dim, ...]] = {
             "w": (directions, width, x.shape[2]), "r": (directions, width, hidden), "bias": (directions, 2 * width),
             "lengths": (batch,), "h0": state, "c0": state, "peephole": (directions, 3 * hidden), "x": x.shape,
+            **dict.fromkeys(CODES, (directions, width)),
         }
+        if given["r"].rank == PACKED_RANK:
+            expected["r"] = self._packed_shape(attrs, given, directions, hidden)
         for name, value in given.items():
-            self._check_operand(name, value, x.dtype, expected[name])
+            self._check_operand(name, value, given, expected[name])
         if "w" not in given:
             require_equal(self.name, "last axis of x, which holds the products of w", x.shape[2], directions * width)
+        if self.rounds_data(attrs):
+            self._check_dynamic(attrs, given, batch, hidden)
         y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
         return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
+
+    def _hidden(self, given: dict[str, Value]) -> Dim:
+        r = given["r"]
+        if r.rank != PACKED_RANK:
+            hidden: Dim = r.shape[2]
+            return hidden
+        if "r_scale" not in given or "w" in given:
+            raise fail(self.name, "operand 'r'", r.type, "packed weights with r_scale, and without w")
+        return dims.floordiv(given["r_scale"].shape[-1], self.gates)
+
+    def _packed_shape(self, attrs: Any, given: dict[str, Value], directions: int, hidden: Dim) -> tuple[Dim, ...]:
+        panel, group = given["r"].shape[3:]
+        if not isinstance(hidden, int) or not isinstance(panel, int) or panel < 1 or group not in recurrent_codes.GROUPS:
+            raise fail(self.name, "packed operand 'r'", given["r"].type, "known sizes, and groups of 1, 2 or 4")
+        if (group > 1) != ("r_sums" in given) or self.rounds_data(attrs) and group == 1:
+            raise fail(self.name, "groups of the packed operand 'r'", group, "r_sums for 2 or 4, and 1 only without rounding")
+        if "r_zero_point" in given and not self.rounds_data(attrs):
+            raise fail(self.name, "operand 'r_zero_point'", given["r_zero_point"].type, "none for packed r without rounding")
+        return directions, self.gates * -(-hidden // panel), -(-hidden // group), panel, group
+
+    def _check_dynamic(self, attrs: Any, given: dict[str, Value], batch: Dim, hidden: Dim) -> None:
+        for name in ("w", "r"):
+            if name in given and given[name].dtype != "int8":
+                raise fail(self.name, f"operand {name!r}", given[name].type, "dtype int8 for dynamic_quantization")
+        if given["x"].dtype != "float32":
+            raise fail(self.name, "operand 'x'", given["x"].type, "dtype float32 for dynamic_quantization")
+        size = dims.product((batch, hidden))
+        if isinstance(size, int) and size > attrs.most_states:
+            raise fail(self.name, "batch * hidden size", size, f"at most {attrs.most_states} for dynamic_quantization")
+
+    def requires(self, attrs: Any, results: TensorTypes, *_: object) -> Conditions:
+        if not self.rounds_data(attrs):
+            return []
+        batch, hidden = results[0].shape[0 if attrs.layout else 2], results[0].shape[3]
+        size, most = dims.product((batch, hidden)), int(attrs.most_states)
+        why = f"{self.name}: dynamic_quantization; got {size} states of a direction; expected at most {most}"
+        return required(at_most(size, most), partial(operator.le, te.dim(size), most), why)
+
+    def decompose(self, builder: Builder, attrs: Any, *operands: Value | None) -> Values | None:
+        """Products of the input with codes are taken out."""
+        given = {o.name: v for o, v in zip(self.operands, operands)}
+        x, w, scale, lengths = (given[name] for name in ("x", "w", "w_scale", "lengths"))
+        if x is None or w is None or scale is None:
+            return None
+        taken = recurrent_codes.input_products(builder, attrs, x, w, scale, given["w_zero_point"], lengths)
+        left = given | {"x": taken, "w": None, "w_scale": None, "w_zero_point": None}
+        return builder.call_multi(self, *left.values(), **vars(attrs))
+
+    def rounds_data(self, attrs: Any) -> bool:
+        return bool(getattr(attrs, "dynamic_quantization", False))
 
     def carry_batch(
         self, attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
-        """Rows are independent; weights are those of all."""
+        """Rows are independent, unless their states are rounded together; weights are those of all."""
+        if self.rounds_data(attrs):
+            raise MixesBatch("the range of all rows says how their states are rounded", certain=True)
         state = 0 if attrs.layout else 1
         axes = {"x": state, "lengths": 0, "h0": state, "c0": state}
         for declared, batch in zip(self.operands, batches):
@@ -131,19 +220,23 @@ class _Recurrent(Op[Any]):
             raise fail(self.name, "layout", attrs.layout, "0 or 1")
         return counts[attrs.direction]
 
-    def _check_operand(self, name: str, value: Value, dtype: str, shape: tuple[Dim, ...]) -> None:
+    def _check_operand(self, name: str, value: Value, given: dict[str, Value], shape: tuple[Dim, ...]) -> None:
         expect_rank(self.name, value.tensor_type, name, len(shape))
         for axis, (got, expected) in enumerate(zip(value.shape, shape)):
             require_equal(self.name, f"axis {axis} of {name}", got, expected)
-        accepted = ("int32", "int64") if name == "lengths" else (dtype,)
-        if name in ("w", "r") and dtype == "float32":
+        dtype = given["x"].dtype
+        accepted = OTHER_TYPES.get(name, (dtype,))
+        if name in ("w", "r") and f"{name}_scale" in given:
+            accepted = ("int8",)
+        elif name in ("w", "r") and dtype == "float32":
             accepted = ("float32", "bfloat16")
         if value.dtype not in accepted:
             raise fail(self.name, f"operand {name!r}", value.type, f"dtype {' or '.join(accepted)}")
 
     def reference(self, attrs: Any, *operands: ReferenceValue) -> Arrays:
         given: dict[str, Any] = {o.name: v for o, v in zip(self.operands, operands)}
-        floats = {k: wide(v) if v is not None and k != "lengths" else v for k, v in given.items()}
+        floats = {k: wide(v) if v is not None and k not in OTHER_TYPES else v for k, v in given.items()}
+        self._decode(attrs, floats, given)
         if attrs.layout:
             for name in ("x", "h0", "c0"):
                 if floats.get(name) is not None:
@@ -156,6 +249,17 @@ class _Recurrent(Op[Any]):
         if attrs.layout:
             return [y.transpose(2, 0, 1, 3), *(np.swapaxes(s, 0, 1) for s in states)]
         return [y, *states]
+
+    def _decode(self, attrs: Any, floats: dict[str, Any], given: dict[str, Any]) -> None:
+        """Replaces codes by what they stand for, or, where they are multiplied with codes, by these without zero points."""
+        dynamic = self.rounds_data(attrs)
+        for name in ("w", "r"):
+            codes, scale, zero = given[name], floats.get(f"{name}_scale"), given.get(f"{name}_zero_point")
+            if codes is None or scale is None:
+                continue
+            if codes.ndim == PACKED_RANK:
+                codes = recurrent_codes.unpacked(codes, self.gates, scale.shape[-1] // self.gates)
+            floats[name] = recurrent_codes.centred(codes, zero) if dynamic else recurrent_codes.real(codes, scale, zero)
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         """The next state from the products ``x w + b`` of one step, ``[B, G * H]``."""
@@ -174,29 +278,42 @@ class _Direction:
         self.reverse = attrs.direction == "reverse" or direction == 1
         self.r = values["r"][direction]
         width, self.hidden = self.r.shape
-        given = values["bias"]
-        bias = np.zeros(2 * width, self.r.dtype) if given is None else given[direction]
+        x, given = values["x"], values["bias"]
+        self.dtype, self.scales = x.dtype, values.get("r_scale")
+        self.dynamic = op.rounds_data(attrs)
+        bias = np.zeros(2 * width, x.dtype) if given is None else given[direction]
         self.input_bias, self.state_bias = bias[:width], bias[width:]
-        x = values["x"]
-        own = slice(direction * width, (direction + 1) * width)
-        if values["w"] is None:
-            self.products = x[..., own]
-        else:
-            self.products = (_rounded(x) if "w" in narrow else x) @ values["w"][direction].T
         steps, batch = x.shape[:2]
         self.lengths = np.full(batch, steps) if values["lengths"] is None else values["lengths"]
-        zeros = np.zeros((batch, self.hidden), self.r.dtype)
+        self.products = self._input_products(values, "w" in narrow)
+        zeros = np.zeros((batch, self.hidden), x.dtype)
         names = ("h0", "c0")[: op.states]
         self.state = tuple(zeros if values[n] is None else values[n][direction] for n in names)
+        self.counted = np.ones(batch, bool)
         peephole = values.get("peephole")
-        self.peephole = np.zeros((3, self.hidden), self.r.dtype) if peephole is None else peephole[direction].reshape(3, -1)
+        self.peephole = np.zeros((3, self.hidden), x.dtype) if peephole is None else peephole[direction].reshape(3, -1)
+
+    def _input_products(self, values: dict[str, Any], narrow: bool) -> Array:
+        x, w, width = values["x"], values["w"], len(self.r)
+        if w is None:
+            given: Array = x[..., self.direction * width : (self.direction + 1) * width]
+            return given
+        if self.dynamic:
+            return self._rounded_times(x, x[: self.lengths.max(initial=0)], w[self.direction], values["w_scale"])
+        product: Array = (_rounded(x) if narrow else x) @ w[self.direction].T
+        return product
+
+    def _rounded_times(self, x: Array, counted: Array, codes: Array, scales: Array) -> Array:
+        whole, scale = recurrent_codes.rounded_by_range(x, counted)
+        product: Array = (whole @ codes.T).astype(self.dtype) * (scale * scales[self.direction])
+        return product
 
     def run(self) -> tuple[Array, tuple[Array, ...]]:
         steps, batch = self.products.shape[:2]
-        y = np.zeros((steps, batch, self.hidden), self.r.dtype)
-        rows, state = np.arange(batch), self.state
+        y = np.zeros((steps, batch, self.hidden), self.dtype)
+        rows, state, ended_count = np.arange(batch), self.state, getattr(self.attrs, "counts_ended", False)
         for step in range(steps):
-            active = step < self.lengths
+            active, self.counted = step < self.lengths, (step <= self.lengths) | ended_count
             at = np.where(active, self.lengths - 1 - step if self.reverse else step, 0)
             new = self.op.step(self, self.products[at, rows] + self.input_bias, state)
             state = tuple(np.where(active[:, None], n, old) for n, old in zip(new, state))
@@ -205,6 +322,8 @@ class _Direction:
 
     def times(self, state: Array, rows: Array) -> Array:
         """``state [B, H]`` times ``rows [N, H]`` of r."""
+        if self.dynamic and self.scales is not None:
+            return self._rounded_times(state, state[self.counted], rows, self.scales)
         product: Array = (_rounded(state) if self.narrow else state) @ rows.T
         return product
 
@@ -222,12 +341,15 @@ class LSTM(_Recurrent):
     """i = f(z_i + p_i c'), o = f(z_o + p_o c), f = f(z_f + p_f c'), c = f c' + i g(z_c), h = o h(c), with z = x w + h' r + b.
 
     Gates in the order i, o, f, c; activations f, g, h per direction. ``input_forget``: f = 1 - i. Operands: x, w, r, bias,
-    lengths, h0, c0, peephole (i, o, f). Results: y, h, c. Shapes: see ``forge.ops.nn.recurrent``. Kernel family ``rnn``.
+    lengths, h0, c0, peephole (i, o, f), w_scale, w_zero_point, r_scale, r_zero_point, r_sums. Results: y, h, c. Shapes, and
+    ``dynamic_quantization``: see ``forge.ops.nn.recurrent``. Kernel family ``rnn``.
     """
 
     name = "nn.lstm"
     Attrs = LstmAttrs
     c0, peephole = Operand(optional=True), Operand(optional=True)
+    w_scale, w_zero_point = Operand(optional=True), Operand(optional=True)
+    r_scale, r_zero_point, r_sums = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates, functions, states = 4, 3, 2
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -247,11 +369,14 @@ class GRU(_Recurrent):
     """z = f(x w_z + h' r_z + b_z), r = f(x w_r + h' r_r + b_r), n = g(x w_n + (r h') r_n + b_n), h = (1 - z) n + z h'.
 
     Gates in the order z, r, n; activations f, g per direction. ``linear_before_reset``: n = g(x w_n + b_w + r (h' r_n + b_r)).
-    Operands: x, w, r, bias, lengths, h0. Results: y, h. Kernel family ``rnn``.
+    Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point, r_sums. Results: y, h.
+    Kernel family ``rnn``.
     """
 
     name = "nn.gru"
     Attrs = GruAttrs
+    w_scale, w_zero_point = Operand(optional=True), Operand(optional=True)
+    r_scale, r_zero_point, r_sums = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates, functions = 3, 2
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -268,10 +393,15 @@ class GRU(_Recurrent):
 
 @register
 class RNN(_Recurrent):
-    """h = f(x w + h' r + b). Operands: x, w, r, bias, lengths, h0. Results: y, h. Kernel family ``rnn``."""
+    """h = f(x w + h' r + b). Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point, r_sums.
+
+    Results: y, h. Kernel family ``rnn``.
+    """
 
     name = "nn.rnn"
     Attrs = RnnAttrs
+    w_scale, w_zero_point = Operand(optional=True), Operand(optional=True)
+    r_scale, r_zero_point, r_sums = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates, functions = 1, 1
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:

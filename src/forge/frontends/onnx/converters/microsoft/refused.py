@@ -43,7 +43,6 @@ _REASONS = {
         "ConvStateReplay", "GatedDeltaNetStateReplay", "Mamba2Verify", "SpeculativePrefixCommit",
     ),
     "an older packing of four bits without documentation; quantise the model again, which gives MatMulNBits": ("MatMulFpQ4",),
-    "states are rounded to eight bits after each step; quantise the model without its recurrent layers": ("DynamicQuantizeLSTM",),
     "a recurrent layer with an attention of its own; export the layer in its parts": ("AttnLSTM",),
     "bits of a mask for training; export the model in evaluation mode": ("BitmaskDropout", "BitmaskBiasDropout"),
     "its first input is a sparse tensor; make it dense, which turns the product into MatMul": ("SparseToDenseMatMul",),

@@ -62,13 +62,19 @@ def direction_count(g: Context, direction: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentAttributes:
+class CellAttributes:
+    """What quantised layers have, too."""
+
     activation_alpha: Floats | None = None
     activation_beta: Floats | None = None
     activations: Names | None = None
     clip: float | None = None
     direction: str = "forward"
     hidden_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentAttributes(CellAttributes):
     layout: int = 0
     output_sequence: int = 0
 
@@ -106,6 +112,11 @@ def rnn(
 
 
 def _layer(g: Context, r: Value, attrs: RecurrentAttributes, names: Names | None, default: Names) -> dict[str, Any]:
+    return {"layout": attrs.layout, **layer_attributes(g, r, attrs, names, default)}
+
+
+def layer_attributes(g: Context, r: Value, attrs: CellAttributes, names: Names | None, default: Names) -> dict[str, Any]:
+    """Attributes that Forge's layers share but for the layout; the last axis of ``r`` is the hidden size."""
     direction = {"foward": "forward"}.get(attrs.direction, attrs.direction)
     count = direction_count(g, direction)
     if attrs.hidden_size is not None and r.shape[-1] != attrs.hidden_size:
@@ -113,4 +124,4 @@ def _layer(g: Context, r: Value, attrs: RecurrentAttributes, names: Names | None
             f"attribute 'hidden_size': got {attrs.hidden_size}; the recurrence weight has {r.shape[-1]}; expected equal sizes"
         )
     chosen = activations(g, names, attrs.activation_alpha, attrs.activation_beta, default, count)
-    return {"direction": direction, "clip": attrs.clip, "layout": attrs.layout, **chosen}
+    return {"direction": direction, "clip": attrs.clip, **chosen}

@@ -1,0 +1,314 @@
+"""A recurrent layer, and one of its directions for a block of batch rows: sizes, local memory, what is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forge import dtypes, loops
+from forge.errors import CompileError
+from forge.kernels.cpu.activations import activate
+from forge.kernels.cpu.rnn_tiles import PairTiles, PanelTiles, Sample, Tiles, weight_rows
+from forge.loops import Vectorizer
+from forge.loops.contract import KernelCall, Reader, Writer
+from forge.loops.pairs import Group
+from forge.target.blocking import dots_of_pairs
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, If, Let, Stmt, loop, seq, store
+
+# The products of the input take at most this many bytes of stack.
+INPUT_BYTES: Final = 1 << 18
+
+# Several threads share the recurrent products of a step, which take at least this many multiply-adds of vectors, where
+# directions and blocks of rows leave threads idle: each then finds its share of the weights in its own cache at every step.
+SHARED_WORK: Final = 8192
+SHARES: Final = 16
+
+MAX_STEPS = 16
+MAX_BATCH = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """``lanes`` hidden units from ``at`` on, of row ``row`` of a block of batch rows."""
+
+    row: int
+    at: Expr
+    lanes: int
+    mask: Expr | None
+
+class Layer:
+    """One recurrent layer. ``gates``: rows of weights per hidden unit; ``functions``: activations per direction.
+
+    ``cell``: a step of a direction, of the step's number and its number within the chunk.
+    """
+
+    def __init__(
+        self, call: KernelCall, gates: int, functions: int, cell: Callable[[Direction, Expr, Expr], Stmt]
+    ) -> None:
+        self.call, self.attrs, self.target = call, call.attrs, call.target
+        self.gates, self.functions, self.cell = gates, functions, cell
+        x, self.w, r, self.bias, self.lengths, self.h0 = map(call.operand, range(6))
+        more = 8 if call.operator == "nn.lstm" else 6
+        self.c0, self.peephole = (call.operand(k) if k < more else None for k in (6, 7))
+        w_scale, _, self.r_scale, self.r_zero, self.r_sums = map(call.operand, range(more, more + 5))
+        if x is None or r is None or w_scale is not None:
+            raise CompileError("kernel rnn: x and r are operands that must be there, and codes of w none of it")
+        self.x, self.r = x, r
+        self.directions = loops.known(self.r.shape[0], "rnn: the number of directions")
+        self.packed = len(r.shape) > 3
+        self.dynamic = bool(getattr(self.attrs, "dynamic_quantization", False))
+        self.hidden = self._hidden()
+        self.rows = gates * self.hidden
+        self.batch_first = bool(getattr(self.attrs, "layout", 0))
+        self.steps, self.batch = (self.x.shape[1], self.x.shape[0]) if self.batch_first else (self.x.shape[0], self.x.shape[1])
+        self.dtype = "float64" if self.x.dtype == "float64" else "float32"
+        self.lanes = self.target.lanes(self.dtype)
+        sizes = {dtypes.itemsize(o.dtype) for o in call.operands if o is not None and not (self.packed and o is r)}
+        self.masked = loops.supports_masks(self.target, sizes)
+        self.narrow = self.r.dtype == "bfloat16"
+        self.paired = self.narrow and dots_of_pairs(self.target) and self.hidden % (2 * self.lanes) == 0
+        batch = loops.static(self.batch)
+        # Batch rows that are computed together: 1, 2 or 4.
+        self.block = min(MAX_BATCH if batch is None or batch >= 3 else max(1, batch), self.lanes)
+
+    def _hidden(self) -> int:
+        if not self.packed:
+            return loops.known(self.r.shape[2], "rnn: the hidden size")
+        if self.r_scale is None:
+            raise CompileError("kernel rnn: packed weights without scales")
+        return loops.known(self.r_scale.shape[1], "rnn: the hidden size") // self.gates
+
+    @property
+    def codes_buffer(self) -> Buffer:
+        """Packed weights."""
+        if self.r.buffer is None:
+            raise CompileError("kernel rnn: the packed weight has a prologue; expected a plain constant")
+        return self.r.buffer
+
+    @property
+    def gate_width(self) -> int:
+        """Products of one gate lie so far from those of the next."""
+        return loops.round_up(self.hidden, loops.known(self.r.shape[3], "rnn: a panel")) if self.packed else self.hidden
+
+    @property
+    def group(self) -> Group:
+        """How packed weights, and what they are multiplied with, lie together."""
+        size = loops.known(self.r.shape[4], "rnn: a group")
+        return Group.of("int8", size, self.dtype)
+
+    def activation(self, direction: int, function: int, x: Expr, clipped: bool) -> Expr:
+        """Activation number ``function`` of a direction, of ``x``, clipped or not."""
+        place = direction * self.functions + function
+        clip = getattr(self.attrs, "clip", None)
+        if clip and clipped:
+            x = E.binary("max", E.binary("min", x, E.const(clip, x.dtype, x.lanes)), E.const(-clip, x.dtype, x.lanes))
+        return activate(self.attrs.activations[place], x, self.attrs.activation_alpha[place], self.attrs.activation_beta[place])
+
+
+class Direction:
+    """All steps of one direction for the batch rows from ``first`` on. Local buffers hold one row per batch row of the block."""
+
+    def __init__(self, layer: Layer, direction: int, first: Expr) -> None:
+        self.layer, self.direction = layer, direction
+        self.padded = loops.round_up(layer.hidden, layer.lanes)
+        self.width = loops.round_up(layer.rows, layer.lanes) + layer.lanes
+        room = INPUT_BYTES // (self.width * layer.block * dtypes.itemsize(layer.dtype))
+        self.chunk = max(1, min(MAX_STEPS, room))
+        self.inside = [E.compare("lt", first + m, layer.batch) for m in range(layer.block)]
+        self.rows = [E.var(f"b{m}") for m in range(layer.block)]
+        self.lengths = [E.var(f"length{m}") for m in range(layer.block)]
+        self.first = first
+        size = layer.block * self.padded
+        self.state, self.cell = loops.local("h", layer.dtype, size), loops.local("c", layer.dtype, size)
+        self.rounded = loops.local("rounded", "bfloat16", size)
+        self.sums_width = layer.gates * layer.gate_width if layer.packed else self.width
+        self.products = loops.local("z", "int32" if layer.dynamic else layer.dtype, layer.block * self.sums_width)
+        self.inputs = loops.local("xw", layer.dtype, self.chunk * layer.block * self.width)
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Local memory."""
+        layer = self.layer
+        more = [*([] if layer.w is None else [self.inputs]), *([self.rounded] if layer.narrow else [])]
+        return [self.state, self.cell, self.products, *more]
+
+    @property
+    def samples(self) -> int:
+        """How many vectors are multiplied with packed weights."""
+        return self.layer.block
+
+    def body(self) -> Stmt:
+        layer = self.layer
+        chunk, start, count = loops.blocks(layer.steps, self.chunk)
+        s = E.var("s")
+        steps = loop(s, count, layer.cell(self, start + s, s))
+        chunks = loops.nest([chunk], seq(self._input_products(start, count), steps))
+        ends = [self.final(1, self.state), *([self.final(2, self.cell)] if len(layer.call.results) > 2 else [])]
+        return seq(
+            self.bind_rows(),
+            (Allocate(b) for b in self.buffers),
+            self.start(self.state, layer.h0),
+            self.start(self.cell, layer.c0),
+            chunks,
+            ends,
+        )
+
+    def bind_rows(self) -> list[Stmt]:
+        lets: list[Stmt] = []
+        for m, (row, length) in enumerate(zip(self.rows, self.lengths)):
+            lets.append(Let(row, E.binary("min", self.first + m, self.layer.batch - 1)))
+            known = self.layer.steps
+            if self.layer.lengths is not None:
+                known = E.binary("min", E.cast(self.layer.lengths.read((row,)), E.INDEX), known)
+            lets.append(Let(length, known))
+        return lets
+
+    def time(self, row: int, step: Expr) -> Expr:
+        """Which element of x and y a batch row handles at ``step``."""
+        if self.layer.attrs.direction != "reverse" and self.direction != 1:
+            return step
+        back = self.lengths[row] - 1 - step
+        return E.select(E.compare("lt", step, self.lengths[row]), back, step)
+
+    def units(self, row: int, body: Callable[[Units], Stmt]) -> Stmt:
+        """``body`` over all hidden units of a batch row in vectors."""
+        layer = self.layer
+
+        def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
+            return body(Units(row, at, width, mask))
+
+        return loops.vector_loop(E.const(layer.hidden), layer.lanes, vector, 1, layer.masked)
+
+    def read(self, reader: Reader, indices: Sequence[Expr], units: Units, offset: int = 0, dtype: str = "") -> Expr:
+        """``reader`` at ``indices`` and the units as innermost index, as ``dtype``: by default that of the states."""
+        j = E.var("j")
+        value = Vectorizer(j, units.at, units.lanes, units.mask).expr(reader.read((*indices, j + offset)))
+        return E.broadcast(E.cast(value, dtype or self.layer.dtype), units.lanes)
+
+    def write(self, writer: Writer, indices: Sequence[Expr], value: Expr, units: Units) -> Stmt:
+        j, y = E.var("j"), E.Var(writer.dtype, 1, "y")
+        statement = writer.write((*indices, j), y)
+        return Vectorizer(j, units.at, units.lanes, units.mask, {y: E.cast(value, writer.dtype)}).stmt(statement)
+
+    def state_indices(self, units: Units) -> tuple[Expr, Expr]:
+        d, row = E.const(self.direction), self.rows[units.row]
+        return (row, d) if self.layer.batch_first else (d, row)
+
+    def load(self, buffer: Buffer, units: Units) -> Expr:
+        """The units of a state."""
+        return E.load(buffer, self._place(units))
+
+    def save(self, buffer: Buffer, units: Units, value: Expr) -> Stmt:
+        return store(buffer, self._place(units), value, units.mask)
+
+    def _place(self, units: Units) -> Expr:
+        return E.ramp(self.place(units.row) + units.at, 1, units.lanes)
+
+    def place(self, row: int) -> Expr:
+        """Where the state of a row of the block begins."""
+        return E.const(row * self.padded)
+
+    def start(self, buffer: Buffer, initial: Reader | None) -> Stmt:
+        k, lanes = E.var("k"), self.layer.lanes
+        zero = E.const(0, self.layer.dtype, lanes)
+        fill = loop(k, self.layer.block * self.padded // lanes, store(buffer, E.ramp(self.place(0) + k * lanes, 1, lanes), zero))
+        if initial is None:
+            return fill
+
+        def load(units: Units) -> Stmt:
+            return self.save(buffer, units, self.read(initial, self.state_indices(units), units))
+
+        return seq(fill, (self.units(row, load) for row in range(self.layer.block)))
+
+    def final(self, result: int, buffer: Buffer) -> Stmt:
+        def save(units: Units) -> Stmt:
+            writer = self.layer.call.results[result]
+            return self.write(writer, self.state_indices(units), self.load(buffer, units), units)
+
+        return seq(If(self.inside[row], self.units(row, save)) for row in range(self.layer.block))
+
+    def _input_products(self, start: Expr, count: Expr) -> Stmt:
+        """Products of x with w for ``count`` steps from ``start`` on, into ``inputs``."""
+        layer = self.layer
+        if layer.w is None:
+            return seq()
+        together = max(1, min(MAX_BATCH, layer.lanes) // layer.block)
+        group = E.var("g")
+        last = layer.steps - 1
+        samples: list[Sample] = []
+        for u in range(together):
+            step = E.binary("min", start + group * together + u, last)
+            samples += [Sample(self._x(m, step), (group * together + u) * layer.block + m) for m in range(layer.block)]
+        weights = weight_rows(layer.w, self.direction)
+        tiles = Tiles(layer, layer.w.shape[2], weights, samples, self.inputs, self.width, layer.rows)
+        inner = loop(group, (count + (together - 1)) // together, tiles.tile())
+        return loop(tiles.number, tiles.count, inner)
+
+    def x_indices(self, row: int, step: Expr) -> tuple[Expr, Expr]:
+        time = self.time(row, step)
+        return (self.rows[row], time) if self.layer.batch_first else (time, self.rows[row])
+
+    def _x(self, row: int, step: Expr) -> Callable[[Expr], Expr]:
+        at = self.x_indices(row, step)
+        if self.layer.w is not None and self.layer.w.dtype == "bfloat16":
+            return lambda k: E.cast(E.cast(self.layer.x.read((*at, k)), "bfloat16"), self.layer.dtype)
+        return lambda k: E.cast(self.layer.x.read((*at, k)), self.layer.dtype)
+
+    def recurrent_products(self, state: Buffer, first: int, gates: int) -> Stmt:
+        """Products of the recurrent weights of ``gates`` gates from number ``first`` on with ``state``, into ``products``."""
+        layer = self.layer
+        tiles: Tiles | PanelTiles
+        together = 1
+        if layer.packed:
+            tiles = PanelTiles(layer, self.direction, layer.group, self.group_of(state), self.samples, self.products,
+                               self.sums_width, (first, gates))
+            together = layer.group.size
+        else:
+            tiles, together = self._row_tiles(state, first * layer.hidden, gates * layer.hidden), 2 if layer.paired else 1
+        kept = self.prepared(state, first, gates)
+        work = gates * layer.hidden * layer.hidden * (self.samples if layer.packed else layer.block) // layer.lanes
+        if work < SHARED_WORK * together:
+            return seq(kept, loop(tiles.number, tiles.count, tiles.tile()))
+        grain = E.const(max(1, tiles.count // SHARES))
+        return seq(kept, loop(tiles.number, tiles.count, tiles.tile(), "parallel", grain=grain))
+
+    def prepared(self, state: Buffer, first: int, gates: int) -> Stmt:
+        """What the products of some gates take of ``state``, into local memory."""
+        return self._round(state) if self.layer.narrow else seq()
+
+    def _row_tiles(self, state: Buffer, first: int, rows: int) -> Tiles:
+        layer = self.layer
+        samples = [Sample(self.element(self.rounded if layer.narrow else state, m), E.const(m)) for m in range(layer.block)]
+        weights = weight_rows(layer.r, self.direction, first, rows, layer.r_zero)
+        kind = PairTiles if layer.paired else Tiles
+        return kind(layer, E.const(layer.hidden), weights, samples, self.products, self.sums_width, rows, first)
+
+    def group_of(self, state: Buffer) -> Callable[[Expr, Expr], Expr]:
+        """Group k of a row of ``state``, as packed weights are multiplied with it."""
+        group = self.layer.group
+        return lambda row, k: group.load(state, self.place(0) + row * self.padded + k * group.size)
+
+    def recurrent_sum(self, gate: int, units: Units) -> Expr:
+        """The products of the state for one gate."""
+        layer = self.layer
+        total = E.load(self.products, self.sums_at(gate, units))
+        if layer.r_scale is None:
+            return total
+        return total * self.read(layer.r_scale, (E.const(self.direction),), units, gate * layer.hidden)
+
+    def sums_at(self, gate: int, units: Units, first: int = 0) -> Expr:
+        """Where the products of a gate lie, of the row's sample from number ``first`` on."""
+        return E.ramp(units.at + ((first + units.row) * self.sums_width + gate * self.layer.gate_width), 1, units.lanes)
+
+    def _round(self, state: Buffer) -> Stmt:
+        """``state`` in bfloat16, into ``rounded``."""
+        k, lanes = E.var("k"), self.layer.lanes
+        at = E.ramp(k * lanes, 1, lanes)
+        return loop(k, self.layer.block * self.padded // lanes, store(self.rounded, at, E.cast(E.load(state, at), "bfloat16")))
+
+    def element(self, state: Buffer, row: int) -> Callable[[Expr], Expr]:
+        """Element k of the state of a row, as plain weights are multiplied with it."""
+        return lambda k: E.load(state, self.place(row) + k)

@@ -1,0 +1,189 @@
+"""Products of weights with vectors, for recurrent layers: rows of weights as they are, or panels of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from forge import loops
+from forge.errors import CompileError
+from forge.loops import Accumulators, RegisterTile, Vectorizer, pairs
+from forge.loops.contract import Reader
+from forge.loops.pairs import Group
+from forge.schedule.transpose import lane_sums
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
+
+if TYPE_CHECKING:
+    from forge.kernels.cpu.rnn_layer import Layer
+
+# A loop body has about this many products of vectors; with more LLVM moves loads of codes so far ahead that registers run out.
+BODY: Final = 16
+
+
+def weight_rows(
+    weights: Reader, direction: int, first: int = 0, rows: int | None = None, zero: Reader | None = None
+) -> Callable[[Expr, Expr], Expr]:
+    """Reads row n (from ``first`` on; the last one again past the end) of one direction's weights, without its zero point."""
+    count = loops.known(weights.shape[1], "rnn: the number of gates") if rows is None else rows
+    d = E.const(direction)
+
+    def read(n: Expr, k: Expr) -> Expr:
+        row = E.binary("min", n, E.const(count - 1)) + first
+        value = weights.read((d, row, k))
+        return value if zero is None else E.cast(value, "int32") - E.cast(zero.read((d, row)), "int32")
+
+    return read
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One vector to multiply with: its element k, and its row in the buffer of products."""
+
+    read: Callable[[Expr], Expr]
+    row: Expr
+
+
+class Tiles:
+    """Dot products of samples with consecutive rows of weights: ``out[sample.row, first + n] = sum_k weights[n, k] * sample[k]``.
+
+    A tile has ``columns`` rows of weights, so that there are as many products as lanes; ``number`` is the loop variable over
+    the ``count`` tiles.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        depth: Expr,
+        weights: Callable[[Expr, Expr], Expr],
+        samples: Sequence[Sample],
+        out: Buffer,
+        width: int,
+        rows: int,
+        first: int = 0,
+    ) -> None:
+        self.layer, self.depth, self.weights, self.samples = layer, depth, weights, samples
+        self.out, self.width, self.first, self.dtype = out, width, first, out.dtype
+        self.columns = layer.lanes // len(samples)
+        self.count = -(-rows // self.columns)
+        self.number = E.var("tile")
+
+    def tile(self) -> Stmt:
+        layer = self.layer
+        accumulators = Accumulators(RegisterTile(1, layer.lanes, layer.lanes, self.dtype), "sum", layer.target)
+        columns = [E.var(f"n{n}") for n in range(self.columns)]
+        parts: list[Stmt] = [Let(name, self.number * self.columns + n) for n, name in enumerate(columns)]
+        parts.append(accumulators.start())
+        left_over = self._multiply(accumulators, columns, parts)
+        total = lane_sums([accumulators.get(0, k) for k in range(layer.lanes)], parts)
+        if left_over is not None:
+            total = total + E.load(left_over, E.ramp(0, 1, layer.lanes))
+        return seq(parts, self._save(total))
+
+    def _multiply(self, accumulators: Accumulators, columns: Sequence[Expr], parts: list[Stmt]) -> Buffer | None:
+        """Appends the loop over the depth to ``parts``; returns the sums of what is left over after its vectors, if any."""
+        layer = self.layer
+        depth = loops.static(self.depth)
+        exact = layer.masked or depth is not None and depth % layer.lanes == 0
+        left_over = loops.local("rest", self.dtype, layer.lanes)
+
+        def step(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            lets, products = self._products(columns, at, lanes, mask)
+            if lanes == layer.lanes:
+                return seq(lets, (accumulators.step(k, p, mask) for k, p in enumerate(products)))
+            return seq(lets, (store(left_over, k, E.load(left_over, k) + p) for k, p in enumerate(products)))
+
+        if not exact:
+            zero = E.const(0, self.dtype)
+            parts += [Allocate(left_over), *(store(left_over, k, zero) for k in range(layer.lanes))]
+        parts.append(loops.group_loop(self.depth, layer.lanes, step, 1, layer.masked))
+        return None if exact else left_over
+
+    def _products(self, columns: Sequence[Expr], at: Expr, lanes: int, mask: Expr | None) -> tuple[list[Stmt], list[Expr]]:
+        k = E.var("k")
+        vector = Vectorizer(k, at, lanes, mask)
+        lets: list[Stmt] = []
+
+        def bound(x: Expr, name: str) -> Expr:
+            return loops.bound(E.broadcast(E.cast(vector.expr(x), self.dtype), lanes), lets, name)
+
+        samples = [bound(sample.read(k), "x") for sample in self.samples]
+        weights = [bound(self.weights(n, k), "w") for n in columns]
+        return lets, [w * x for x, w in itertools.product(samples, weights)]
+
+    def _save(self, total: Expr) -> list[Stmt]:
+        """Lanes of one sample lie together."""
+        name = E.Var(self.dtype, self.layer.lanes, "total")
+        parts: list[Stmt] = [Let(name, total)]
+        for m, sample in enumerate(self.samples):
+            order = [E.const(m * self.columns + n) for n in range(self.columns)]
+            value = name if len(self.samples) == 1 else E.call("shuffle", name, name, *order, lanes=self.columns)
+            start = sample.row * self.width + self.number * self.columns + self.first
+            parts.append(store(self.out, E.ramp(start, 1, self.columns), value))
+        return parts
+
+
+class PairTiles(Tiles):
+    """Tiles of bfloat16, whose products are added in pairs; the depth is whole vectors of pairs."""
+
+    def _multiply(self, accumulators: Accumulators, columns: Sequence[Expr], parts: list[Stmt]) -> None:
+        layer = self.layer
+        at, k = E.var("k"), E.var("element")
+        lets: list[Stmt] = []
+
+        def bound(x: Expr, name: str) -> Expr:
+            vector = Vectorizer(k, at * (2 * layer.lanes), 2 * layer.lanes, None).expr(x)
+            pair = E.call("reinterpret", E.cast(vector, "bfloat16"), dtype=pairs.PAIR, lanes=layer.lanes)
+            return loops.bound(pair, lets, name)
+
+        samples = [bound(sample.read(k), "x") for sample in self.samples]
+        weights = [bound(self.weights(n, k), "w") for n in columns]
+        added = [
+            accumulators.set(0, slot, loops.multiply_add(w, x, accumulators.get(0, slot)))
+            for slot, (x, w) in enumerate(itertools.product(samples, weights))
+        ]
+        parts.append(loop(at, layer.hidden // (2 * layer.lanes), seq(lets, added)))
+
+
+class PanelTiles:
+    """Products of samples with codes in panels, ``[D, G * q, K / g, p, g]``: a register tile is some columns of a panel.
+
+    ``data(sample, k)``: group k of a sample, as ``group`` has them; ``out`` holds panels side by side.
+    """
+
+    def __init__(
+        self, layer: Layer, direction: int, group: Group, data: Callable[[Expr, Expr], Expr], samples: int, out: Buffer,
+        width: int, gates: tuple[int, int],
+    ) -> None:
+        _, panels, steps, self.panel, _ = (loops.known(extent, "rnn: packed weights") for extent in layer.r.shape)
+        if self.panel % layer.lanes:
+            raise CompileError(f"kernel rnn: got panels of {self.panel} columns; expected a multiple of {layer.lanes}")
+        vectors = max(1, min(self.panel // layer.lanes, layer.target.vector_registers // (2 * samples)))
+        vectors = max(v for v in range(1, vectors + 1) if self.panel // layer.lanes % v == 0)
+        self.layer, self.group, self.data, self.out, self.width, self.steps = layer, group, data, out, width, steps
+        self.tile_shape = RegisterTile(samples, vectors, layer.lanes, out.dtype)
+        per_gate = panels // layer.gates
+        self.first, self.parts = gates[0] * per_gate, self.panel // self.tile_shape.width
+        self.base = direction * panels
+        self.number, self.count = E.var("tile"), gates[1] * per_gate * self.parts
+
+    def tile(self) -> Stmt:
+        shape, size, lanes = self.tile_shape, self.group.size, self.layer.lanes
+        buffer = self.layer.codes_buffer
+        accumulators = Accumulators(shape, "sum", self.layer.target)
+        lets, column = loops.bind("column", self.number * shape.width + self.first * self.panel)
+        more, start = loops.bind("start", ((self.number // self.parts + (self.base + self.first)) * self.steps * self.panel
+                                           + self.number % self.parts * shape.width) * size)
+
+        def step(k: Expr) -> Stmt:
+            place = start + k * (self.panel * size)
+            return accumulators.add_outer_product(
+                lambda row: self.data(row, k), lambda v: self.group.weights(buffer, place + v * lanes * size, lanes))
+
+        unrolled = max(1, BODY // (shape.rows * shape.vectors))
+        written = accumulators.each(lambda row, v: store(
+            self.out, E.ramp(row * self.width + column + v * lanes, 1, lanes), accumulators.get(row, v)))
+        return seq(lets, more, accumulators.start(), loops.unroll_by("k", self.steps, unrolled, step), written)
