@@ -11,7 +11,7 @@ from forge import loops
 from forge.kernels.cpu import conv_plan, dense, winograd
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.target import Target
-from forge.target.blocking import byte_group, channel_block
+from forge.target.blocking import channel_block, integer_group
 
 # Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
@@ -24,7 +24,7 @@ _WINOGRAD_MARGIN: Final = 1.1
 def dense_panel(target: Target, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
     """Columns of one packed weight panel: a multiple of the vector's lanes with little padding; 0 rows: not known."""
     lanes = channel_block(target, dtype)
-    penalty = _PAIR_PENALTY if dtype == "uint8" and byte_group(target) == 2 else _STEP_PENALTY
+    penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and integer_group(target, dtype) == 2 else _STEP_PENALTY
 
     def cost(vectors: int) -> tuple[float, int]:
         width = lanes * vectors

@@ -6,12 +6,17 @@ for products of ``subtract(cast(%x, int32), z)`` with constants, and for convolu
 rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers. Depthwise
 convolutions sum the same integers in float32, which holds them. A weight of uint8 whose
 difference to its zero point is no int8 is one and a number for each result, times the sum of the data that this result has read.
+
+Data of 16 bits are multiplied as int16, in as many parts of the depth as their sums need to fit into 32 bits, whatever the data
+are: ``multiply(cast(subtract(nn.dense(%i, w, out_dtype="int32"), z * sum(w))), s * t)``, or a sum of several of these.
 What is around them: ``forge.passes.integer_rules``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -32,7 +37,14 @@ from forge.passes.choose_layouts import can_be_shuffled, has_usual_layout
 from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
-LONGEST = (1 << 30) // (255 * 128)
+WIDE = ("uint16", "int16")
+HALF = 1 << 15
+"""No int16 is farther from 0."""
+MOST_SUM = 1 << 30
+"""Sums of products, and a bias of this size, fit into 32 bits."""
+MOST_PARTS = 6
+"""Sums of so many parts of the depth, and what is added to them, are still one sum to `integer_rules.quantize_a_sum`."""
+LONGEST = MOST_SUM // (255 * 128)
 """Sums of more products, and a bias, may not fit into 32 bits."""
 MOST_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
@@ -86,6 +98,8 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
     if isinstance(found, Declined):
         return found
     matrix = found.array.T if swapped else found.array
+    if data.data.dtype in WIDE:
+        return _wide_product(builder, node, data, found, matrix)
     depth = matrix.shape[1]
     if depth > _longest(found):
         return Declined(f"the depth is {depth}; expected at most {_longest(found)}")
@@ -104,7 +118,8 @@ def _whole_groups(builder: RuleBuilder, data: Value, matrix: np.ndarray) -> tupl
     if not spare:
         return data, builder.constant(matrix)
     widths = (*((0, 0),) * (data.rank - 1), (0, spare))
-    longer = builder.call("nn.pad", data, builder.constant(np.uint8(0)), pad_width=widths)
+    zero = builder.constant(np.zeros((), dtypes.numpy_dtype(data.dtype)))
+    longer = builder.call("nn.pad", data, zero, pad_width=widths)
     return longer, builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
 
 
@@ -122,7 +137,7 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
     if data.zero is not None and data.zero.size != 1:
         return Declined("the data have several zero points")
     if not _is_byte(data):
-        return Declined("the zero point of the data is no number of 8 bits")
+        return Declined("the zero point of the data is not of their type")
     found = _bytes(weight, 0)
     if isinstance(found, Declined):
         return found
@@ -133,10 +148,14 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
         return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
     if groups > 1 and not depthwise and not found.is_plain:
         return Declined(NINE_BITS)
+    along = (-1, *(1,) * (kernel.ndim - 2))
+    if data.data.dtype in WIDE and depthwise:
+        return Declined("float32 does not hold the sums of depthwise convolutions of 16 bits")
+    if data.data.dtype in WIDE:
+        return _wide_convolution(builder, conv, data, found)
     longest = MOST_TAPS if depthwise else _longest(found)
     if kernel[0].size > longest:
         return Declined(f"sums of {kernel[0].size} products; expected at most {longest}")
-    along = (-1, *(1,) * (kernel.ndim - 2))
     make = _depthwise if depthwise else _convolution
     scale = None if found.scale is None else found.scale.reshape(along)
     return _scaled(builder, make(builder, conv, data, found, along), data, scale)
@@ -172,17 +191,8 @@ def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined
 
 def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight, along: tuple[int, ...]) -> Value:
     """The sums, of int32. Padding is what stands for zero."""
-    source, shift = _unsigned(builder, data.data)
-    known = np.int32(0) if data.zero is None else data.zero.constant
-    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
-    if known is not None:
-        attributes["pad_value"] = int(known.reshape(())) + shift
-    elif any(conv.attrs.padding):
-        assert data.zero is not None
-        zero = builder.call("cast", _shifted(builder, builder.call("reshape", data.zero, newshape=()), shift), dtype="uint8")
-        widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
-        source = builder.call("nn.pad", source, zero, pad_width=((0, 0), (0, 0), *widths))
-        attributes["padding"] = (0,) * len(widths)
+    whole, shift = _unsigned(builder, data.data)
+    source, attributes = _padded(builder, conv, data.zero, whole, shift)
     kernel, offset = weight.array, weight.offset.reshape(along)
     total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
     if not weight.is_plain:
@@ -190,6 +200,92 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Wei
         total = _plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes), offset)
     sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along) + kernel[0].size * offset
     return _centred(builder, total, data.zero, shift, sums)
+
+
+def _wide_product(builder: RuleBuilder, node: Node, data: _Integers, weight: _Weight, matrix: np.ndarray) -> Value | Declined:
+    """The real numbers that sums of data of 16 bits stand for."""
+
+    def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
+        return builder.call("nn.dense", *_whole_groups(builder, source, part), name=node.name, out_dtype="int32")
+
+    return _sum_of_parts(builder, data, weight, matrix, _Parts(data.data.rank - 1, True, (-1,), multiply))
+
+
+def _wide_convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight) -> Value | Declined:
+    """`_wide_product`, of a convolution."""
+
+    def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
+        padded, attributes = _padded(builder, conv, data.zero, source, shift)
+        return builder.call(conv.node.op, padded, builder.constant(part), name=conv.node.name, **attributes)
+
+    along = (-1, *(1,) * (weight.array.ndim - 2))
+    return _sum_of_parts(builder, data, weight, weight.array, _Parts(1, conv.attrs.groups == 1, along, multiply))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """How the depth, ``axis`` of the data, is cut. ``multiply`` sums products of data, which are so much more, and a weight.
+
+    ``along``: the shape of numbers for each result.
+    """
+
+    axis: int
+    are_allowed: bool
+    along: tuple[int, ...]
+    multiply: Callable[[Value, np.ndarray, int], Value]
+
+
+def _sum_of_parts(builder: RuleBuilder, data: _Integers, weight: _Weight, array: np.ndarray, parts: _Parts) -> Value | Declined:
+    """Data of 16 bits times ``array``, the weight as ``[N, K, ...]``: the real numbers of one sum of int32 for each part."""
+    if not weight.is_plain:
+        return Declined(NINE_BITS)
+    source, shift = _signed(builder, data.data)
+    zero = np.int32(0) if data.zero is None else data.zero.constant
+    most = MOST_PARTS if parts.are_allowed else 1
+    ends = _ends_of_parts(array, None if zero is None else int(zero.reshape(())) + shift, most)
+    if ends is None:
+        return Declined(f"sums of {array[0].size} products of 16 bits do not fit into {most} of 32 bits")
+    scale = None if weight.scale is None else weight.scale.reshape(parts.along)
+    terms = list[Value]()
+    for first, last in zip((0, *ends), ends):
+        piece, part = source, array[:, first:last]
+        if len(ends) > 1:
+            piece = builder.call("strided_slice", source, begin=(first,), end=(last,), strides=(1,), axes=(parts.axis,))
+        sums = part.reshape(len(part), -1).sum(axis=1, dtype=np.int32).reshape(parts.along)
+        total = _centred(builder, parts.multiply(piece, part, shift), data.zero, shift, sums)
+        terms.append(_scaled(builder, total, data, scale))
+    return reduce(lambda a, b: builder.call("add", a, b), terms)
+
+
+def _ends_of_parts(array: np.ndarray, zero: int | None, most: int) -> tuple[int, ...] | None:
+    """Where parts of the depth end, as few as sums of int32 need to hold every int16 less ``zero``; None: more than ``most``.
+
+    ``zero`` None: not known.
+    """
+    units, depth = array.shape[:2]
+    weights = array.reshape(units, depth, -1).astype(np.int16)
+    sizes, sums = (v.sum(axis=2, dtype=np.int64) for v in (np.abs(weights), weights))
+    for count in range(1, most + 1):
+        begins = np.arange(0, depth, -(-depth // (count * MULTIPLE)) * MULTIPLE)
+        size, total = (np.add.reduceat(v, begins, axis=1) for v in (sizes, sums))
+        if np.all(size * HALF + np.abs(total) * (HALF if zero is None else abs(zero)) <= MOST_SUM):
+            return (*begins[1:].tolist(), depth)
+    return None
+
+
+def _padded(builder: RuleBuilder, conv: Conv, zero: Value | None, source: Value, shift: int) -> tuple[Value, dict[str, Any]]:
+    """``source`` and the attributes of a convolution of it. Padding is what stands for zero, ``shift`` more than ``zero``."""
+    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
+    known = np.int32(0) if zero is None else zero.constant
+    if known is not None:
+        return source, {**attributes, "pad_value": int(known.reshape(())) + shift}
+    if not any(conv.attrs.padding):
+        return source, attributes
+    assert zero is not None
+    whole = builder.call("cast", _shifted(builder, builder.call("reshape", zero, newshape=()), shift), dtype=source.dtype)
+    widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
+    padded = builder.call("nn.pad", source, whole, pad_width=((0, 0), (0, 0), *widths))
+    return padded, {**attributes, "padding": (0,) * len(widths)}
 
 
 def _plus_offset(builder: RuleBuilder, total: Value, sums: Value, offset: np.ndarray) -> Value:
@@ -247,10 +343,10 @@ def _is_byte(data: _Integers) -> bool:
 
 
 def _integers(value: Value) -> _Integers | None:
-    """``value`` as integers of 8 bits."""
+    """``value`` as integers of 8 bits, or quantised ones of 16."""
     found = Dequantize.of(value.producer)
     if found is not None:
-        if found.attrs.block_size or found.data.dtype not in BYTES:
+        if found.attrs.block_size or found.data.dtype not in (*BYTES, *WIDE):
             return None
         return _Integers(found.data, found.zero_point, found.scale, found.attrs.axis % max(1, found.data.rank))
     difference = made_by(value, "subtract")
@@ -304,6 +400,14 @@ def _unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
         return data, 0
     flipped = builder.call("reinterpret", data, dtype="uint8")
     return builder.call("bitwise_xor", flipped, builder.constant(np.uint8(128))), 128
+
+
+def _signed(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
+    """``data`` of 16 bits as int16, and what that is more."""
+    if data.dtype == "int16":
+        return data, 0
+    flipped = builder.call("bitwise_xor", data, builder.constant(np.uint16(HALF)))
+    return builder.call("reinterpret", flipped, dtype="int16"), -HALF
 
 
 def _scaled(builder: RuleBuilder, total: Value, data: _Integers, scale: np.ndarray | None) -> Value:

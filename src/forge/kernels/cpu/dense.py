@@ -228,7 +228,7 @@ def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
     if plan.group.size == 1:
         return E.cast(_read_row(plan.data, row, k), plan.tile.dtype)
     first = k * plan.group.size
-    if plan.data.buffer is not None and plan.data.dtype in ("bfloat16", "uint8"):
+    if plan.data.buffer is not None and plan.data.dtype in ("bfloat16", "uint8", "int16"):
         return plan.group.load(plan.data.buffer, row * plan.depth + first)
     return plan.group.read(lambda number: _read_row(plan.data, row, number), first)
 
