@@ -8,7 +8,10 @@ convolutions sum the same integers in float32, which holds them. A weight of uin
 difference to its zero point is no int8 is one and a number for each result, times the sum of the data that this result has read.
 
 Data of 16 bits are multiplied as int16, in as many parts of the depth as their sums need to fit into 32 bits, whatever the data
-are: ``multiply(cast(subtract(nn.dense(%i, w, out_dtype="int32"), z * sum(w))), s * t)``, or a sum of several of these.
+are: ``multiply(cast(subtract(nn.dense(%i, w, out_dtype="int32"), z * sum(w))), s * t)``, or a sum of several of these. Of such
+data, 3x3 convolutions of large images stay in float32, where they take a fourth to four ninths of the products (Winograd's
+algorithm, whose data of 16 bits would not fit into 16); on every target, unless ``use_winograd`` is off or ``exact`` is given.
+
 What is around them: ``forge.passes.integer_rules``.
 """
 
@@ -16,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from forge import dtypes
-from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
-from forge.ir.nodes import Node, Value
+from forge import dims, dtypes
+from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rule
+from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv
@@ -31,7 +34,8 @@ from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.pairs import MULTIPLE
 from forge.ops.quantized.quantize import Dequantize
-from forge.passes import integer_rules
+from forge.options import CompileOptions
+from forge.passes import integer_rules, use_winograd
 from forge.passes.base import rewriting, rules_of
 from forge.passes.choose_layouts import can_be_shuffled, has_usual_layout
 from forge.passes.matching import made_by, operand
@@ -42,14 +46,16 @@ HALF = 1 << 15
 """No int16 is farther from 0."""
 MOST_SUM = 1 << 30
 """Sums of products, and a bias of this size, fit into 32 bits."""
-MOST_PARTS = 6
-"""Sums of so many parts of the depth, and what is added to them, are still one sum to `integer_rules.quantize_a_sum`."""
+MOST_PARTS = 16
+"""Parts of the depth: more than those of 10000 usual weights."""
 LONGEST = MOST_SUM // (255 * 128)
 """Sums of more products, and a bias, may not fit into 32 bits."""
 MOST_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
 NINE_BITS = "the weight without its zero point is no int8"
 """A reason where sums of the data, which the rest of the weight is multiplied with, would be needed for each group or phase."""
+WINOGRAD_CHANNELS, WINOGRAD_POSITIONS = 16, 400
+"""Input channels and results of an image from which 3x3 convolutions of float32 are faster than those of 16-bit integers."""
 LEAST_GROUP = 16
 """Channels of a group: narrower ones leave the lanes of vectors empty."""
 
@@ -123,8 +129,7 @@ def _whole_groups(builder: RuleBuilder, data: Value, matrix: np.ndarray) -> tupl
     return longer, builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
 
 
-@rule("nn.conv1d", "nn.conv2d")
-def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     conv = Conv.of(node)
     if conv is None:
         return None
@@ -151,6 +156,8 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
     along = (-1, *(1,) * (kernel.ndim - 2))
     if data.data.dtype in WIDE and depthwise:
         return Declined("float32 does not hold the sums of depthwise convolutions of 16 bits")
+    if data.data.dtype in WIDE and _has_winograd(options) and _takes_winograd(conv):
+        return Declined("16 bits, and float32 takes fewer products (Winograd's algorithm)")
     if data.data.dtype in WIDE:
         return _wide_convolution(builder, conv, data, found)
     longest = MOST_TAPS if depthwise else _longest(found)
@@ -187,6 +194,20 @@ def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined
     attributes = {**node.attributes, "out_dtype": "int32"}
     total = builder.call(node.op, data.data, builder.constant(kernel), name=node.name, **attributes)
     return _scaled(builder, total, data, None if found.scale is None else found.scale.reshape(-1, 1, 1))
+
+
+def _has_winograd(options: CompileOptions) -> bool:
+    """Whether 3x3 convolutions of float32 may take fewer products."""
+    is_on = options.opt_level >= use_winograd.LEVEL and "use_winograd" not in options.disabled_pass
+    return is_on and options.winograd and not options.exact and options.channel_layout is None
+
+
+def _takes_winograd(conv: Conv) -> bool:
+    """Whether a convolution of float32 takes fewer products, on most targets."""
+    attrs, (_, channels, *kernel), positions = conv.attrs, conv.weight.shape, dims.product(conv.result.shape[2:])
+    if tuple(kernel) != (3, 3) or any(v != 1 for v in (*attrs.strides, *attrs.dilation, attrs.groups)):
+        return False
+    return channels >= WINOGRAD_CHANNELS and isinstance(positions, int) and positions >= WINOGRAD_POSITIONS
 
 
 def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight, along: tuple[int, ...]) -> Value:
@@ -254,7 +275,10 @@ def _sum_of_parts(builder: RuleBuilder, data: _Integers, weight: _Weight, array:
         sums = part.reshape(len(part), -1).sum(axis=1, dtype=np.int32).reshape(parts.along)
         total = _centred(builder, parts.multiply(piece, part, shift), data.zero, shift, sums)
         terms.append(_scaled(builder, total, data, scale))
-    return reduce(lambda a, b: builder.call("add", a, b), terms)
+    while len(terms) > 1:  # by halves, so that `integer_rules` need not look deep
+        half = len(terms) // 2
+        terms = [*(builder.call("add", *two) for two in zip(terms[:half], terms[half:])), *terms[2 * half :]]
+    return terms[0]
 
 
 def _ends_of_parts(array: np.ndarray, zero: int | None, most: int) -> tuple[int, ...] | None:
@@ -440,4 +464,7 @@ def _shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
     return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
 
 
-run = rewriting(product_to_integers, convolution_to_integers, transposed_to_integers, *rules_of(integer_rules.__name__))
+def run(graph: Graph, options: CompileOptions) -> int:
+    convolutions = Rule("convolution_to_integers", ("nn.conv1d", "nn.conv2d"), partial(convolution_to_integers, options))
+    rules = (product_to_integers, convolutions, transposed_to_integers, *rules_of(integer_rules.__name__))
+    return rewriting(*rules)(graph, options)
