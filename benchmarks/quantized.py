@@ -6,8 +6,8 @@
 
 Models of ``benchmarks/models.py`` are quantised by onnxruntime: QDQ with weights of int8 for each channel and activations of
 uint8 (or as ``--activations`` says), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults.
-*Peer / Forge* is the time of the fastest peer over Forge's, on the same file, by minima; *float / int8* is Forge's time for the float32 model over
-that for the quantised one.
+*Peer / Forge* is the time of the fastest peer over Forge's, on the same file, by minima; *float / int8* is Forge's time for the
+float32 model over that for the quantised one.
 *Errors* are the largest differences of all three to onnxruntime without optimisations, relative to the largest output.
 With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
