@@ -86,6 +86,40 @@ def test_packed(options: dict[str, Any]) -> None:
     assert (len(found.operands) > 4 and found.operands[4] is not None) == (options.get("zeros", False))
 
 
+FEWER: dict[str, tuple[tuple[int, int], Any, str, int, int, bool]] = {
+    "3 bits in 8": ((-4, 3), None, "int8", 32, 4, False),
+    "2 bits in 8": ((-2, 1), None, "int8", 32, 2, False),
+    "2 bits in 4": ((-2, 1), None, "int4", 32, 2, False),
+    "blocks too short for 2 bits": ((-2, 1), None, "int8", 8, 4, False),
+    "5 bits": ((-16, 15), None, "int8", 32, 8, False),
+    "around a zero point": ((120, 135), np.uint8(128), "uint8", 32, 4, False),
+    "above a zero point": ((100, 115), np.uint8(100), "uint8", 32, 4, True),
+    "far above a zero point": ((100, 115), np.uint8(0), "uint8", 32, 8, True),
+    "zero points of blocks": ((-4, 3), "blocks", "int8", 32, 4, True),
+}
+
+
+@pytest.mark.parametrize(("values", "zero", "dtype", "block", "bits", "has_zeros"), FEWER.values(), ids=FEWER)
+def test_codes_get_as_few_bits_as_they_need(
+    values: tuple[int, int], zero: Any, dtype: str, block: int, bits: int, has_zeros: bool
+) -> None:
+    b = Builder()
+    low, high = values
+    codes = RNG.integers(low, high + 1, (UNITS, DEPTH)).astype(dtypes.numpy_dtype(dtype))
+    codes[0, :2] = values
+    shape = (UNITS, DEPTH // block)
+    zeros = None if zero is None else np.full(shape, zero)
+    if zero == "blocks":
+        zeros = RNG.integers(low, high + 1, shape).astype(dtype)
+    scale = b.constant(RNG.uniform(0.01, 0.1, shape).astype(np.float32))
+    weight = b.call("qnn.dequantize", b.constant(codes), scale, None if zeros is None else b.constant(zeros), axis=1,
+                    block_size=block)
+    graph = b.output(b.call("nn.dense", b.input(TensorType((3, DEPTH), "float32"), "x"), weight))
+    assert check(pack_blocks.run, graph) == 1
+    found = graph.find("nn.contrib_dense_blocks_pack")
+    assert (found.attrs.bits, len(found.operands) > 4 and found.operands[4] is not None) == (bits, has_zeros)
+
+
 DECLINED: dict[str, tuple[dict[str, Any], str]] = {
     "float64": ({"data": "float64"}, "the data are of float64"),
     "short blocks": ({"dtype": "int2", "block": 8}, "blocks of 8; expected a multiple of 16"),

@@ -2,12 +2,13 @@
 
 ``nn.dense(%x, qnn.dequantize(qnn.unpack(w), s, z, axis=1, block_size=32))`` --> ``nn.contrib_dense_blocks_pack(%x, p, t, y)``:
 codes, scales and zero points in panels as wide as the target's kernels read them. Scales may be those of blocks along the depth,
-of rows of the weight, or one. Data that are quantised to int8 by the same blocks are multiplied as integers, which are exact.
+of rows of the weight, or one. Codes that 2 or 4 bits hold get no more. Data that are quantised to int8 by the same blocks are
+multiplied as integers, which are exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,38 +20,39 @@ from forge.kernels.choose import blocks_panel
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.packed.blocks import codes_of_word, packed_codes
 from forge.ops.quantized.quantize import Dequantize
-from forge.ops.quantized.unpack import Unpack, unpacked
+from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
 from forge.options import CompileOptions
 from forge.target import Target
 
+NARROW = (2, 4)
+"""Bits that codes of more may need: torchao keeps weights of 1 to 7 bits in 8, or 4."""
+MOST_ZERO = 255
+"""Zero points are of uint8."""
 CHUNK = 1 << 24
 """So many codes are packed at a time."""
+SAMPLE = 1 << 16
+"""So many codes are looked at a time: few matrices need more to show that no fewer bits hold them."""
 MOST_DEPTH = 1 << 15
 """Sums of so many products of 8 bits fit into 32 bits, and copies of a few rows on the stack."""
 
 
 @dataclass(frozen=True)
 class _Codes:
-    """Integers of ``dtype`` as ``[N, K]``. They may lie several to a byte, as ``qnn.unpack`` takes them, or transposed."""
+    """Integers as ``[N, K]``: ``low`` and an unsigned code of ``bits``.
+
+    They may lie several to a byte, as ``qnn.unpack`` to ``packed_as`` takes them, or transposed.
+    """
 
     array: np.ndarray
-    dtype: str
-    is_packed: bool = False
+    bits: int
+    low: int
+    packed_as: str = ""
     swapped: bool = False
-
-    @property
-    def bits(self) -> int:
-        return dtypes.bits(self.dtype)
-
-    @property
-    def low(self) -> int:
-        """What is added to a code, which is unsigned."""
-        return dtypes.integer_range(self.dtype)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
         *lead, last = self.array.shape
-        shape = (*lead, last * (8 // self.bits if self.is_packed else 1))
+        shape = (*lead, last * (per_byte(self.packed_as) if self.packed_as else 1))
         return shape[::-1] if self.swapped else shape
 
     def rows(self, first: int, last: int) -> np.ndarray:
@@ -59,8 +61,19 @@ class _Codes:
             return self._plain(self.array).T[first:last]
         return self._plain(self.array[first:last])
 
+    def extremes(self, span: int) -> tuple[int, int]:
+        """The least and the greatest integer, or two that are at least ``span`` apart."""
+        step = max(1, SAMPLE // self.array.shape[-1])
+        least, most = np.inf, -np.inf
+        for first in range(0, len(self.array), step):
+            codes = self._plain(self.array[first : first + step])
+            least, most = min(least, codes.min()), max(most, codes.max())
+            if most - least >= span:
+                break
+        return int(least) + self.low, int(most) + self.low
+
     def _plain(self, part: np.ndarray) -> np.ndarray:
-        numbers = unpacked(part, self.dtype) if self.is_packed else part
+        numbers = unpacked(part, self.packed_as) if self.packed_as else part
         return (numbers.astype(np.int16) - self.low).astype(np.uint8)
 
 
@@ -90,6 +103,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     scales, zeros = (_parameters(v, weight, along, shape) for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
         return Declined("scales or zero points are not constant, or lie along the depth")
+    codes = _narrowed(codes, zeros, block)
     panel = blocks_panel(target, units)
     origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), shape) - codes.low
     same = bool((origin == 1 << (codes.bits - 1)).all())
@@ -126,7 +140,23 @@ def _codes(value: Value, swapped: bool = False) -> _Codes | None:
     source = value if unpack is None else unpack.data
     if source.constant is None or dtypes.bits(value.dtype) > 8:
         return None
-    return _Codes(source.constant, value.dtype, unpack is not None, swapped)
+    low, _ = dtypes.integer_range(value.dtype)
+    return _Codes(source.constant, dtypes.bits(value.dtype), low, "" if unpack is None else value.dtype, swapped)
+
+
+def _narrowed(codes: _Codes, zeros: np.ndarray | None, block: int) -> _Codes:
+    """The same integers with codes of fewer bits, where these hold them; preferably with one zero point, in their middle."""
+    fewer = [b for b in NARROW if b < codes.bits and block % codes_of_word(b) == 0]
+    if not fewer:
+        return codes
+    least, most = codes.extremes(1 << fewer[-1])
+    first, last = (0, 0) if zeros is None else (int(zeros.min()), int(zeros.max()))
+    for bits in fewer:
+        middle = [first - (1 << (bits - 1))] if first == last else []
+        for low in (*middle, least):
+            if low <= least and most < low + (1 << bits) and low <= first and last - low <= MOST_ZERO:
+                return replace(codes, bits=bits, low=low)
+    return codes
 
 
 def _parameters(value: Value | None, weight: Dequantize, along: int, shape: tuple[int, int]) -> np.ndarray | None:

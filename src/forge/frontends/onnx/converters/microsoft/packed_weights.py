@@ -1,8 +1,10 @@
-"""Products and look-ups with weights of 2, 4 and 8 bits, packed into bytes, with a scale for each block."""
+"""Products and look-ups with weights of 2 to 8 bits, packed into bytes, with a scale for each block."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from forge import dims, dtypes
 from forge.compose import quantized
@@ -11,9 +13,10 @@ from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.nn.matmul import dense
 from forge.frontends.onnx.registry import converts
-from forge.ops.quantized.unpack import unpacked
+from forge.ops.quantized.unpack import packed_bytes, unpacked
 
-_WIDTHS = (2, 4, 8)
+_WIDTHS = {2: 2, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8}
+"""The bits that codes of so many are held in, as `qnn.unpack` takes them."""
 MOST_ROUNDED = 4
 """The level of accuracy at which the data are rounded to 8 bits."""
 
@@ -43,6 +46,38 @@ def _centred(g: Context, packed: Value, bits: int) -> Value:
     return g.call("qnn.unpack", flipped, out_dtype=f"int{bits}")
 
 
+def _held(g: Context, weight: Value, zeros: Value | None, bits: int) -> tuple[Value, Value | None, int]:
+    """Weights and zero points of 3, 5, 6 or 7 bits as those of more, and how many these are.
+
+    Codes without zero points get another middle.
+    """
+    wide = _WIDTHS[bits]
+    if weight.constant is None or zeros is not None and zeros.constant is None:
+        raise g.unsupported(f"inputs 1 and 3 (B, zero_points): got {bits} bits that are not constant; supported: constants")
+    shift = (1 << (wide - 1)) - (1 << (bits - 1)) if zeros is None else 0
+    codes = _stream(weight.constant, bits) + np.uint8(shift)
+    held = g.constant(_bytes(codes, wide), "uint8")
+    if zeros is None or zeros.constant is None or zeros.dtype != "uint8":
+        return held, zeros, wide
+    row = -(-codes.shape[1] * bits // 8)
+    return held, g.constant(_bytes(_stream(zeros.constant.reshape(-1, row), bits)[:, : codes.shape[1]], wide), "uint8"), wide
+
+
+def _stream(packed: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of ``bits``, of uint8: those of a row of bytes follow each other from the lowest bit on, over the ends of bytes."""
+    single = np.unpackbits(packed, axis=-1, bitorder="little")
+    whole = single.shape[-1] // bits
+    parts = single[..., : whole * bits].reshape(*packed.shape[:-1], whole, bits)
+    return np.packbits(parts, axis=-1, bitorder="little")[..., 0]
+
+
+def _bytes(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of uint8 with ``bits`` each, the first in the lowest ones; rows fill whole bytes."""
+    whole = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % (8 // bits))])
+    packed = packed_bytes(whole.astype(dtypes.numpy_dtype(f"uint{bits}")))
+    return whole if packed is None else packed
+
+
 @converts("MatMulNBits", domain=DOMAIN)
 def matmul_of_few_bits(
     g: Context, x: Value, weight: Value, scales: Value, zero_points: Value | None = None, group_index: Value | None = None,
@@ -64,6 +99,9 @@ def matmul_of_few_bits(
     expected = (N, blocks, block_size * bits // 8)
     if any(dims.different(own, size) for own, size in zip(weight.shape, expected)) or weight.rank != 3:
         raise g.invalid(f"B: got {weight.type}; expected {'x'.join(map(str, expected))}, which K, N, bits and block_size say")
+    if _WIDTHS[bits] != bits:
+        weight, zero_points, bits = _held(g, weight, zero_points, bits)
+        expected = weight.shape
     scales = g.reshape(scales, (N, blocks))
     flat = _cut(g, g.reshape(weight, (N, blocks * expected[2])), -(-K * bits // 8))
     if group_index is not None or zero_points is not None and zero_points.dtype != "uint8":
