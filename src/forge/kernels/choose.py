@@ -42,6 +42,11 @@ def blocks_panel(target: Target, units: int) -> int:
     return lanes * min(4, loops.next_power_of_two(-(-units // lanes)))
 
 
+def permutes_tables(target: Target) -> bool:
+    """Whether codes of 4 bits become numbers of a table in registers: one by one they take longer than to read float32."""
+    return target.has("avx2")
+
+
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
     if convolution.in_channels < channel_block(target):
@@ -53,4 +58,4 @@ def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     return tile
 
 
-__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "winograd_tile"]
+__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "permutes_tables", "winograd_tile"]

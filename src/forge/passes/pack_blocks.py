@@ -4,6 +4,8 @@
 codes, scales and zero points in panels as wide as the target's kernels read them. Scales may be those of blocks along the depth,
 of rows of the weight, or one. Codes that 2 or 4 bits hold get no more. Data that are quantised to int8 by the same blocks are
 multiplied as integers, which are exact.
+
+``nn.dense(%x, reshape(multiply(take(u, cast(qnn.unpack(w))), s)))``, with w in blocks, becomes such a product with a table.
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ import numpy as np
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import blocks_panel
+from forge.kernels.choose import blocks_panel, permutes_tables
+from forge.ops.elementwise.cast import Cast
+from forge.ops.index.gather import Take
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.ops.packed.blocks import codes_of_word, packed_codes
+from forge.ops.packed.blocks import TABLE, codes_of_word, packed_codes
 from forge.ops.quantized.quantize import Dequantize
 from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
 from forge.options import CompileOptions
+from forge.passes.matching import made_by, operand
 from forge.target import Target
 
 NARROW = (2, 4)
 """Bits that codes of more may need: torchao keeps weights of 1 to 7 bits in 8, or 4."""
 MOST_ZERO = 255
 """Zero points are of uint8."""
+FLOATS = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 24
 """So many codes are packed at a time."""
 SAMPLE = 1 << 16
@@ -78,7 +84,8 @@ class _Codes:
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target))])
+    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target)),
+                           Rule("pack_tables", ("nn.dense",), partial(_with_table, options.target))])
 
 
 def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
@@ -89,7 +96,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     codes = _codes(weight.data, swapped)
     if codes is None:
         return None
-    if data.dtype not in ("float32", "float16", "bfloat16"):
+    if data.dtype not in FLOATS:
         return Declined(f"the data are of {data.dtype}")
     units, depth = codes.shape
     if depth > MOST_DEPTH:
@@ -119,6 +126,31 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return result
     sums = builder.constant(_row_sums(codes, origin, scales, block))
     return builder.call("subtract", result, builder.call("multiply", rows.origin, sums))
+
+
+def _with_table(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Codes of 4 bits that stand for the numbers of a table, as ``[N, blocks, B]``, with a scale for each block."""
+    matrix = None if Dense.of(node) is None else made_by(operand(node, 1), "reshape")
+    scaled = None if matrix is None else made_by(operand(matrix), "multiply")
+    taken = None if scaled is None else Take.of(operand(scaled).producer)
+    cast = None if taken is None else Cast.of(taken.indices.producer)
+    if scaled is None or taken is None or cast is None or cast.data.dtype != "uint4" or cast.data.rank != 3:
+        return None
+    if not permutes_tables(target):
+        return Declined("the target has no instructions that permute lanes by their numbers")
+    found, table, scales, data = _codes(cast.data), taken.data.constant, operand(scaled, 1).constant, operand(node)
+    if found is None or table is None or table.shape != (TABLE,) or scales is None:
+        return Declined("codes, table or scales are not constant")
+    units, blocks, block = (int(d) for d in cast.data.shape if isinstance(d, int))
+    if scales.shape != (units, blocks, 1) or operand(node, 1).shape != (units, blocks * block):
+        return Declined("scales are not those of blocks along the depth")
+    if data.dtype not in FLOATS or blocks * block > MOST_DEPTH or block % codes_of_word(found.bits):
+        return Declined(f"data of {data.dtype}, a depth of {blocks * block}, blocks of {block}")
+    codes, panel = replace(found, array=found.array.reshape(units, -1)), blocks_panel(target, units)
+    weight = builder.constant(_panels(codes, panel), name=cast.data.name)
+    scale, numbers = (builder.constant(v) for v in (_in_panels(scales[..., 0], panel), table.astype(np.float32)))
+    return builder.call("nn.contrib_dense_blocks_pack", data, None, weight, scale, None, numbers, name=node.name, units=units,
+                        bits=found.bits, block_size=block, out_dtype=node.result.dtype)
 
 
 def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:

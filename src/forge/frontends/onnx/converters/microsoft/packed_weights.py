@@ -159,7 +159,10 @@ def matmul_of_table(
     g: Context, x: Value, weight: Value, absmax: Value,
     *, K: int, N: int, block_size: int, quant_type: int, training_mode: int = 0, transB: int = 1,  # noqa: N803
 ) -> Value:
-    """``x @ w^T``: codes of four bits, high ones first, stand for numbers of a table; blocks go over the ends of rows."""
+    """``x @ w^T``: codes of four bits, high ones first, stand for numbers of a table; blocks go over the ends of rows.
+
+    Where they do not, codes are ``[N, blocks, block_size]``, and may stay packed.
+    """
     if quant_type not in (0, 1):
         raise g.invalid(f"attribute 'quant_type': got {quant_type}; expected 0 (FP4) or 1 (NF4)")
     if training_mode or not transB:
@@ -167,12 +170,24 @@ def matmul_of_table(
     count = K * N
     if min(K, N, block_size) < 1 or dims.different(dims.product(weight.shape), -(-count // 2)):
         raise g.invalid(f"B: got {weight.type}; expected {-(-count // 2)} bytes for K {K} and N {N}")
-    pairs = g.reshape(weight, (-(-count // 2),))
-    swapped = [g.call(shift, pairs, g.scalar(4, pairs)) for shift in ("left_shift", "right_shift")]
-    codes = _cut(g, _unpacked(g, g.call("bitwise_or", *swapped), 4), count)
+    rows = K % block_size == 0 and block_size % 2 == 0
+    packed = g.reshape(_with_low_first(g, weight), (N, K // block_size, block_size // 2) if rows else (-(-count // 2),))
+    codes = _unpacked(g, packed, 4)
+    codes = codes if rows else _cut(g, codes, count)
     numbers = g.call("take", g.constant(FP4 if quant_type == 0 else NF4, x.dtype), g.cast(codes, "int64"), axis=0, mode="clip")
+    if rows:
+        scaled = g.call("multiply", numbers, g.reshape(absmax, (N, K // block_size, 1)))
+        return dense(g, x, g.reshape(scaled, (N, K)), transposed=True)
     scales = _cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
     return dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
+
+
+def _with_low_first(g: Context, pairs: Value) -> Value:
+    """Bytes whose two codes have changed places."""
+    if pairs.constant is not None:
+        return g.constant(pairs.constant >> 4 | pairs.constant << 4, "uint8")
+    swapped = [g.call(shift, pairs, g.scalar(4, pairs)) for shift in ("left_shift", "right_shift")]
+    return g.call("bitwise_or", *swapped)
 
 
 @converts("GatherBlockQuantized", domain=DOMAIN)
