@@ -46,6 +46,8 @@ HALF = 1 << 15
 """No int16 is farther from 0."""
 MOST_SUM = 1 << 30
 """Sums of products, and a bias of this size, fit into 32 bits."""
+ROWS = 256
+"""So many rows of a weight are looked at a time."""
 MOST_PARTS = 16
 """Parts of the depth: more than those of 10000 usual weights."""
 LONGEST = MOST_SUM // (255 * 128)
@@ -287,14 +289,19 @@ def _ends_of_parts(array: np.ndarray, zero: int | None, most: int) -> tuple[int,
     ``zero`` None: not known.
     """
     units, depth = array.shape[:2]
-    weights = array.reshape(units, depth, -1).astype(np.int16)
-    sizes, sums = (v.sum(axis=2, dtype=np.int64) for v in (np.abs(weights), weights))
+    rows = [array[first : first + ROWS] for first in range(0, units, ROWS)]
     for count in range(1, most + 1):
         begins = np.arange(0, depth, -(-depth // (count * MULTIPLE)) * MULTIPLE)
-        size, total = (np.add.reduceat(v, begins, axis=1) for v in (sizes, sums))
-        if np.all(size * HALF + np.abs(total) * (HALF if zero is None else abs(zero)) <= MOST_SUM):
+        if all(_fit(part, begins, HALF if zero is None else abs(zero)) for part in rows):
             return (*begins[1:].tolist(), depth)
     return None
+
+
+def _fit(rows: np.ndarray, begins: np.ndarray, zero: int) -> bool:
+    """Whether sums of parts of the depth that begin there hold every int16 less ``zero``."""
+    whole = rows.reshape(*rows.shape[:2], -1).astype(np.int64)
+    total, size = (np.add.reduceat(v.sum(axis=2), begins, axis=1) for v in (whole, np.abs(whole)))
+    return bool(np.all(size * HALF + np.abs(total) * zero <= MOST_SUM))
 
 
 def _padded(builder: RuleBuilder, conv: Conv, zero: Value | None, source: Value, shift: int) -> tuple[Value, dict[str, Any]]:
