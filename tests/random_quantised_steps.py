@@ -297,7 +297,7 @@ def function(net: QuantisedNetwork) -> None:
 
 def moves(net: QuantisedNetwork) -> None:
     """Elements go to other places; scales stay, or do not."""
-    x = net.latest(lambda a: a.ndim >= 2)
+    x = net.latest(lambda a: a.ndim >= 2 and a.size > 0)
     shape = net.arrays[x.name].shape
     rank = len(shape)
     kinds = ["Reshape", "Transpose", "Slice", "Flatten", "Pad", "Split", "Unsqueeze", "Gather"]
