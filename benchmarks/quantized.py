@@ -1,12 +1,13 @@
 """Quantised models with Forge, onnxruntime and openvino, and the float models that they are made of, in turns.
 
-    python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--signed | --by nncf] [--target TARGET]
+    python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--activations uint16 | --by nncf]
+        [--target TARGET]
     python -m benchmarks.quantized resnet50 --inputs 500
 
 Models of ``benchmarks/models.py`` are quantised by onnxruntime: QDQ with weights of int8 for each channel and activations of
-uint8 (``--signed``: int8), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults. *Peer / Forge* is
-the time of the fastest peer over Forge's, on the same file, by minima; *float / int8* is Forge's time for the float32 model over
-that for the quantised one.
+uint8 (or as ``--activations`` says), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults.
+*Peer / Forge* is the time of the fastest peer over Forge's, on the same file, by minima; *float / int8* is Forge's time for the
+float32 model over that for the quantised one.
 *Errors* are the largest differences of all three to onnxruntime without optimisations, relative to the largest output.
 With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
@@ -34,10 +35,13 @@ USUAL = ("resnet18", "resnet50", "mobilenetv2", "mobilenetv3", "efficientnet", "
          "lstm")
 TRANSFORMERS = ("bert", "minilm", "vit", "speech")
 """NNCF treats them by a scheme of their own."""
+ACTIVATIONS = {"uint8": "QUInt8", "int8": "QInt8", "uint16": "QUInt16", "int16": "QInt16"}
 CALIBRATION = 4
 
 
-def quantised(name: str, folder: Path, *, signed: bool, by: str = "onnxruntime", small: bool = False) -> tuple[Path, Path]:
+def quantised(
+    name: str, folder: Path, *, activations: str = "uint8", by: str = "onnxruntime", small: bool = False
+) -> tuple[Path, Path]:
     """The float model that onnxruntime has prepared, and the quantised one, in a folder."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -46,7 +50,7 @@ def quantised(name: str, folder: Path, *, signed: bool, by: str = "onnxruntime",
     if by == "nncf":
         _by_nncf(name, made, small)
     else:
-        _by_onnxruntime(name, prepared, made, signed, small)
+        _by_onnxruntime(name, prepared, made, activations, small)
     return prepared, made
 
 
@@ -60,8 +64,10 @@ def _by_nncf(name: str, made: Path, small: bool) -> None:
     onnx.save(nncf.quantize(model, data, subset_size=CALIBRATION, model_type=kind), made)
 
 
-def _by_onnxruntime(name: str, prepared: Path, made: Path, signed: bool, small: bool) -> None:
+def _by_onnxruntime(name: str, prepared: Path, made: Path, activations: str, small: bool) -> None:
     from onnxruntime import quantization
+
+    kind = quantization.QuantType.from_string(ACTIVATIONS[activations])
 
     class Inputs(quantization.CalibrationDataReader):  # type: ignore[misc]
         """A few random inputs."""
@@ -72,10 +78,10 @@ def _by_onnxruntime(name: str, prepared: Path, made: Path, signed: bool, small: 
         def get_next(self) -> Mapping[str, Any] | None:
             return next(self.feeds, None)
 
-    activations = quantization.QuantType.QInt8 if signed else quantization.QuantType.QUInt8
     quantization.quantize_static(
         str(prepared), str(made), Inputs(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
-        activation_type=activations, weight_type=quantization.QuantType.QInt8)
+        activation_type=kind, weight_type=quantization.QuantType.QInt8,
+        extra_options={"UseQDQContribOps": "16" in activations})
 
 
 def forge_call(path: Path, feed: Mapping[str, Any], threads: int, target: str, folder: Path) -> Callable[[], Any]:
@@ -92,7 +98,7 @@ def agreement(name: str, options: argparse.Namespace) -> tuple[int, int]:
     from onnx import numpy_helper
 
     with tempfile.TemporaryDirectory() as temporary:
-        _, made = quantised(name, Path(temporary), signed=options.signed, by=options.by, small=options.small)
+        _, made = quantised(name, Path(temporary), activations=options.activations, by=options.by, small=options.small)
         model = onnx.load(made)
         last = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
         step = next(float(numpy_helper.to_array(t)) for t in model.graph.initializer if t.name == last.input[1])
@@ -116,7 +122,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     feed = models.inputs(name, small=options.small)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        prepared, made = quantised(name, folder, signed=options.signed, by=options.by, small=options.small)
+        prepared, made = quantised(name, folder, activations=options.activations, by=options.by, small=options.small)
         runs = {
             "forge": forge_call(made, feed, options.threads, options.target, folder / "int8"),
             "float32": forge_call(prepared, feed, options.threads, options.target, folder / "float32"),
@@ -135,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", default=USUAL, metavar="MODEL")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--signed", action="store_true", help="activations of int8")
+    parser.add_argument("--activations", choices=tuple(ACTIVATIONS), default="uint8")
     parser.add_argument("--by", choices=("onnxruntime", "nncf"), default="onnxruntime", help="what quantises")
     parser.add_argument("--inputs", type=int, default=0, help="compare classes of this many inputs, and measure nothing")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")

@@ -70,7 +70,7 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Seconds by way, of each layer; the last is the whole model."""
     feed = models.inputs(name, small=options.small)
     with tempfile.TemporaryDirectory() as folder:
-        prepared, made = quantised(name, Path(folder), signed=False, by=options.by, small=options.small)
+        prepared, made = quantised(name, Path(folder), by=options.by, small=options.small)
         ways = {"int8": (made, False), "float32": (prepared, False)}
         if dots_of_pairs(Target.parse(options.target)):
             ways["bfloat16"] = (prepared, True)

@@ -116,7 +116,9 @@ class QuantisedNetwork(Network):
         self.codes: list[Codes] = []
         self.exact: dict[str, str] = {}  # other results that are shown, integers of 32 bits: their operators
         self.made_by: dict[str, str] = {}
-        self.kinds = self.pick(("uint8",), ("int8",), ("uint8", "int8"), ("uint8", "uint8", "uint8", self.wide()))
+        wide = self.wide()
+        more = [(wide,), (wide, "uint8", "int8")] if wide != "uint8" else []
+        self.kinds = self.pick(("uint8",), ("int8",), ("uint8", "int8"), ("uint8", "uint8", "uint8", wide), *more)
         self.symmetric = bool(self.rng.random() < 0.3)
         self.own_form = float(self.pick(0, 0, 0, 0.5, 1))
         """The share of layers that are one operator on integers, where there is one."""

@@ -297,7 +297,7 @@ def function(net: QuantisedNetwork) -> None:
 
 def moves(net: QuantisedNetwork) -> None:
     """Elements go to other places; scales stay, or do not."""
-    x = net.latest(lambda a: a.ndim >= 2)
+    x = net.latest(lambda a: a.ndim >= 2 and a.size > 0)
     shape = net.arrays[x.name].shape
     rank = len(shape)
     kinds = ["Reshape", "Transpose", "Slice", "Flatten", "Pad", "Split", "Unsqueeze", "Gather"]
@@ -351,8 +351,8 @@ def _larger(net: QuantisedNetwork, kind: str, source: str) -> list[str]:
 
 
 def normalization(net: QuantisedNetwork) -> None:
-    """What is computed with real numbers, along an axis."""
-    x = net.latest()
+    """What is computed with real numbers, along an axis; onnxruntime does not give the mean of one number exactly."""
+    x = net.latest(lambda a: a.size > 0)
     a = net.arrays[x.name]
     kind = net.pick("Softmax", "LayerNormalization", "BatchNormalization", "InstanceNormalization")
     real = net.real_of(x)
@@ -364,6 +364,8 @@ def normalization(net: QuantisedNetwork) -> None:
             net.quantised(net.node(kind, real, axis=-1)[0])
         return
     size = a.shape[-1] if kind == "LayerNormalization" else a.shape[1]
+    if kind[0] == "I" and np.prod(a.shape[2:]) < 2:
+        raise Unfit
     scale, bias = ((net.rng.random(size) + low).astype(np.float32) for low in (0.5, -0.5))
     moments = [net.constant(bias), net.constant(scale)] if kind[0] == "B" else []
     if (kind[0] == "L" and net.opset < 17) or (kind[0] in "BI" and a.ndim < 3) or float(np.ptp(a.astype(np.float64))) < 20:

@@ -18,6 +18,8 @@ from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 from forge.ops.quantized.unpack import packed_bytes
 from forge.passes import pack_blocks
+from forge.target import Target
+from tests.kernels.support import targets_here
 from tests.passes.checks import check, random_input, rewrite
 
 RNG = np.random.default_rng(29)
@@ -84,6 +86,80 @@ def test_packed(options: dict[str, Any]) -> None:
     assert found.operands[2].constant.nbytes == panels * 64 * DEPTH * bits // 8
     assert (found.operands[0].dtype == "int8") == (options.get("rounds", False) or "bytes_" in options)
     assert (len(found.operands) > 4 and found.operands[4] is not None) == (options.get("zeros", False))
+
+
+FEWER: dict[str, tuple[tuple[int, int], Any, str, int, int, bool]] = {
+    "3 bits in 8": ((-4, 3), None, "int8", 32, 4, False),
+    "2 bits in 8": ((-2, 1), None, "int8", 32, 2, False),
+    "2 bits in 4": ((-2, 1), None, "int4", 32, 2, False),
+    "blocks too short for 2 bits": ((-2, 1), None, "int8", 8, 4, False),
+    "5 bits": ((-16, 15), None, "int8", 32, 8, False),
+    "around a zero point": ((120, 135), np.uint8(128), "uint8", 32, 4, False),
+    "above a zero point": ((100, 115), np.uint8(100), "uint8", 32, 4, True),
+    "far above a zero point": ((100, 115), np.uint8(0), "uint8", 32, 8, True),
+    "zero points of blocks": ((-4, 3), "blocks", "int8", 32, 4, True),
+}
+
+
+@pytest.mark.parametrize(("values", "zero", "dtype", "block", "bits", "has_zeros"), FEWER.values(), ids=FEWER)
+def test_codes_get_as_few_bits_as_they_need(
+    values: tuple[int, int], zero: Any, dtype: str, block: int, bits: int, has_zeros: bool
+) -> None:
+    b = Builder()
+    low, high = values
+    codes = RNG.integers(low, high + 1, (UNITS, DEPTH)).astype(dtypes.numpy_dtype(dtype))
+    codes[0, :2] = values
+    shape = (UNITS, DEPTH // block)
+    zeros = None if zero is None else np.full(shape, zero)
+    if zero == "blocks":
+        zeros = RNG.integers(low, high + 1, shape).astype(dtype)
+    scale = b.constant(RNG.uniform(0.01, 0.1, shape).astype(np.float32))
+    weight = b.call("qnn.dequantize", b.constant(codes), scale, None if zeros is None else b.constant(zeros), axis=1,
+                    block_size=block)
+    graph = b.output(b.call("nn.dense", b.input(TensorType((3, DEPTH), "float32"), "x"), weight))
+    assert check(pack_blocks.run, graph) == 1
+    found = graph.find("nn.contrib_dense_blocks_pack")
+    assert (found.attrs.bits, len(found.operands) > 4 and found.operands[4] is not None) == (bits, has_zeros)
+
+
+def by_table(block: int = 32, data: str = "float32", along: int = 1) -> Graph:
+    """Data times codes of four bits that stand for the numbers of a table."""
+    b = Builder()
+    x = b.input(TensorType((3, DEPTH), data), "x")
+    codes = b.call("qnn.unpack", b.constant(RNG.integers(0, 256, (UNITS, DEPTH // block, block // 2)).astype(np.uint8)))
+    table = b.constant(RNG.standard_normal(16).astype(data))
+    numbers = b.call("take", table, b.call("cast", codes, dtype="int64"), axis=0, mode="clip")
+    shape = (UNITS, DEPTH // block, 1) if along else (UNITS, 1, block)
+    scaled = b.call("multiply", numbers, b.constant(RNG.uniform(0.1, 1.0, shape).astype(data)))
+    return b.output(b.call("nn.dense", x, b.call("reshape", scaled, newshape=(UNITS, DEPTH))))
+
+
+@pytest.mark.parametrize("target", targets_here())
+def test_tables(target: str) -> None:
+    """Codes stay packed where registers are permuted."""
+    graph = by_table()
+    (x,) = (random_input(v.shape, v.dtype, {}, 0) for v in graph.inputs)
+    want = run_graph(graph, [x])[0]
+    compiled = compile_module(Module(graph), check_options(target), use_cache=False)
+    np.testing.assert_allclose(np.asarray(compiled.runtime()(x)), want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
+    packed = check(pack_blocks.run, graph, Target.parse(target))
+    assert packed == Target.parse(target).has("avx2")
+    assert (compiled.weights.size < 2 * UNITS * DEPTH) == packed
+
+
+TABLES_DECLINED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "float64": ({"data": "float64"}, "x86-64-v3", "data of float64"),
+    "short blocks": ({"block": 4}, "x86-64-v3", "blocks of 4"),
+    "other scales": ({"along": 0}, "x86-64-v3", "scales are not those of blocks along the depth"),
+    "SSE": ({}, "x86-64", "no instructions that permute lanes"),
+}
+
+
+@pytest.mark.parametrize(("options", "cpu", "reason"), TABLES_DECLINED.values(), ids=TABLES_DECLINED)
+def test_declined_tables(options: dict[str, Any], cpu: str, reason: str) -> None:
+    with recorded() as journal:
+        assert rewrite(pack_blocks.run, by_table(**options), Target.parse(f"llvm -mcpu={cpu}")) == 0
+    assert any(reason in attempt.reason for attempt in journal.attempts)
 
 
 DECLINED: dict[str, tuple[dict[str, Any], str]] = {

@@ -53,6 +53,8 @@ def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
     e.builder.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
+WORDS = 16
+"""Numbers of 32 bits in the table that fits into one register or two."""
 MOST_VECTORS = 4
 """The longest stride at which lanes are taken out of whole vectors: as many are loaded."""
 
@@ -263,6 +265,9 @@ class MemoryAccess:
         byte = self._place_in_table()
         if byte is not None:
             return self._looked_up(byte)
+        place = self._place_in_registers()
+        if place is not None:
+            return self._permuted(place)
         args = f"{self._pointers()}, {self._mask_text()}, {self.t.type} zeroinitializer"
         return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
 
@@ -273,6 +278,28 @@ class MemoryAccess:
             return None
         has_size = self.size == 1 and [getattr(extent, "value", None) for extent in self.buffer.shape] == [256]
         return index.x if has_size and self.e.target.has("avx512vbmi") else None
+
+    def _place_in_registers(self) -> tir.Expr | None:
+        """The numbers below 16 that are the indices into a table of as many of float32, where instructions permute lanes so."""
+        place = self.index.x if isinstance(self.index, tir.Cast) else self.index
+        feature = {16: "avx512f", 8: "avx2"}.get(self.lanes)
+        if feature is None or not self.e.target.has(feature) or self.mask is not None or self.buffer.dtype != "float32":
+            return None
+        has_size = [getattr(extent, "value", None) for extent in self.buffer.shape] == [WORDS]
+        return place if has_size and place.dtype in ("uint32", "int32") and _is_below(place, WORDS) else None
+
+    def _permuted(self, place: tir.Expr) -> str:
+        """One register holds the table, or two, of which the fourth bit of the index selects."""
+        index = Values(self.builder, "i32", self.lanes)
+        numbers = index.text(self.e.value(place))
+        parts = [self.builder.value(f"load {self.t.type}, ptr {self._step(self._base(), k)}, align {self.aligned}")
+                 for k in range(0, WORDS, self.lanes)]
+        name = "avx512.permvar.sf.512" if len(parts) == 1 else "avx2.permps"
+        found = [self.t.native(f"x86.{name}", self.t.typed(part), index.typed(numbers)) for part in parts]
+        if len(found) == 1:
+            return found[0]
+        upper = index.op("icmp uge", numbers, self.lanes)
+        return str(self.t.select(upper, found[1], found[0]))
 
     def _looked_up(self, byte: tir.Expr) -> str:
         """Two halves of the table are four registers; the highest bit of the index says which half."""
@@ -292,6 +319,13 @@ class MemoryAccess:
     def _scatter(self, value: Operand) -> None:
         args = f"{self.t.typed(value)}, {self._pointers()}, {self._mask_text()}"
         self.builder.effect(f"call void {self._intrinsic('scatter')}.v{self.lanes}p0({args})")
+
+
+def _is_below(x: tir.Expr, limit: int) -> bool:
+    """Whether ``x`` is certainly not negative, and less than ``limit``."""
+    parts = tir.children(x) if isinstance(x, tir.Binary) and x.op == "and" else [x]
+    known = [getattr(p.x if isinstance(p, tir.Broadcast) else p, "value", -1) for p in parts]
+    return any(0 <= value < limit for value in known)
 
 
 def multiple_of(e: ExpressionEmitter, x: tir.Expr, limit: int) -> int:

@@ -185,7 +185,7 @@ STAGES: tuple[Stage, ...] = (
     _pass("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
     _pass("split_groups", 2, split_groups.run, "grouped convolutions become one a group, unless `set_channel_layout` is given"),
     _pass("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
-    _pass("use_winograd", 3, use_winograd.run,
+    _pass("use_winograd", use_winograd.LEVEL, use_winograd.run,
           "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),
     _pass("fuse_norms", 2, fuse_patterns.run_norms, "normalisations of images in plain layouts run row by row"),
     _pass("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),

@@ -11,7 +11,7 @@ from forge import loops
 from forge.kernels.cpu import conv_plan, dense, winograd
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.target import Target
-from forge.target.blocking import byte_group, channel_block
+from forge.target.blocking import byte_group, channel_block, integer_group
 
 # Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
@@ -26,7 +26,7 @@ _WINOGRAD_MARGIN: Final = 1.1
 def dense_panel(target: Target, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
     """Columns of one packed weight panel: a multiple of the vector's lanes with little padding; 0 rows: not known."""
     lanes = channel_block(target, dtype)
-    penalty = _PAIR_PENALTY if dtype == "uint8" and byte_group(target) == 2 else _STEP_PENALTY
+    penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and integer_group(target, dtype) == 2 else _STEP_PENALTY
 
     def cost(vectors: int) -> tuple[float, int]:
         width = lanes * vectors
@@ -57,6 +57,11 @@ def recurrent_group(target: Target, dtype: str, hidden: int, dynamic: bool) -> i
     return group if dtype != "float64" and fits else 1
 
 
+def permutes_tables(target: Target) -> bool:
+    """Whether codes of 4 bits become numbers of a table in registers: one by one they take longer than to read float32."""
+    return target.has("avx2")
+
+
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
     if convolution.in_channels < channel_block(target):
@@ -68,4 +73,6 @@ def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     return tile
 
 
-__all__ = ["Convolution3x3", "blocks_panel", "dense_panel", "recurrent_group", "recurrent_panel", "winograd_tile"]
+__all__ = [
+    "Convolution3x3", "blocks_panel", "dense_panel", "permutes_tables", "recurrent_group", "recurrent_panel", "winograd_tile",
+]

@@ -26,10 +26,10 @@ from forge.ops.shape.layout_transform import with_layout
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.target import Target
-from forge.target.blocking import byte_group, channel_block, dots_of_pairs
+from forge.target.blocking import channel_block, dots_of_pairs, integer_group
 
 FLOATS = ("float32", "float16", "bfloat16")
-BYTES = ("uint8", "int8", "int32")
+INTEGERS = (("uint8", "int8", "int32"), ("int16", "int8", "int32"))
 """Data, weight and sums of the products of integers that there are kernels for."""
 
 
@@ -119,7 +119,7 @@ class _Blocked(Relayout):
         layout, channels = f"OIHW{block}i{self.size}o", of.data.shape[1]
         packed = with_layout(kernel, "OIHW", layout)
         if kernel.dtype == np.int8:
-            packed = paired(packed, byte_group(self.target))
+            packed = paired(packed, integer_group(self.target, of.data.dtype))
         elif dtypes.canonical(kernel.dtype) == "bfloat16" and dots_of_pairs(self.target) and channels % 2 == block % 2 == 0:
             packed = paired(packed)
         sizes = {"channels": kernel.shape[0], "in_channels": channels, "kernel_size": kernel.shape[2:]}
@@ -197,14 +197,14 @@ class _Blocked(Relayout):
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
-    """The constant weight of a convolution of float32 or narrower, or of bytes, in the default layouts with known sizes.
+    """The constant weight of a convolution of float32 or narrower, or of integers, in the default layouts with known sizes.
 
     None of others.
 
     If it has one group, or one for each channel, it can be computed in blocks.
     """
     weight = None if conv is None else conv.weight.constant
-    integers = conv is not None and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) == BYTES
+    integers = conv is not None and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) in INTEGERS
     if conv is None or weight is None or weight.size == 0 or not (conv.data.dtype in FLOATS or integers):
         return None
     return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None

@@ -30,6 +30,8 @@ MOST_BIAS = 1 << 30
 MOST_UNIT = 1 / 16
 """In steps of the result."""
 BYTES = ("uint8", "int8")
+NARROW = (*BYTES, "uint16", "int16")
+"""Their differences are whole numbers of float32, and of int32."""
 MOST_TERMS = 8
 MOST_BITS = 16
 """float32 holds all integers of a quantised type."""
@@ -102,7 +104,7 @@ def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
     if not node.op_def.is_average or len(node.results) != 1 or node.operands[0] is None or not has_only_data(node):
         return None
     found = _bytes(node.operands[0])
-    if found is None or found.scale.constant is None:
+    if found is None or found.scale.constant is None or found.data.dtype not in BYTES:
         return None
     real = builder.call("cast", _centred(builder, found), dtype="float32")
     mean = builder.call(node.op_def, real, name=node.name, **node.attributes)
@@ -337,9 +339,9 @@ def _times(builder: RuleBuilder, value: Value, factor: np.ndarray) -> Value:
 
 
 def _bytes(value: Value) -> Dequantize | None:
-    """What gives ``value`` out of quantised numbers of 8 bits with one scale, which is positive, as float32."""
+    """What gives ``value`` out of quantised numbers of 8 or 16 bits with one scale, which is positive, as float32."""
     found = Dequantize.of(value.producer)
-    if found is None or found.data.dtype not in BYTES or found.attrs.block_size or value.dtype != "float32":
+    if found is None or found.data.dtype not in NARROW or found.attrs.block_size or value.dtype != "float32":
         return None
     if any(v is not None and v.size != 1 for v in (found.scale, found.zero_point)):
         return None
@@ -368,7 +370,7 @@ def _rounded(builder: RuleBuilder, found: Dequantize) -> Value | None:
     cast = Cast.of(found.data.producer)
     bounded = None if cast is None else Clip.of(cast.data.producer)
     zero = np.int32(0) if found.zero_point is None else found.zero_point.constant
-    if cast is None or bounded is None or zero is None or found.data.dtype not in BYTES or cast.data.dtype != "float32":
+    if cast is None or bounded is None or zero is None or found.data.dtype not in NARROW or cast.data.dtype != "float32":
         return None
     if len(found.data.uses) != 1 or builder.graph.is_output(found.data) or not _is_whole(bounded, found.data.dtype):
         return None

@@ -2,12 +2,15 @@
 
 ``nn.dense(%x, qnn.dequantize(qnn.unpack(w), s, z, axis=1, block_size=32))`` --> ``nn.contrib_dense_blocks_pack(%x, p, t, y)``:
 codes, scales and zero points in panels as wide as the target's kernels read them. Scales may be those of blocks along the depth,
-of rows of the weight, or one. Data that are quantised to int8 by the same blocks are multiplied as integers, which are exact.
+of rows of the weight, or one. Codes that 2 or 4 bits hold get no more. Data that are quantised to int8 by the same blocks are
+multiplied as integers, which are exact.
+
+``nn.dense(%x, reshape(multiply(take(u, cast(qnn.unpack(w))), s)))``, with w in blocks, becomes such a product with a table.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,42 +18,47 @@ import numpy as np
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import blocks_panel
+from forge.kernels.choose import blocks_panel, permutes_tables
+from forge.ops.elementwise.cast import Cast
+from forge.ops.index.gather import Take
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.ops.packed.blocks import codes_of_word, packed_codes
+from forge.ops.packed.blocks import TABLE, codes_of_word, packed_codes
 from forge.ops.quantized.quantize import Dequantize
-from forge.ops.quantized.unpack import Unpack, unpacked
+from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
 from forge.options import CompileOptions
+from forge.passes.matching import made_by, operand
 from forge.target import Target
 
+NARROW = (2, 4)
+"""Bits that codes of more may need: torchao keeps weights of 1 to 7 bits in 8, or 4."""
+MOST_ZERO = 255
+"""Zero points are of uint8."""
+FLOATS = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 24
 """So many codes are packed at a time."""
+SAMPLE = 1 << 16
+"""So many codes are looked at a time: few matrices need more to show that no fewer bits hold them."""
 MOST_DEPTH = 1 << 15
 """Sums of so many products of 8 bits fit into 32 bits, and copies of a few rows on the stack."""
 
 
 @dataclass(frozen=True)
 class _Codes:
-    """Integers of ``dtype`` as ``[N, K]``. They may lie several to a byte, as ``qnn.unpack`` takes them, or transposed."""
+    """Integers as ``[N, K]``: ``low`` and an unsigned code of ``bits``.
+
+    They may lie several to a byte, as ``qnn.unpack`` to ``packed_as`` takes them, or transposed.
+    """
 
     array: np.ndarray
-    dtype: str
-    is_packed: bool = False
+    bits: int
+    low: int
+    packed_as: str = ""
     swapped: bool = False
-
-    @property
-    def bits(self) -> int:
-        return dtypes.bits(self.dtype)
-
-    @property
-    def low(self) -> int:
-        """What is added to a code, which is unsigned."""
-        return dtypes.integer_range(self.dtype)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
         *lead, last = self.array.shape
-        shape = (*lead, last * (8 // self.bits if self.is_packed else 1))
+        shape = (*lead, last * (per_byte(self.packed_as) if self.packed_as else 1))
         return shape[::-1] if self.swapped else shape
 
     def rows(self, first: int, last: int) -> np.ndarray:
@@ -59,13 +67,25 @@ class _Codes:
             return self._plain(self.array).T[first:last]
         return self._plain(self.array[first:last])
 
+    def extremes(self, span: int) -> tuple[int, int]:
+        """The least and the greatest integer, or two that are at least ``span`` apart."""
+        step = max(1, SAMPLE // self.array.shape[-1])
+        least, most = np.inf, -np.inf
+        for first in range(0, len(self.array), step):
+            codes = self._plain(self.array[first : first + step])
+            least, most = min(least, codes.min()), max(most, codes.max())
+            if most - least >= span:
+                break
+        return int(least) + self.low, int(most) + self.low
+
     def _plain(self, part: np.ndarray) -> np.ndarray:
-        numbers = unpacked(part, self.dtype) if self.is_packed else part
+        numbers = unpacked(part, self.packed_as) if self.packed_as else part
         return (numbers.astype(np.int16) - self.low).astype(np.uint8)
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target))])
+    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target)),
+                           Rule("pack_tables", ("nn.dense",), partial(_with_table, options.target))])
 
 
 def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
@@ -76,7 +96,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     codes = _codes(weight.data, swapped)
     if codes is None:
         return None
-    if data.dtype not in ("float32", "float16", "bfloat16"):
+    if data.dtype not in FLOATS:
         return Declined(f"the data are of {data.dtype}")
     units, depth = codes.shape
     if depth > MOST_DEPTH:
@@ -90,6 +110,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     scales, zeros = (_parameters(v, weight, along, shape) for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
         return Declined("scales or zero points are not constant, or lie along the depth")
+    codes = _narrowed(codes, zeros, block)
     panel = blocks_panel(target, units)
     origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), shape) - codes.low
     same = bool((origin == 1 << (codes.bits - 1)).all())
@@ -105,6 +126,31 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return result
     sums = builder.constant(_row_sums(codes, origin, scales, block))
     return builder.call("subtract", result, builder.call("multiply", rows.origin, sums))
+
+
+def _with_table(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Codes of 4 bits that stand for the numbers of a table, as ``[N, blocks, B]``, with a scale for each block."""
+    matrix = None if Dense.of(node) is None else made_by(operand(node, 1), "reshape")
+    scaled = None if matrix is None else made_by(operand(matrix), "multiply")
+    taken = None if scaled is None else Take.of(operand(scaled).producer)
+    cast = None if taken is None else Cast.of(taken.indices.producer)
+    if scaled is None or taken is None or cast is None or cast.data.dtype != "uint4" or cast.data.rank != 3:
+        return None
+    if not permutes_tables(target):
+        return Declined("the target has no instructions that permute lanes by their numbers")
+    found, table, scales, data = _codes(cast.data), taken.data.constant, operand(scaled, 1).constant, operand(node)
+    if found is None or table is None or table.shape != (TABLE,) or scales is None:
+        return Declined("codes, table or scales are not constant")
+    units, blocks, block = (int(d) for d in cast.data.shape if isinstance(d, int))
+    if scales.shape != (units, blocks, 1) or operand(node, 1).shape != (units, blocks * block):
+        return Declined("scales are not those of blocks along the depth")
+    if data.dtype not in FLOATS or blocks * block > MOST_DEPTH or block % codes_of_word(found.bits):
+        return Declined(f"data of {data.dtype}, a depth of {blocks * block}, blocks of {block}")
+    codes, panel = replace(found, array=found.array.reshape(units, -1)), blocks_panel(target, units)
+    weight = builder.constant(_panels(codes, panel), name=cast.data.name)
+    scale, numbers = (builder.constant(v) for v in (_in_panels(scales[..., 0], panel), table.astype(np.float32)))
+    return builder.call("nn.contrib_dense_blocks_pack", data, None, weight, scale, None, numbers, name=node.name, units=units,
+                        bits=found.bits, block_size=block, out_dtype=node.result.dtype)
 
 
 def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
@@ -126,7 +172,23 @@ def _codes(value: Value, swapped: bool = False) -> _Codes | None:
     source = value if unpack is None else unpack.data
     if source.constant is None or dtypes.bits(value.dtype) > 8:
         return None
-    return _Codes(source.constant, value.dtype, unpack is not None, swapped)
+    low, _ = dtypes.integer_range(value.dtype)
+    return _Codes(source.constant, dtypes.bits(value.dtype), low, "" if unpack is None else value.dtype, swapped)
+
+
+def _narrowed(codes: _Codes, zeros: np.ndarray | None, block: int) -> _Codes:
+    """The same integers with codes of fewer bits, where these hold them; preferably with one zero point, in their middle."""
+    fewer = [b for b in NARROW if b < codes.bits and block % codes_of_word(b) == 0]
+    if not fewer:
+        return codes
+    least, most = codes.extremes(1 << fewer[-1])
+    first, last = (0, 0) if zeros is None else (int(zeros.min()), int(zeros.max()))
+    for bits in fewer:
+        middle = [first - (1 << (bits - 1))] if first == last else []
+        for low in (*middle, least):
+            if low <= least and most < low + (1 << bits) and low <= first and last - low <= MOST_ZERO:
+                return replace(codes, bits=bits, low=low)
+    return codes
 
 
 def _parameters(value: Value | None, weight: Dequantize, along: int, shape: tuple[int, int]) -> np.ndarray | None:

@@ -2,7 +2,8 @@
 
 ``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row;
 bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs; int8 that multiplies
-uint8 in pairs or, where the target adds four products of bytes at once, in fours, ``p[n // b, k // 4, n % b, k % 4]``.
+int16 in pairs, and so that which multiplies uint8 or, where the target adds four products of bytes at once, in fours,
+``p[n // b, k // 4, n % b, k % 4]``.
 With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 
@@ -29,7 +30,10 @@ from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.passes.split_recurrent import LAYERS
 from forge.target import Target
-from forge.target.blocking import byte_group, dots_of_pairs
+from forge.target.blocking import dots_of_pairs, integer_group
+
+WHOLE = ("uint8", "int16")
+"""Data that kernels multiply by weights of int8."""
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -42,9 +46,9 @@ def run(graph: Graph, options: CompileOptions) -> int:
 def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     array, out_dtype = weight.constant, node.attrs.out_dtype
-    integers = (data.dtype, weight.dtype, node.result.dtype) == ("uint8", "int8", "int32")
+    integers = data.dtype in WHOLE and (weight.dtype, node.result.dtype) == ("int8", "int32")
     if not integers and (data.dtype != weight.dtype or not dtypes.is_float(data.dtype)):
-        return Declined("data and weight are not of one floating-point type, or uint8 and int8")
+        return Declined("data and weight are not of one floating-point type, or uint8 or int16 and int8")
     if array is None:
         if data.rank < 2:
             return Declined("the weight is not constant, and the data are a vector")
@@ -60,7 +64,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return Declined(f"the depth is no multiple of {MULTIPLE}")
     parts = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
     if integers or data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
-        parts = [paired(part, byte_group(target) if integers else 2) for part in parts]
+        parts = [paired(part, integer_group(target, data.dtype) if integers else 2) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 

@@ -6,19 +6,27 @@ for products of ``subtract(cast(%x, int32), z)`` with constants, and for convolu
 rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers. Depthwise
 convolutions sum the same integers in float32, which holds them. A weight of uint8 whose
 difference to its zero point is no int8 is one and a number for each result, times the sum of the data that this result has read.
+
+Data of 16 bits are multiplied as int16, in as many parts of the depth as their sums need to fit into 32 bits, whatever the data
+are: ``multiply(cast(subtract(nn.dense(%i, w, out_dtype="int32"), z * sum(w))), s * t)``, or a sum of several of these. Of such
+data, 3x3 convolutions of large images stay in float32, where they take a fourth to four ninths of the products (Winograd's
+algorithm, whose data of 16 bits would not fit into 16); on every target, unless ``use_winograd`` is off or ``exact`` is given.
+
 What is around them: ``forge.passes.integer_rules``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from forge import dtypes
-from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
-from forge.ir.nodes import Node, Value
+from forge import dims, dtypes
+from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rule
+from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv
@@ -26,18 +34,30 @@ from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.pairs import MULTIPLE
 from forge.ops.quantized.quantize import Dequantize
-from forge.passes import integer_rules
+from forge.options import CompileOptions
+from forge.passes import integer_rules, use_winograd
 from forge.passes.base import rewriting, rules_of
 from forge.passes.choose_layouts import can_be_shuffled, has_usual_layout
 from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
-LONGEST = (1 << 30) // (255 * 128)
+WIDE = ("uint16", "int16")
+HALF = 1 << 15
+"""No int16 is farther from 0."""
+MOST_SUM = 1 << 30
+"""Sums of products, and a bias of this size, fit into 32 bits."""
+ROWS = 256
+"""So many rows of a weight are looked at a time."""
+MOST_PARTS = 16
+"""Parts of the depth: more than those of 10000 usual weights."""
+LONGEST = MOST_SUM // (255 * 128)
 """Sums of more products, and a bias, may not fit into 32 bits."""
 MOST_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
 NINE_BITS = "the weight without its zero point is no int8"
 """A reason where sums of the data, which the rest of the weight is multiplied with, would be needed for each group or phase."""
+WINOGRAD_CHANNELS, WINOGRAD_POSITIONS = 16, 400
+"""Input channels and results of an image from which 3x3 convolutions of float32 are faster than those of 16-bit integers."""
 LEAST_GROUP = 16
 """Channels of a group: narrower ones leave the lanes of vectors empty."""
 
@@ -86,6 +106,8 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
     if isinstance(found, Declined):
         return found
     matrix = found.array.T if swapped else found.array
+    if data.data.dtype in WIDE:
+        return _wide_product(builder, node, data, found, matrix)
     depth = matrix.shape[1]
     if depth > _longest(found):
         return Declined(f"the depth is {depth}; expected at most {_longest(found)}")
@@ -101,11 +123,7 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
 def _whole_groups(builder: RuleBuilder, data: Value, matrix: np.ndarray) -> tuple[Value, Value]:
     """Operands of a product, zero-padded along the depth to a multiple of what one dot product sums."""
     spare = -matrix.shape[1] % MULTIPLE
-    if not spare:
-        return data, builder.constant(matrix)
-    widths = (*((0, 0),) * (data.rank - 1), (0, spare))
-    longer = builder.call("nn.pad", data, builder.constant(np.uint8(0)), pad_width=widths)
-    return longer, builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
+    return _longer(builder, data, -1, spare), builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
 
 
 @rule("nn.dense", "nn.matmul", "nn.batch_matmul")
@@ -115,6 +133,8 @@ def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
     if not isinstance(operands, tuple) or operands[1].data.constant is not None:
         return operands if isinstance(operands, Declined) else None
     a, b = operands
+    if a.data.dtype in WIDE or b.data.dtype in WIDE:
+        return Declined("two activations, and one of them has 16 bits")
     swapped, other = _transposes(node)
     depth = a.data.shape[-2 if swapped else -1]
     if a.data.rank < 2 or not isinstance(depth, int) or depth > LONGEST // 2:
@@ -125,7 +145,7 @@ def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
         return Declined("the scale of the second operand is known at run time only")
     (left, left_shift), (right, right_shift) = _unsigned(builder, a.data), _signed(builder, b.data)
     spare = -depth % MULTIPLE
-    padded = [_padded(builder, v, axis, spare) for v, axis in ((left, -2 if swapped else -1), (right, -1 if other else -2))]
+    padded = [_longer(builder, v, axis, spare) for v, axis in ((left, -2 if swapped else -1), (right, -1 if other else -2))]
     total = builder.call("nn.matmul", *padded, name=node.name, out_dtype="int32", transpose_a=swapped, transpose_b=other)
     zeros = [_zero(builder, a.zero, left_shift), _zero(builder, b.zero, right_shift)]
     if zeros[1] is not None:
@@ -148,11 +168,11 @@ def _transposes(node: Node) -> tuple[bool, bool]:
     return product.attrs.transpose_a, product.attrs.transpose_b
 
 
-def _padded(builder: RuleBuilder, data: Value, axis: int, spare: int) -> Value:
+def _longer(builder: RuleBuilder, data: Value, axis: int, spare: int) -> Value:
     """With ``spare`` zeros after an axis."""
     if not spare:
         return data
-    widths = tuple((0, spare if k == data.rank + axis else 0) for k in range(data.rank))
+    widths = tuple((0, spare if k == axis % data.rank else 0) for k in range(data.rank))
     return builder.call("nn.pad", data, builder.constant(np.zeros((), dtypes.numpy_dtype(data.dtype))), pad_width=widths)
 
 
@@ -179,8 +199,7 @@ def _number(value: Value) -> np.ndarray:
     return value.constant.reshape(())
 
 
-@rule("nn.conv1d", "nn.conv2d")
-def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     conv = Conv.of(node)
     if conv is None:
         return None
@@ -193,7 +212,7 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
     if data.zero is not None and data.zero.size != 1:
         return Declined("the data have several zero points")
     if not _is_byte(data):
-        return Declined("the zero point of the data is no number of 8 bits")
+        return Declined("the zero point of the data is not of their type")
     found = _bytes(weight, 0)
     if isinstance(found, Declined):
         return found
@@ -204,10 +223,16 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
         return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
     if groups > 1 and not depthwise and not found.is_plain:
         return Declined(NINE_BITS)
+    along = (-1, *(1,) * (kernel.ndim - 2))
+    if data.data.dtype in WIDE and depthwise:
+        return Declined("float32 does not hold the sums of depthwise convolutions of 16 bits")
+    if data.data.dtype in WIDE and _has_winograd(options) and _takes_winograd(conv):
+        return Declined("16 bits, and float32 takes fewer products (Winograd's algorithm)")
+    if data.data.dtype in WIDE:
+        return _wide_convolution(builder, conv, data, found)
     longest = MOST_TAPS if depthwise else _longest(found)
     if kernel[0].size > longest:
         return Declined(f"sums of {kernel[0].size} products; expected at most {longest}")
-    along = (-1, *(1,) * (kernel.ndim - 2))
     make = _depthwise if depthwise else _convolution
     scale = None if found.scale is None else found.scale.reshape(along)
     return _scaled(builder, make(builder, conv, data, found, along), data, scale)
@@ -241,19 +266,24 @@ def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined
     return _scaled(builder, total, data, None if found.scale is None else found.scale.reshape(-1, 1, 1))
 
 
+def _has_winograd(options: CompileOptions) -> bool:
+    """Whether 3x3 convolutions of float32 may take fewer products."""
+    is_on = options.opt_level >= use_winograd.LEVEL and "use_winograd" not in options.disabled_pass
+    return is_on and options.winograd and not options.exact and options.channel_layout is None
+
+
+def _takes_winograd(conv: Conv) -> bool:
+    """Whether a convolution of float32 takes fewer products, on most targets."""
+    attrs, (_, channels, *kernel), positions = conv.attrs, conv.weight.shape, dims.product(conv.result.shape[2:])
+    if tuple(kernel) != (3, 3) or any(v != 1 for v in (*attrs.strides, *attrs.dilation, attrs.groups)):
+        return False
+    return channels >= WINOGRAD_CHANNELS and isinstance(positions, int) and positions >= WINOGRAD_POSITIONS
+
+
 def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight, along: tuple[int, ...]) -> Value:
     """The sums, of int32. Padding is what stands for zero."""
-    source, shift = _unsigned(builder, data.data)
-    known = np.int32(0) if data.zero is None else data.zero.constant
-    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
-    if known is not None:
-        attributes["pad_value"] = int(known.reshape(())) + shift
-    elif any(conv.attrs.padding):
-        assert data.zero is not None
-        zero = builder.call("cast", _shifted(builder, builder.call("reshape", data.zero, newshape=()), shift), dtype="uint8")
-        widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
-        source = builder.call("nn.pad", source, zero, pad_width=((0, 0), (0, 0), *widths))
-        attributes["padding"] = (0,) * len(widths)
+    whole, shift = _unsigned(builder, data.data)
+    source, attributes = _padded(builder, conv, data.zero, whole, shift)
     kernel, offset = weight.array, weight.offset.reshape(along)
     total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
     if not weight.is_plain:
@@ -261,6 +291,100 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Wei
         total = _plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes), offset)
     sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along) + kernel[0].size * offset
     return _centred(builder, total, data.zero, shift, sums)
+
+
+def _wide_product(builder: RuleBuilder, node: Node, data: _Integers, weight: _Weight, matrix: np.ndarray) -> Value | Declined:
+    """The real numbers that sums of data of 16 bits stand for."""
+
+    def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
+        return builder.call("nn.dense", *_whole_groups(builder, source, part), name=node.name, out_dtype="int32")
+
+    return _sum_of_parts(builder, data, weight, matrix, _Parts(data.data.rank - 1, True, (-1,), multiply))
+
+
+def _wide_convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weight) -> Value | Declined:
+    """`_wide_product`, of a convolution."""
+
+    def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
+        padded, attributes = _padded(builder, conv, data.zero, source, shift)
+        return builder.call(conv.node.op, padded, builder.constant(part), name=conv.node.name, **attributes)
+
+    along = (-1, *(1,) * (weight.array.ndim - 2))
+    return _sum_of_parts(builder, data, weight, weight.array, _Parts(1, conv.attrs.groups == 1, along, multiply))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """How the depth, ``axis`` of the data, is cut. ``multiply`` sums products of data, which are so much more, and a weight.
+
+    ``along``: the shape of numbers for each result.
+    """
+
+    axis: int
+    are_allowed: bool
+    along: tuple[int, ...]
+    multiply: Callable[[Value, np.ndarray, int], Value]
+
+
+def _sum_of_parts(builder: RuleBuilder, data: _Integers, weight: _Weight, array: np.ndarray, parts: _Parts) -> Value | Declined:
+    """Data of 16 bits times ``array``, the weight as ``[N, K, ...]``: the real numbers of one sum of int32 for each part."""
+    if not weight.is_plain:
+        return Declined(NINE_BITS)
+    source, shift = _signed(builder, data.data)
+    zero = np.int32(0) if data.zero is None else data.zero.constant
+    most = MOST_PARTS if parts.are_allowed else 1
+    ends = _ends_of_parts(array, None if zero is None else int(zero.reshape(())) + shift, most)
+    if ends is None:
+        return Declined(f"sums of {array[0].size} products of 16 bits do not fit into {most} of 32 bits")
+    scale = None if weight.scale is None else weight.scale.reshape(parts.along)
+    terms = list[Value]()
+    for first, last in zip((0, *ends), ends):
+        piece, part = source, array[:, first:last]
+        if len(ends) > 1:
+            piece = builder.call("strided_slice", source, begin=(first,), end=(last,), strides=(1,), axes=(parts.axis,))
+        sums = part.reshape(len(part), -1).sum(axis=1, dtype=np.int32).reshape(parts.along)
+        total = _centred(builder, parts.multiply(piece, part, shift), data.zero, shift, sums)
+        terms.append(_scaled(builder, total, data, scale))
+    while len(terms) > 1:  # by halves, so that `integer_rules` need not look deep
+        half = len(terms) // 2
+        terms = [*(builder.call("add", *two) for two in zip(terms[:half], terms[half:])), *terms[2 * half :]]
+    return terms[0]
+
+
+def _ends_of_parts(array: np.ndarray, zero: int | None, most: int) -> tuple[int, ...] | None:
+    """Where parts of the depth end, as few as sums of int32 need to hold every int16 less ``zero``; None: more than ``most``.
+
+    ``zero`` None: not known.
+    """
+    units, depth = array.shape[:2]
+    rows = [array[first : first + ROWS] for first in range(0, units, ROWS)]
+    for count in range(1, most + 1):
+        begins = np.arange(0, depth, -(-depth // (count * MULTIPLE)) * MULTIPLE)
+        if all(_fit(part, begins, HALF if zero is None else abs(zero)) for part in rows):
+            return (*begins[1:].tolist(), depth)
+    return None
+
+
+def _fit(rows: np.ndarray, begins: np.ndarray, zero: int) -> bool:
+    """Whether sums of parts of the depth that begin there hold every int16 less ``zero``."""
+    whole = rows.reshape(*rows.shape[:2], -1).astype(np.int64)
+    total, size = (np.add.reduceat(v.sum(axis=2), begins, axis=1) for v in (whole, np.abs(whole)))
+    return bool(np.all(size * HALF + np.abs(total) * zero <= MOST_SUM))
+
+
+def _padded(builder: RuleBuilder, conv: Conv, zero: Value | None, source: Value, shift: int) -> tuple[Value, dict[str, Any]]:
+    """``source`` and the attributes of a convolution of it. Padding is what stands for zero, ``shift`` more than ``zero``."""
+    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
+    known = np.int32(0) if zero is None else zero.constant
+    if known is not None:
+        return source, {**attributes, "pad_value": int(known.reshape(())) + shift}
+    if not any(conv.attrs.padding):
+        return source, attributes
+    assert zero is not None
+    whole = builder.call("cast", _shifted(builder, builder.call("reshape", zero, newshape=()), shift), dtype=source.dtype)
+    widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
+    padded = builder.call("nn.pad", source, whole, pad_width=((0, 0), (0, 0), *widths))
+    return padded, {**attributes, "padding": (0,) * len(widths)}
 
 
 def _plus_offset(builder: RuleBuilder, total: Value, sums: Value, offset: np.ndarray) -> Value:
@@ -318,10 +442,10 @@ def _is_byte(data: _Integers) -> bool:
 
 
 def _integers(value: Value) -> _Integers | None:
-    """``value`` as integers of 8 bits."""
+    """``value`` as integers of 8 bits, or quantised ones of 16."""
     found = Dequantize.of(value.producer)
     if found is not None:
-        if found.attrs.block_size or found.data.dtype not in BYTES:
+        if found.attrs.block_size or found.data.dtype not in (*BYTES, *WIDE):
             return None
         return _Integers(found.data, found.zero_point, found.scale, found.attrs.axis % max(1, found.data.rank))
     difference = made_by(value, "subtract")
@@ -378,10 +502,12 @@ def _unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
 
 
 def _signed(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
-    """``data`` as int8, and what that is more."""
-    if data.dtype == "int8":
+    """``data`` as signed integers of as many bits, and what that is more."""
+    if dtypes.is_signed(data.dtype):
         return data, 0
-    return builder.call("reinterpret", builder.call("bitwise_xor", data, builder.constant(np.uint8(128))), dtype="int8"), -128
+    half = 1 << (dtypes.bits(data.dtype) - 1)
+    flipped = builder.call("bitwise_xor", data, builder.constant(np.asarray(half, dtypes.numpy_dtype(data.dtype))))
+    return builder.call("reinterpret", flipped, dtype=data.dtype.removeprefix("u")), -half
 
 
 def _scaled(builder: RuleBuilder, total: Value, data: _Integers, scale: np.ndarray | None) -> Value:
@@ -414,5 +540,7 @@ def _shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
     return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
 
 
-run = rewriting(product_to_integers, activations_to_integers, convolution_to_integers, transposed_to_integers,
-                *rules_of(integer_rules.__name__))
+def run(graph: Graph, options: CompileOptions) -> int:
+    convolutions = Rule("convolution_to_integers", ("nn.conv1d", "nn.conv2d"), partial(convolution_to_integers, options))
+    products = (product_to_integers, activations_to_integers, convolutions, transposed_to_integers)
+    return rewriting(*products, *rules_of(integer_rules.__name__))(graph, options)

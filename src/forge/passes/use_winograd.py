@@ -19,6 +19,9 @@ from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.target import Target
 
+LEVEL = 3
+"""The ``opt_level`` from which it runs."""
+
 
 def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, options.target))])

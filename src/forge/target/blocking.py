@@ -18,6 +18,11 @@ def byte_group(target: Target) -> int:
     return 4 if target.has("avx512vnni") or target.has("avxvnni") else 2
 
 
+def integer_group(target: Target, data: str) -> int:
+    """The size of groups in which weights of int8 are packed for data of this type: two for int16, on all targets."""
+    return byte_group(target) if data == "uint8" else 2
+
+
 def dots_of_pairs(target: Target) -> bool:
     """Whether one instruction adds the products of pairs of bfloat16, so that weights are packed in pairs."""
     return target.has("avx512bf16") and target.has("avx512vl")

@@ -37,7 +37,7 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 def test_networks(name: str, signed: bool, tmp_path: Path) -> None:
     """As onnxruntime's quantiser writes them: what is exported computes the same, bit for bit."""
     pytest.importorskip("torch")
-    _, path = quantized.quantised(name, tmp_path, signed=signed, small=True)
+    _, path = quantized.quantised(name, tmp_path, activations="int8" if signed else "uint8", small=True)
     original = onnx.load(path)
     model = forge.from_onnx(path).to_onnx()
     assert model is not None

@@ -205,6 +205,8 @@ CONFIGS = {
     "int8 weights and activations": ao.Int8DynamicActivationInt8WeightConfig(),
     "int4 weights by row": ao.IntxWeightOnlyConfig(weight_dtype=torch.int4),
     "int4 weights by group": ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32)),
+    "int4, limits of 3 bits": ao.IntxWeightOnlyConfig(weight_dtype=torch.int3, granularity=ao.PerGroup(32)),
+    "int8, limits of 6 bits": ao.IntxWeightOnlyConfig(weight_dtype=torch.int6, granularity=ao.PerGroup(32)),
     "int4 weights by group and activations": ao.Int8DynamicActivationIntxWeightConfig(
         weight_dtype=torch.int4, weight_granularity=ao.PerGroup(32)),
 }

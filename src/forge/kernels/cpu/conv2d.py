@@ -3,8 +3,8 @@
 Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
 dilation, pad_value, in_channels (the true number; lanes of the last block past it are never used, but for integers, whose
 weights are zero there). The block i of the weight is c, or less where there is one input block. The weight may be in groups of
-input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16 or, with data of uint8, pairs or fours of int8: a step of the
-reduction then takes a group.
+input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16, pairs of int8 (data of int16 or uint8) or fours of it (uint8): a
+step of the reduction then takes a group.
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
 Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,

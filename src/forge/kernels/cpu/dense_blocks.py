@@ -1,7 +1,7 @@
 """Kernel family ``dense_blocks_pack``: rows times a weight of codes of few bits, with a scale for each block along the depth.
 
 Operands: data [..., K] of float, or int8 with scales [..., K / B]; weight [panels][K / W][p][4], scales and zero points
-[panels][K / B][p], as ``nn.contrib_dense_blocks_pack`` says. Codes are unpacked in registers.
+[panels][K / B][p], as ``nn.contrib_dense_blocks_pack`` says; perhaps a table of 16 numbers. Codes are unpacked in registers.
 
 Of integers, a register tile of sums of int32 takes one block, by dot products of codes (unsigned) and data (signed), and is
 added with its scales to a tile of float32. What zero points add to a sum depends on the sum of the block's data only, which each
@@ -46,6 +46,7 @@ class BlocksPlan:
     weight: Buffer
     scale: Reader
     zero: Reader | None
+    table: Buffer | None
     result: Writer
     target: Target
     rows: Expr
@@ -151,8 +152,16 @@ def _plan(call: KernelCall) -> BlocksPlan:
         raise CompileError(f"{call.name}: packed dense of blocks; got a depth of {depth}, of which no row fits on the stack")
     tile_rows = min(tile_rows, loops.static(rows) or tile_rows, tiles.STACK_LIMIT // row_bytes)
     block = gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // row_bytes))
-    return BlocksPlan(data, data_scale, weight.buffer, scale, call.operand(4), call.results[0], target, rows, depth, attrs.units,
+    return BlocksPlan(data, data_scale, weight.buffer, scale, call.operand(4), _table(call), call.results[0],
+                      target, rows, depth, attrs.units,
                       attrs.bits, attrs.block_size, panel, lanes, tile_rows, block)
+
+
+def _table(call: KernelCall) -> Buffer | None:
+    table = call.operand(5)
+    if table is not None and table.buffer is None:
+        raise CompileError(f"{call.name}: packed dense of blocks; got a table with a prologue; expected a plain constant")
+    return None if table is None else table.buffer
 
 
 def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, Callable[[Expr], Expr]]:
@@ -345,6 +354,8 @@ def _number(plan: BlocksPlan, panel: Expr, k: Expr, vector: Expr) -> Expr:
     word = plan.word(panel, k // plan.codes, vector)
     code = E.binary("shr", word, E.broadcast(shift, plan.lanes)) & ((1 << plan.bits) - 1)
     block = k // plan.block_size
+    if plan.table is not None:
+        return E.load(plan.table, E.cast(code, E.INDEX)) * plan.parameter(plan.scale, panel, block, vector)
     middle = E.const(float(1 << (plan.bits - 1)), "float32", plan.lanes)
     zero = middle if plan.zero is None else plan.parameter(plan.zero, panel, block, vector)
     real = E.cast(E.call("reinterpret", code, dtype="int32"), "float32")

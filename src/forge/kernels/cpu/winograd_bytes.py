@@ -40,6 +40,8 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
     axes, channels = (window.height, window.width), problem.in_channels * problem.unit.size
     if problem.unit.dtype != "int16" or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
         return False
+    if window.data.dtype != "uint8":
+        return False  # transformed data of int16 do not fit into 16 bits
     blocked = window.block == problem.in_block * problem.unit.size and window.out_block == problem.lanes
     if window.data.buffer is None or not blocked or channels > MOST_CHANNELS or not _vectors(problem):
         return False

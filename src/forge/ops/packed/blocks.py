@@ -18,6 +18,10 @@ WORD = 4
 """Bytes of a word: numbers of neighbouring k, one to a byte, which a dot product takes at once."""
 
 
+TABLE = 16
+"""Numbers that codes of 4 bits stand for."""
+
+
 @dataclass(frozen=True)
 class DenseBlocksAttrs:
     units: int
@@ -29,25 +33,27 @@ class DenseBlocksAttrs:
 @register
 class DenseBlocksPack(Op[DenseBlocksAttrs]):
     """``out[..., n] = sum over k of x[..., k] * (code[n, k] - zero_point[n, k / B]) * scale[n, k / B]`` for blocks of
-    ``B = block_size``, where x is data, or ``data[..., k] * data_scale[..., k / B]``.
+    ``B = block_size``, where x is data, or ``data[..., k] * data_scale[..., k / B]``. With a table, ``table[code[n, k]]`` takes
+    the place of the difference.
 
     Operands: data ``[..., K]``, float, or int8 with ``data_scale [..., K / B]``; weight of uint8 ``[ceil(N / p), K / W, p, 4]``:
     words of 4 bytes that hold ``W = 32 / bits`` codes of one n, code ``4 * c + j`` in bits ``c * bits`` of byte j; scale and
-    zero_point ``[ceil(N / p), K / B, p]`` (absent: ``2 ** (bits - 1)``). N is ``units``, K a multiple of B, B of W. Kernel family
-    ``dense_blocks_pack``: the sums of a block of integers are exact.
+    zero_point ``[ceil(N / p), K / B, p]`` (absent: ``2 ** (bits - 1)``); table of 16 numbers, for 4 bits and float data.
+    N is ``units``, K a multiple of B, B of W. Kernel family ``dense_blocks_pack``: the sums of a block of integers are exact.
     """
 
     name = "nn.contrib_dense_blocks_pack"
     data, data_scale = Operand(accepts="numeric", min_rank=1), Operand(accepts="float", optional=True)
     weight, scale = Operand(accepts="uint8", rank=4), Operand(accepts="float", rank=3)
-    zero_point = Operand(accepts="uint8", rank=3, optional=True)
+    zero_point, table = Operand(accepts="uint8", rank=3, optional=True), Operand(accepts="float32", rank=1, optional=True)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "dense_blocks_pack"
     category = Category.CONTRACTION
 
     def infer(
-        self, attrs: DenseBlocksAttrs, data: Value, data_scale: Value | None, weight: Value, scale: Value, zero: Value | None
+        self, attrs: DenseBlocksAttrs, data: Value, data_scale: Value | None, weight: Value, scale: Value, zero: Value | None,
+        table: Value | None,
     ) -> TensorTypes:
         if attrs.bits not in (2, 4, 8):
             raise fail(self.name, "attribute 'bits'", attrs.bits, "2, 4 or 8")
@@ -70,15 +76,19 @@ class DenseBlocksPack(Op[DenseBlocksAttrs]):
             raise fail(self.name, "operand 'data_scale'", got, "one for data of int8, else none")
         if data_scale is not None and data_scale.shape != (*data.shape[:-1], blocks):
             raise fail(self.name, "operand 'data_scale'", data_scale.type, f"the shape {(*data.shape[:-1], blocks)}")
+        if table is not None and (table.shape, attrs.bits, zero, data_scale) != ((TABLE,), 4, None, None):
+            raise fail(self.name, "operand 'table'", table.type, f"{TABLE} numbers for 4 bits, no zero_point and no data_scale")
         return [TensorType((*data.shape[:-1], attrs.units), attrs.out_dtype)]
 
     def reference(
-        self, attrs: DenseBlocksAttrs, data: Array, data_scale: Array | None, weight: Array, scale: Array, zero: Array | None
+        self, attrs: DenseBlocksAttrs, data: Array, data_scale: Array | None, weight: Array, scale: Array, zero: Array | None,
+        table: Array | None,
     ) -> Arrays:
-        codes = plain_codes(weight, attrs.bits).astype(np.float32)
+        codes = plain_codes(weight, attrs.bits)
         columns = (v.transpose(1, 0, 2).reshape(v.shape[1], -1) for v in (scale, zero) if v is not None)
         factors, *zeros = (np.repeat(v.astype(np.float32), attrs.block_size, axis=0) for v in columns)
-        real = (codes - (zeros[0] if zeros else 1 << (attrs.bits - 1))) * factors
+        middle = zeros[0] if zeros else np.float32(1 << (attrs.bits - 1))
+        real = (codes - middle if table is None else table[codes]) * factors
         rows = data.astype(np.float32)
         if data_scale is not None:
             rows = rows * np.repeat(data_scale.astype(np.float32), attrs.block_size, axis=-1)
@@ -86,7 +96,7 @@ class DenseBlocksPack(Op[DenseBlocksAttrs]):
 
     def lower(
         self, attrs: DenseBlocksAttrs, results: TensorTypes, data: Tensor, data_scale: Tensor | None, weight: Tensor,
-        scale: Tensor, zero: Tensor | None,
+        scale: Tensor, zero: Tensor | None, table: Tensor | None,
     ) -> Lowered:
         codes, panel = codes_of_word(attrs.bits), weight.shape[2]
         k = te.reduce_axis(data.shape[-1], "k")
@@ -98,7 +108,8 @@ class DenseBlocksPack(Op[DenseBlocksAttrs]):
             code = binary("shr", byte, shift) & ((1 << attrs.bits) - 1)
             middle = te.const(1 << (attrs.bits - 1), "int32")
             origin = middle if zero is None else te.cast(zero[place, block, column], "int32")
-            real = te.cast(code - origin, "float32") * te.cast(scale[place, block, column], "float32")
+            number = te.cast(code - origin, "float32") if table is None else table[te.cast(code, "int64")]
+            real = number * te.cast(scale[place, block, column], "float32")
             row = te.cast(data[(*i[:-1], k.var)], "float32")
             if data_scale is not None:
                 row = row * te.cast(data_scale[(*i[:-1], block)], "float32")

@@ -80,7 +80,7 @@ def test_weights_stay_packed() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"bits": 3}, OpAttributeUnimplemented, "'bits': got 3; supported: 2, 4, 8"),
+    ({"bits": 9}, OpAttributeUnimplemented, "'bits': got 9; supported: 2, 3, 4, 5, 6, 7, 8"),
     ({"weight_prepacked": 1}, OpAttributeUnimplemented, "'weight_prepacked': got 1"),
     ({"block_size": 24}, OpAttributeInvalid, "block_size 24; expected"),
     ({"K": 65}, OpAttributeInvalid, "B: got .*; expected 10x3x16"),
@@ -92,6 +92,41 @@ def test_matmul_is_refused(attributes: dict[str, Any], kind: type[Exception], me
     inputs = inputs_of(4, 64, 10, 32, "none", False)
     with pytest.raises(kind, match=f"'the_MatMulNBits' .*{message}"):
         import_model(node_model("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32, **attributes}))
+
+
+def stream(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Rows of codes as bytes: number by number, bit by bit, from the lowest one on."""
+    rows = []
+    for row in codes.reshape(-1, codes.shape[-1]):
+        whole = sum(int(code) << (bits * k) for k, code in enumerate(row))
+        rows.append(np.frombuffer(whole.to_bytes(-(-bits * len(row) // 8), "little"), np.uint8))
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize(("k", "n", "block"), SIZES)
+@pytest.mark.parametrize(("zeros", "level"), [("none", 0), ("packed", 0), ("real", 0), ("none", 4), ("packed", 4)])
+@pytest.mark.parametrize("bits", [3, 5, 6, 7])
+def test_widths_that_onnxruntime_refuses(bits: int, zeros: str, level: int, k: int, n: int, block: int) -> None:
+    """As the schema says: a stream of bits. Codes of 3 are held in 4, others in 8. Data are not changed when they are rounded."""
+    blocks, top = -(-k // block), (1 << bits) - 1
+    codes, scales = ints(1, 0, top, (n, blocks, block), np.uint8), np.abs(floats(2, n, blocks)) + np.float32(0.1)
+    points = floats(4, n, blocks) if zeros == "real" else ints(3, 0, top, (n, blocks), np.uint8)
+    held = points if zeros == "real" else stream(points, bits) if zeros == "packed" else None
+    middles = np.full((n, blocks), 1 << (bits - 1)) if held is None else points
+    real = ((codes - middles.astype(np.float32)[..., None]) * scales[..., None]).reshape(n, -1)[:, :k]
+    x = ints(0, -127, 127, (*X_SHAPE, k)).astype(np.float32)
+    x[..., ::block] = 127
+    attributes = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": level}
+    constant = (1, 2) if held is None else (1, 2, 3)
+    module = check("MatMulNBits", [x, stream(codes, bits).reshape(n, blocks, -1), scales, held], attributes, constant=constant,
+                   oracle=lambda x, *_: x @ real.T)
+    assert [node.op for node in module.main.nodes].count("qnn.unpack") >= (bits == 3)
+
+
+def test_such_widths_of_run_time_are_refused() -> None:
+    inputs = [floats(0, 3, 64), ints(1, 0, 255, (10, 2, 12), np.uint8), np.abs(floats(2, 10, 2))]
+    with pytest.raises(OpAttributeUnimplemented, match=r"inputs 1 and 3 \(B, zero_points\): got 3 bits that are not constant"):
+        import_model(node_model("MatMulNBits", inputs, {"K": 64, "N": 10, "bits": 3, "block_size": 32}))
 
 
 def test_groups_of_other_widths_are_refused() -> None:

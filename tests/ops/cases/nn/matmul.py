@@ -21,7 +21,8 @@ def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Cas
 
 
 def blocks_row(
-    rows: tuple[int, ...], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool, **attrs: Any
+    rows: tuple[int, ...], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool,
+    has_table: bool = False, **attrs: Any,
 ) -> Case:
     """Codes of few bits, packed by definition: code by code."""
     rng = np.random.default_rng(units)
@@ -33,15 +34,16 @@ def blocks_row(
         weight[n // panel, k // word, n % panel, k % 4] |= codes[n, k] << (k % word // 4 * bits)
     parameters = [None if v is None else packed(v, panel) for v in (scale, zero)]
     origin = 1 << (bits - 1) if zero is None else np.repeat(zero, block, 1).astype(int)
-    real = (codes - origin) * np.repeat(scale, block, 1).astype(np.float64)
+    table = np.sort(rng.standard_normal(16)).astype(np.float32) if has_table else None
+    real = (codes - origin if table is None else table[codes]) * np.repeat(scale, block, 1).astype(np.float64)
 
     def oracle(x: np.ndarray, x_scale: np.ndarray | None, *_: Any) -> np.ndarray:
         factors = 1.0 if x_scale is None else np.repeat(x_scale, block, -1)
         return (x * np.float64(factors)) @ real.T
 
     data = [i8(*rows, depth, low=-127, high=127), f32(*rows, depth // block)] if quantised else [f32(*rows, depth), None]
-    return row("nn.contrib_dense_blocks_pack", [*data, weight, *parameters], oracle, symbolic=False, units=units, bits=bits,
-        block_size=block, **attrs)
+    return row("nn.contrib_dense_blocks_pack", [*data, weight, *parameters, table], oracle, symbolic=False, units=units,
+        bits=bits, block_size=block, **attrs)
 
 
 def blocks_rows() -> list[Case]:
@@ -56,6 +58,8 @@ def blocks_rows() -> list[Case]:
         blocks_row((), 256, 24, 32, 8, 128, True, True),
         blocks_row((30,), 64, 40, 32, 8, 32, True, False),
         blocks_row((30,), 64, 200, 64, 4, 32, True, False, out_dtype="float16"),
+        blocks_row((1,), 64, 70, 64, 4, 16, False, False, has_table=True),
+        blocks_row((2, 9), 96, 33, 16, 4, 32, False, False, has_table=True),
     ]
 
 

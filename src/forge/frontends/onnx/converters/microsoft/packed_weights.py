@@ -1,8 +1,10 @@
-"""Products and look-ups with weights of 2, 4 and 8 bits, packed into bytes, with a scale for each block."""
+"""Products and look-ups with weights of 2 to 8 bits, packed into bytes, with a scale for each block."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from forge import dims, dtypes
 from forge.compose import quantized
@@ -11,9 +13,10 @@ from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.nn.matmul import dense
 from forge.frontends.onnx.registry import converts
-from forge.ops.quantized.unpack import unpacked
+from forge.ops.quantized.unpack import packed_bytes, unpacked
 
-_WIDTHS = (2, 4, 8)
+_WIDTHS = {2: 2, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8}
+"""The bits that codes of so many are held in, as `qnn.unpack` takes them."""
 MOST_ROUNDED = 4
 """The level of accuracy at which the data are rounded to 8 bits."""
 
@@ -43,6 +46,38 @@ def _centred(g: Context, packed: Value, bits: int) -> Value:
     return g.call("qnn.unpack", flipped, out_dtype=f"int{bits}")
 
 
+def _held(g: Context, weight: Value, zeros: Value | None, bits: int) -> tuple[Value, Value | None, int]:
+    """Weights and zero points of 3, 5, 6 or 7 bits as those of more, and how many these are.
+
+    Codes without zero points get another middle.
+    """
+    wide = _WIDTHS[bits]
+    if weight.constant is None or zeros is not None and zeros.constant is None:
+        raise g.unsupported(f"inputs 1 and 3 (B, zero_points): got {bits} bits that are not constant; supported: constants")
+    shift = (1 << (wide - 1)) - (1 << (bits - 1)) if zeros is None else 0
+    codes = _stream(weight.constant, bits) + np.uint8(shift)
+    held = g.constant(_bytes(codes, wide), "uint8")
+    if zeros is None or zeros.constant is None or zeros.dtype != "uint8":
+        return held, zeros, wide
+    row = -(-codes.shape[1] * bits // 8)
+    return held, g.constant(_bytes(_stream(zeros.constant.reshape(-1, row), bits)[:, : codes.shape[1]], wide), "uint8"), wide
+
+
+def _stream(packed: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of ``bits``, of uint8: those of a row of bytes follow each other from the lowest bit on, over the ends of bytes."""
+    single = np.unpackbits(packed, axis=-1, bitorder="little")
+    whole = single.shape[-1] // bits
+    parts = single[..., : whole * bits].reshape(*packed.shape[:-1], whole, bits)
+    return np.packbits(parts, axis=-1, bitorder="little")[..., 0]
+
+
+def _bytes(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of uint8 with ``bits`` each, the first in the lowest ones; rows fill whole bytes."""
+    whole = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % (8 // bits))])
+    packed = packed_bytes(whole.astype(dtypes.numpy_dtype(f"uint{bits}")))
+    return whole if packed is None else packed
+
+
 @converts("MatMulNBits", domain=DOMAIN)
 def matmul_of_few_bits(
     g: Context, x: Value, weight: Value, scales: Value, zero_points: Value | None = None, group_index: Value | None = None,
@@ -64,6 +99,9 @@ def matmul_of_few_bits(
     expected = (N, blocks, block_size * bits // 8)
     if any(dims.different(own, size) for own, size in zip(weight.shape, expected)) or weight.rank != 3:
         raise g.invalid(f"B: got {weight.type}; expected {'x'.join(map(str, expected))}, which K, N, bits and block_size say")
+    if _WIDTHS[bits] != bits:
+        weight, zero_points, bits = _held(g, weight, zero_points, bits)
+        expected = weight.shape
     scales = g.reshape(scales, (N, blocks))
     flat = _cut(g, g.reshape(weight, (N, blocks * expected[2])), -(-K * bits // 8))
     if group_index is not None or zero_points is not None and zero_points.dtype != "uint8":
@@ -121,7 +159,10 @@ def matmul_of_table(
     g: Context, x: Value, weight: Value, absmax: Value,
     *, K: int, N: int, block_size: int, quant_type: int, training_mode: int = 0, transB: int = 1,  # noqa: N803
 ) -> Value:
-    """``x @ w^T``: codes of four bits, high ones first, stand for numbers of a table; blocks go over the ends of rows."""
+    """``x @ w^T``: codes of four bits, high ones first, stand for numbers of a table; blocks go over the ends of rows.
+
+    Where they do not, codes are ``[N, blocks, block_size]``, and may stay packed.
+    """
     if quant_type not in (0, 1):
         raise g.invalid(f"attribute 'quant_type': got {quant_type}; expected 0 (FP4) or 1 (NF4)")
     if training_mode or not transB:
@@ -129,12 +170,24 @@ def matmul_of_table(
     count = K * N
     if min(K, N, block_size) < 1 or dims.different(dims.product(weight.shape), -(-count // 2)):
         raise g.invalid(f"B: got {weight.type}; expected {-(-count // 2)} bytes for K {K} and N {N}")
-    pairs = g.reshape(weight, (-(-count // 2),))
-    swapped = [g.call(shift, pairs, g.scalar(4, pairs)) for shift in ("left_shift", "right_shift")]
-    codes = _cut(g, _unpacked(g, g.call("bitwise_or", *swapped), 4), count)
+    rows = K % block_size == 0 and block_size % 2 == 0
+    packed = g.reshape(_with_low_first(g, weight), (N, K // block_size, block_size // 2) if rows else (-(-count // 2),))
+    codes = _unpacked(g, packed, 4)
+    codes = codes if rows else _cut(g, codes, count)
     numbers = g.call("take", g.constant(FP4 if quant_type == 0 else NF4, x.dtype), g.cast(codes, "int64"), axis=0, mode="clip")
+    if rows:
+        scaled = g.call("multiply", numbers, g.reshape(absmax, (N, K // block_size, 1)))
+        return dense(g, x, g.reshape(scaled, (N, K)), transposed=True)
     scales = _cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
     return dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
+
+
+def _with_low_first(g: Context, pairs: Value) -> Value:
+    """Bytes whose two codes have changed places."""
+    if pairs.constant is not None:
+        return g.constant(pairs.constant >> 4 | pairs.constant << 4, "uint8")
+    swapped = [g.call(shift, pairs, g.scalar(4, pairs)) for shift in ("left_shift", "right_shift")]
+    return g.call("bitwise_or", *swapped)
 
 
 @converts("GatherBlockQuantized", domain=DOMAIN)
