@@ -21,7 +21,7 @@ from forge.lowering.late import Definition, build_definition, find_definitions, 
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
 from forge.lowering.sharing import kept_for_updates, share_memory
-from forge.lowering.signatures import find_numbers, signature
+from forge.lowering.signatures import Signature, sign_groups
 from forge.lowering.states import StateTable
 from forge.ops.core.strings import unpack_string_constants
 from forge.target import Target
@@ -53,6 +53,7 @@ class GroupedGraph:
         late: those that are known only during the run.
         names: of the outputs.
         followed: values in whose memory results lie, by those: see `sharing`.
+        signatures: of the groups.
     """
 
     graph: Graph
@@ -62,6 +63,7 @@ class GroupedGraph:
     late: tuple[str, ...]
     names: tuple[str, ...]
     followed: Mapping[Value, Value]
+    signatures: Mapping[Group, Signature]
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Lowering:
         self.target = target
         self.fuse = fuse
         self.functions: dict[str, Function] = {}
-        self.symbols: dict[str, list[str]] = {}  # of functions, by the same keys, as ``signature`` numbers them
+        self.symbols: dict[str, Sequence[str]] = {}  # of functions, by the same keys, in the order of ``Signature``
         self.table = WeightTable()
         self.states = StateTable(self.table)
 
@@ -131,12 +133,12 @@ class Lowering:
         late = [s for introduced in fresh.values() for s in introduced]
         materialise_outputs(graph, late)
         groups = form_groups(graph, self.fuse, [*kept_for_updates(graph), *(v for d in definitions for v in d.values)])
-        find_numbers(graph, groups)
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
         controls += find_unranked_copies(graph, controls)
         items, followed = share_memory(graph, _in_order(graph, groups, [*definitions, *controls, *copies]), _step, late)
         groups = [item for item in items if isinstance(item, Group)]
-        return GroupedGraph(graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed)
+        signatures = sign_groups(graph, groups)
+        return GroupedGraph(graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed, signatures)
 
     def plan(self, grouped: GroupedGraph) -> MemoryPlan:
         """Where values are, and when memory is taken and given back."""
@@ -296,12 +298,13 @@ class _Assembler:
 
     def _function(self, group: Group) -> tuple[Function, tuple[Var, ...]]:
         """The kernel of a group, and what it gets for its symbols: those of the first group of the kernel had other names."""
-        key, symbols = signature(group, self.plan.alignment)
+        signature = self.grouped.signatures[group]
+        key = signature.key(group, self.plan.alignment)
         if key not in self.functions:
             name = f"k{len(self.functions)}_{_slug(group)}"
             self.functions[key] = build_function(group, name, self.lowering.target, self.plan.alignment)
-            self.lowering.symbols[key] = symbols
-        own = dict(zip(self.lowering.symbols[key], symbols, strict=True))
+            self.lowering.symbols[key] = signature.symbols
+        own = dict(zip(self.lowering.symbols[key], signature.symbols, strict=True))
         return self.functions[key], tuple(te.symbol_var(own[name]) for name in sorted(own))
 
     def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Var, ...] = ()) -> None:

@@ -7,7 +7,8 @@ where they are all that differs between groups, they are read from memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,22 +28,45 @@ Place = tuple[Node, int]
 """An operand of a node."""
 
 
-def find_numbers(graph: Graph, groups: Sequence[Group]) -> None:
+@dataclass(frozen=True)
+class Signature:
+    """What the kernel of a group depends on, but for how its operands and results are aligned.
+
+    Attributes:
+        text: equal for groups of the same code. In it, symbols are numbered: layers of a model may have sizes of their own.
+        symbols: in the order of the text.
+        places: scalar constants in which groups of the same text may differ.
+    """
+
+    text: str
+    symbols: tuple[str, ...]
+    places: tuple[Place, ...]
+
+    def key(self, group: Group, alignment: Callable[[Value], int]) -> str:
+        """Equal for groups that share a kernel."""
+        aligned = [alignment(v) for v in (*group.external_operands(), *group.sink.results)]
+        literals = [v.type if v in group.numbers else scalar_constant(v) for node, k in self.places
+                    if (v := node.operands[k]) is not None]
+        return f"{self.text}; {aligned}; {literals!r}"
+
+
+def sign_groups(graph: Graph, groups: Sequence[Group]) -> dict[Group, Signature]:
     """Sets ``Group.numbers``: those in which groups of the same code differ; each place gets a constant of its own."""
-    alike: dict[str, list[tuple[Group, list[Place]]]] = defaultdict(list)
-    for group in groups:
-        places = [(node, k) for node in group.nodes for k in range(len(node.operands)) if _may_differ(node, k)]
-        if places:
-            alike[signature(group, lambda value: 0, places)[0]].append((group, places))
+    signatures = {group: _signature(group) for group in groups}
+    alike: dict[str, list[Group]] = defaultdict(list)
+    for group, signature in signatures.items():
+        if signature.places:
+            alike[signature.text].append(group)
     for members in alike.values():
-        for same in zip(*(places for _, places in members), strict=True):
+        for same in zip(*(signatures[group].places for group in members), strict=True):
             arrays = [_array(place) for place in same]
             if len({array.tobytes() for array in arrays}) == 1:
                 continue
-            for (group, _), (node, position), array in zip(members, same, arrays, strict=True):
+            for group, (node, position), array in zip(members, same, arrays, strict=True):
                 number = Builder(graph, before=node).constant(array)
                 node.set_operand(position, number)
                 group.numbers |= {number}
+    return signatures
 
 
 def _may_differ(node: Node, position: int) -> bool:
@@ -65,12 +89,7 @@ def _array(place: Place) -> np.ndarray:
     return value.constant
 
 
-def signature(group: Group, alignment: Callable[[Value], int], any_number: Collection[Place] = ()) -> tuple[str, list[str]]:
-    """Text that is equal for groups whose kernels are the same code, and their symbols in the order of the text.
-
-    In the text symbols are numbered: layers of a model may have sizes of their own. Of scalar constants at places ``any_number``
-    only the type is said.
-    """
+def _signature(group: Group) -> Signature:
     symbols: dict[str, Dim] = {}
 
     def number_all(names: Iterable[str]) -> None:
@@ -81,28 +100,27 @@ def signature(group: Group, alignment: Callable[[Value], int], any_number: Colle
         number_all(T.symbols(type_))
         return str(T.substitute(type_, symbols))
 
-    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}:{alignment(v)}"
-                                 for k, v in enumerate(group.external_operands())}
+    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}" for k, v in enumerate(group.external_operands())}
     numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
     if group.updated is not None:
         numbers[group.updated] = f"updated:{type_text(group.updated.type)}"
-    parts, unknown = [], frozenset(any_number)
+    parts, places = [], list[Place]()
     for number, node in enumerate(group.nodes):
-        operands = [_operand_key(v, numbers, (node, k) in unknown) for k, v in enumerate(node.operands)]
+        differing = [k for k in range(len(node.operands)) if _may_differ(node, k)]
+        operands = [_operand_text(v, numbers, k in differing) for k, v in enumerate(node.operands)]
+        places += [(node, k) for k in differing]
         role = "anchor" if node is group.anchor else ""
         number_all(attributes.symbols(node.attrs))
         parts.append(f"{node.op}{role}({', '.join(operands)}){attributes.substitute(node.attrs, symbols)!r}")
         for value in node.results:
             numbers[value] = f"n{number}.{value.index}:{type_text(value.type)}"
-    parts.extend(f"out:{type_text(v.type)}:{alignment(v)}" for v in group.sink.results)
+    parts.extend(f"out:{type_text(v.type)}" for v in group.sink.results)
     number_all(group_symbols(group))
-    return "; ".join(parts), list(symbols)
+    return Signature("; ".join(parts), tuple(symbols), tuple(places))
 
 
-def _operand_key(value: Value | None, numbers: dict[Value, str], any_number: bool) -> str:
-    if value is None:
-        return "-"
+def _operand_text(value: Value | None, numbers: dict[Value, str], may_differ: bool) -> str:
+    if value is None or may_differ:
+        return "-" if value is None else str(value.type)
     literal = None if value in numbers else scalar_constant(value)
-    if any_number:
-        return str(value.type)
     return numbers[value] if literal is None else f"{value.type}={literal!r}"
