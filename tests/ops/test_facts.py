@@ -61,7 +61,8 @@ HEADS = {
     "recurrent_codes": "qnn.dequantize",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
     "to_float16": "cast divide multiply",  # constants are factors
-    "to_integers": "cast nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d nn.dense nn.matmul qnn.dequantize subtract",
+    "to_integers": "cast nn.batch_matmul nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d nn.dense nn.matmul qnn.dequantize "
+                   "subtract",
     "to_unsigned": "qnn.dequantize qnn.quantize",
     "use_winograd": "nn.contrib_conv2d_NCHWc",
     "view_rules": "add expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take transpose",

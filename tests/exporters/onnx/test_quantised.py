@@ -84,6 +84,9 @@ INTEGERS = {
     "a border of numbers": """def @main(%x: Tensor[(1, 2, 5, 5), uint8]) {
         nn.conv2d(%x, meta[relay.Constant][2], padding=[1, 0, 2, 1], pad_value=7, out_dtype="int32")
     }""",
+    "data of 16 bits": """def @main(%x: Tensor[(1, 2, 5, 5), int16]) {
+        nn.conv2d(%x, meta[relay.Constant][2], padding=[1, 0, 2, 1], pad_value=-300, strides=[2, 1], out_dtype="int32")
+    }""",
     "transposed": """def @main(%x: Tensor[(1, 3, 5, 5), uint8]) {
         nn.conv2d_transpose(%x, meta[relay.Constant][2], strides=[2, 2], out_dtype="int32")
     }""",
@@ -100,7 +103,8 @@ def test_sums_of_integers(name: str) -> None:
     constants = [rng.integers(0, 256, (3, 2, 3, 3)).astype(np.uint8), np.array([0, 128, 255], np.int32).reshape(3, 1, 1, 1),
                  rng.integers(-128, 128, (3, 2, 3, 3)).astype(np.int8)]
     graph = parse_module(INTEGERS[name], constants).main
-    x = rng.integers(0, 256, [int(d) for d in graph.inputs[0].shape]).astype(np.uint8)
+    info = np.iinfo(graph.inputs[0].dtype)
+    x = rng.integers(info.min, info.max + 1, [int(d) for d in graph.inputs[0].shape]).astype(graph.inputs[0].dtype)
     (expected,) = run_graph(graph, [x])
     model = exported(Module(graph))
     np.testing.assert_array_equal(onnxruntime_outputs(model, [x])[0], expected)

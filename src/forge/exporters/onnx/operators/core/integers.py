@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,3 +107,15 @@ def product(g: Emitter, op: str, a: Centred, b: Sequence[Centred], **attributes:
     """ConvInteger or MatMulInteger, of each of the parts of ``b``."""
     products = [g.op(op, a.data, part.data, a.zero, part.zero, **attributes) for part in b]
     return functools.reduce(lambda x, y: g.op("Add", x, y), products)
+
+
+def bytes_of(g: Emitter, x: Ref) -> tuple[Ref, Ref]:
+    """The low and the high byte of int16, of which a datum is ``low + 256 * high``: uint8 and int8."""
+    whole, size = g.cast(x, "int32"), g.const(256, "int32")
+    low = g.op("Mod", whole, size)
+    return g.cast(low, "uint8"), g.cast(g.op("Div", g.op("Sub", whole, low), size), "int8")
+
+
+def by_float(g: Emitter, x: Ref, moved: Callable[[Ref], Ref]) -> Ref:
+    """``moved(x)``; of integers of 16 bits by float32, which holds them: onnxruntime moves no others in some operators."""
+    return g.cast(moved(g.cast(x, "float32")), x.dtype) if x.dtype in ("int16", "uint16") else moved(x)

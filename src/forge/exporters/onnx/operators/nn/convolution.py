@@ -11,7 +11,7 @@ import onnx
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.operators.core.integers import Centred, centred, product
+from forge.exporters.onnx.operators.core.integers import Centred, bytes_of, centred, product
 from forge.exporters.onnx.operators.core.layouts import begins_and_ends, constant_transposed, moved, padded, permutation
 from forge.exporters.onnx.operators.shape.reshape import data_shape
 from forge.exporters.onnx.registry import exports
@@ -128,6 +128,13 @@ def conv(g: Emitter, op: Conv, x: Ref, weight: Ref) -> Ref:
         image, around = padded(g, parts[0].transposed(g, first).data, pads, attrs.pad_value)
         taps = [p.transposed(g, axes) for p in parts[1]]
         result = product(g, "ConvInteger", Centred(image, parts[0].zero), taps, pads=around, **_steps(attrs))
+    elif dtype == "int32" and x.dtype == "int16" and dims.is_static(*pads) and (wide := centred(g, op.node.operands[1])):
+        taps = [p.transposed(g, axes) for p in wide]
+        sums = []
+        for part, value in zip(bytes_of(g, g.transpose(x, first)), (attrs.pad_value % 256, attrs.pad_value // 256)):
+            image, around = padded(g, part, pads, value)
+            sums.append(product(g, "ConvInteger", Centred(image, None), taps, pads=around, **_steps(attrs)))
+        result = g.op("Add", sums[0], g.op("Mul", sums[1], g.const(256, "int32")))
     elif is_integer and dtypes.bits(dtype) > 32:
         raise g.unsupported(f"ONNX's Conv takes no {dtype}")
     else:

@@ -11,6 +11,7 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim, DimExpr
 from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.core.integers import by_float
 from forge.exporters.onnx.operators.core.layouts import moved
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
@@ -182,14 +183,19 @@ def pad(g: Emitter, op: Pad, x: Ref, value: Ref | None = None, widths: Ref | Non
     fill = None if value is None or not constant else g.scalar(value)
     if x.dtype == "string" and constant and fill is None:
         fill = g.const(np.array("", object))
-    return g.op("Pad", x, pads, fill, mode=attrs.pad_mode)
+
+    def widened(data: Ref) -> Ref:
+        return g.op("Pad", data, pads, None if fill is None else g.cast(fill, data.dtype), mode=attrs.pad_mode)
+
+    return by_float(g, x, widened)
 
 
 @exports(DepthToSpace)
 def depth_to_space(g: Emitter, op: DepthToSpace, x: Ref) -> Any:
     attrs = op.attrs
     image = moved(g, x, attrs.layout, "NCHW")
-    return moved(g, g.op("DepthToSpace", image, blocksize=attrs.block_size, mode=attrs.mode), "NCHW", attrs.layout)
+    made = by_float(g, image, lambda data: g.op("DepthToSpace", data, blocksize=attrs.block_size, mode=attrs.mode))
+    return moved(g, made, "NCHW", attrs.layout)
 
 
 @exports(SpaceToDepth)
@@ -198,7 +204,7 @@ def space_to_depth(g: Emitter, op: SpaceToDepth, x: Ref) -> Ref:
     x = moved(g, x, layout, "NCHW")
     n, c, h, w = (op.data.shape[layout.index(axis)] for axis in "NCHW")
     if op.attrs.mode == "DCR":
-        made = g.op("SpaceToDepth", x, blocksize=size)
+        made = by_float(g, x, lambda data: g.op("SpaceToDepth", data, blocksize=size))
     else:
         rows, columns = dims.floordiv(h, size), dims.floordiv(w, size)
         blocks = g.transpose(g.reshape(x, (n, c, rows, size, columns, size)), [0, 1, 3, 5, 2, 4])
