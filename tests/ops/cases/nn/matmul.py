@@ -65,12 +65,15 @@ def indexed_blocks_row(
     weights = [Blocks(units, depth, panel, bits, block, zeros, seed) for seed in range(3)]
 
     def oracle(x: np.ndarray, x_scale: np.ndarray | None, *_: Any) -> np.ndarray:
-        rows = weights[0].rows(x, x_scale)
-        return np.stack([a @ weights[g].real.T if 0 <= g < 3 else np.zeros(units) for a, g in zip(rows, index, strict=True)])
+        out = np.zeros((len(index), units))
+        for place, (own, g) in enumerate(zip(weights[0].rows(x, x_scale), index, strict=True)):
+            if 0 <= g < 3:
+                out[place] = weights[g].real @ own
+        return out
 
     operands = [None if parts[0] is None else np.stack(parts) for parts in zip(*(w.operands for w in weights))]
-    return row("nn.contrib_indexed_blocks_pack", [*data_of((len(index),), depth, block, quantised), *operands, np.array(index)],
-        oracle, symbolic=False, units=units, bits=bits, block_size=block, **attrs)
+    given = [*data_of((len(index),), depth, block, quantised), *operands, np.array(index, np.int64)]
+    return row("nn.contrib_indexed_blocks_pack", given, oracle, symbolic=False, units=units, bits=bits, block_size=block, **attrs)
 
 
 def blocks_rows() -> list[Case]:
@@ -91,6 +94,7 @@ def blocks_rows() -> list[Case]:
 def indexed_blocks_rows() -> list[Case]:
     many = [0] * 5 + [2] * 17 + [1] * 2 + [3] * 2 + [0] * 14
     return [
+        indexed_blocks_row([], 64, 24, 16, 4, 32, False, False),
         indexed_blocks_row([1], 64, 24, 16, 4, 32, False, False),
         indexed_blocks_row([2, 0], 64, 70, 64, 4, 16, True, True),
         indexed_blocks_row([0, 0, -1, 2, 2, 0], 64, 33, 16, 2, 32, False, True),
