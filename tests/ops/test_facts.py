@@ -54,7 +54,7 @@ HEADS = {
     "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.lookup "
                      "qnn.quantize round subtract transpose",
     "matching": "divide multiply power",
-    "pack_blocks": "nn.dense nn.matmul qnn.dequantize qnn.unpack cast multiply reshape take",
+    "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
     "split_groups": "nn.conv2d",

@@ -198,3 +198,50 @@ def test_compiled(name: str, mcpu: str) -> None:
     got = np.asarray(compiled.runtime()(*inputs))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
     assert compiled.weights.size < 4 * UNITS * DEPTH
+
+
+EXPERTS = 3
+CHOSEN = np.array([0, 0, 2, 2, 2, -1, 0])
+
+
+def experts(dtype: str = "int4", *, block: int = 32, swapped: bool = False, zeros: bool = False, rounds: bool = False) -> Graph:
+    """Rows times the weights of their experts; block 0: one scale."""
+    b = Builder()
+    x = b.input(TensorType((len(CHOSEN), DEPTH), "float32"), "x")
+    low, high = dtypes.integer_range(dtype)
+    codes = RNG.integers(low, high + 1, (EXPERTS, UNITS, DEPTH)).astype(dtypes.numpy_dtype(dtype))
+    scale = RNG.uniform(0.01, 0.1, (EXPERTS, UNITS, -(-DEPTH // block)) if block else ()).astype(np.float32)
+    zero = RNG.integers(low, high + 1, scale.shape).astype(dtypes.numpy_dtype(dtype)) if zeros else None
+    if swapped and block:
+        codes, scale, zero = (None if v is None else np.ascontiguousarray(v.transpose(0, 2, 1)) for v in (codes, scale, zero))
+    held = packed_bytes(codes)
+    whole = b.constant(codes) if held is None else b.call("qnn.unpack", b.constant(held), out_dtype=dtype)
+    weight = b.call("qnn.dequantize", whole, b.constant(scale), None if zero is None else b.constant(zero),
+                    axis=1 if swapped else 2, block_size=block)
+    if rounds:
+        x = rounded_by_block(Composer(b), x, block)
+    weight = weight if swapped and block else b.call("transpose", weight, axes=(0, 2, 1))
+    return b.output(b.call("nn.indexed_matmul", x, weight, b.constant(CHOSEN)))
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"dtype": "uint4", "zeros": True}, {"dtype": "int2", "rounds": True}, {"dtype": "int8", "rounds": True, "block": 16},
+    {"swapped": True, "zeros": True}, {"block": 0, "zeros": True}, {"block": 128},
+])
+def test_experts(options: dict[str, Any]) -> None:
+    graph = experts(**options)
+    assert check(pack_blocks.run, graph, tolerance=1e-5) == 1
+    found = graph.find("nn.contrib_indexed_blocks_pack")
+    assert found.operands[2].constant.nbytes == EXPERTS * 64 * DEPTH * dtypes.bits(options.get("dtype", "int4")) // 8
+    assert (found.operands[0].dtype == "int8") == options.get("rounds", False)
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"dtype": "int2", "block": 8}, "blocks of 8; expected a multiple of 16"),
+    ({"block": 24}, "blocks of 24; expected a multiple of 8 that divides the depth, 64"),
+])
+def test_experts_are_declined(options: dict[str, Any], reason: str) -> None:
+    graph = experts(**options)
+    with recorded() as journal:
+        assert rewrite(pack_blocks.run, graph) == 0
+    assert any(reason in str(attempt) for attempt in journal.attempts)

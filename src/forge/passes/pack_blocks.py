@@ -6,6 +6,9 @@ of rows of the weight, or one. Codes that 2 or 4 bits hold get no more. Data tha
 multiplied as integers, which are exact.
 
 ``nn.dense(%x, reshape(multiply(take(u, cast(qnn.unpack(w))), s)))``, with w in blocks, becomes such a product with a table.
+
+The weights of experts are packed alike:
+``nn.indexed_matmul(%x, transpose(qnn.dequantize(...)), %i)`` --> ``nn.contrib_indexed_blocks_pack(%x, p, t, y, %i)``.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.kernels.choose import blocks_panel, permutes_tables
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take
+from forge.ops.nn.indexed_matmul import IndexedMatmul
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.packed.blocks import TABLE, codes_of_word, packed_codes
 from forge.ops.quantized.quantize import Dequantize
 from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
+from forge.ops.shape.transpose import Transpose
 from forge.options import CompileOptions
 from forge.passes.matching import made_by, operand
 from forge.target import Target
@@ -85,7 +90,8 @@ class _Codes:
 
 def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target)),
-                           Rule("pack_tables", ("nn.dense",), partial(_with_table, options.target))])
+                           Rule("pack_tables", ("nn.dense",), partial(_with_table, options.target)),
+                           Rule("pack_experts", ("nn.indexed_matmul",), partial(_packed_experts, options.target))])
 
 
 def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
@@ -96,16 +102,11 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     codes = _codes(weight.data, swapped)
     if codes is None:
         return None
-    if data.dtype not in FLOATS:
-        return Declined(f"the data are of {data.dtype}")
     units, depth = codes.shape
-    if depth > MOST_DEPTH:
-        return Declined(f"the depth is {depth}; expected at most {MOST_DEPTH}")
     block, along = weight.attrs.block_size or depth, 0 if swapped else 1
-    if weight.attrs.block_size and weight.attrs.axis % 2 != along or not units:
-        return Declined("blocks lie along the results, or there are none")
-    if not block or depth % block or block % codes_of_word(codes.bits):
-        return Declined(f"blocks of {block}; expected a multiple of {codes_of_word(codes.bits)} that divides the depth, {depth}")
+    refused = _refused(data, codes, block, along, weight)
+    if refused is not None:
+        return refused
     shape = (units, depth // block)
     scales, zeros = (_parameters(v, weight, along, shape) for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
@@ -153,6 +154,72 @@ def _with_table(target: Target, builder: RuleBuilder, node: Node) -> Value | Dec
                         bits=found.bits, block_size=block, out_dtype=node.result.dtype)
 
 
+def _refused(data: Value, codes: _Codes, block: int, along: int, weight: Dequantize) -> Declined | None:
+    """Why the kernels do not take data of this type, or a weight of these sizes whose depth is axis ``along``."""
+    if data.dtype not in FLOATS:
+        return Declined(f"the data are of {data.dtype}")
+    units, depth = codes.shape
+    if depth > MOST_DEPTH:
+        return Declined(f"the depth is {depth}; expected at most {MOST_DEPTH}")
+    if weight.attrs.block_size and weight.attrs.axis % weight.data.rank != along or not units:
+        return Declined("blocks lie along the results, or there are none")
+    if not block or depth % block or block % codes_of_word(codes.bits):
+        return Declined(f"blocks of {block}; expected a multiple of {codes_of_word(codes.bits)} that divides the depth, {depth}")
+    return None
+
+
+def _packed_experts(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """The same for several weights, of which the index of each row chooses one."""
+    product = IndexedMatmul.of(node)
+    found = None if product is None else _weights(product.weight)
+    if product is None or found is None:
+        return None
+    weight, swapped = found
+    codes = _codes(weight.data)
+    if codes is None or not codes.array.shape[0]:
+        return None
+    experts = [replace(codes, array=array, swapped=swapped) for array in codes.array]
+    units, depth = experts[0].shape
+    block = min(weight.attrs.block_size, depth) or depth
+    refused = _refused(product.data, experts[0], block, 1 if swapped else 2, weight)
+    if refused is not None:
+        return refused
+    scales, zeros = (_expert_parameters(v, weight, swapped, (len(experts), units, depth // block))
+                     for v in (weight.scale, weight.zero_point))
+    if scales is None or weight.zero_point is not None and zeros is None:
+        return Declined("scales or zero points are not constant, or those of experts")
+    panel = blocks_panel(target, units)
+    origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), scales.shape) - codes.low
+    same = bool((origin == 1 << (codes.bits - 1)).all())
+    rows = _by_block(product.data, block) or _Rows(product.data)
+    return builder.call(
+        "nn.contrib_indexed_blocks_pack", rows.data, rows.scale,
+        builder.constant(np.stack([_panels(one, panel) for one in experts]), name=weight.data.name),
+        builder.constant(np.stack([_in_panels(one, panel) for one in scales])),
+        None if same else builder.constant(np.stack([_in_panels(one, panel) for one in origin.astype(np.uint8)])),
+        product.index, name=node.name, units=units, bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
+
+
+def _weights(value: Value) -> tuple[Dequantize, bool] | None:
+    """A dequantised weight of experts, and whether it is ``[E, K, N]``, not ``[E, N, K]``."""
+    transposed = Transpose.of(value.producer)
+    if transposed is not None and transposed.attrs.axes == (0, 2, 1):
+        found = Dequantize.of(transposed.data.producer)
+        return None if found is None else (found, False)
+    found = Dequantize.of(value.producer)
+    return None if found is None else (found, True)
+
+
+def _expert_parameters(value: Value | None, weight: Dequantize, swapped: bool, shape: tuple[int, int, int]) -> np.ndarray | None:
+    """Scales or zero points as ``[E, N, blocks]``: those of blocks, or one."""
+    array = None if value is None else _numbers(value)
+    if array is None:
+        return None
+    if weight.attrs.block_size:
+        return array.transpose(0, 2, 1) if swapped else array
+    return np.broadcast_to(array.reshape(()), shape) if array.size == 1 else None
+
+
 def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
     """Data and weight of a product with a dequantised matrix, and whether that is ``[K, N]``."""
     dense, product = Dense.of(node), Matmul.of(node)
@@ -193,19 +260,21 @@ def _narrowed(codes: _Codes, zeros: np.ndarray | None, block: int) -> _Codes:
 
 def _parameters(value: Value | None, weight: Dequantize, along: int, shape: tuple[int, int]) -> np.ndarray | None:
     """Scales or zero points as ``[N, blocks]``."""
-    if value is None:
-        return None
-    unpack = Unpack.of(value.producer)
-    array = value.constant if unpack is None else unpack.data.constant
+    array = None if value is None else _numbers(value)
     if array is None:
         return None
-    if unpack is not None:
-        array = unpacked(array, value.dtype)
     if weight.attrs.block_size:
         return array if along == 1 else array.T
     if array.size != 1 and weight.attrs.axis % 2 == along:
         return None
     return np.broadcast_to(array.reshape(-1, 1), shape)
+
+
+def _numbers(value: Value) -> np.ndarray | None:
+    """A constant, which may be packed."""
+    unpack = Unpack.of(value.producer)
+    array = value.constant if unpack is None else unpack.data.constant
+    return array if array is None or unpack is None else unpacked(array, value.dtype)
 
 
 @dataclass(frozen=True)
@@ -222,11 +291,9 @@ def _quantised(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
     found = Dequantize.of(data.producer)
     if found is None or found.data.dtype not in ("int8", "uint8") or data.dtype != "float32":
         return None
-    rank, zero = data.rank, found.zero_point
     if found.attrs.block_size:
-        last = found.attrs.axis % rank == rank - 1
-        plain = last and found.attrs.block_size == block and found.data.dtype == "int8" and zero is None
-        return _Rows(found.data, found.scale) if plain else None
+        return _by_block(data, block)
+    rank, zero = data.rank, found.zero_point
     sizes = {v.size for v in (found.scale, zero) if v is not None}
     if sizes != {1} and (rank != 2 or found.attrs.axis % rank != 0):
         return None
@@ -248,6 +315,15 @@ def _quantised(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
     if origin is None:
         return _Rows(codes, scales)
     return _Rows(codes, scales, builder.call("multiply", builder.call("cast", origin, dtype="float32"), scale))
+
+
+def _by_block(data: Value, block: int) -> _Rows | None:
+    """Data of int8 with a scale for each of the same blocks."""
+    found = Dequantize.of(data.producer)
+    if found is None or found.data.dtype != "int8" or data.dtype != "float32" or found.zero_point is not None:
+        return None
+    last = found.attrs.axis % data.rank == data.rank - 1
+    return _Rows(found.data, found.scale) if last and found.attrs.block_size == block else None
 
 
 def _row_sums(codes: _Codes, origin: np.ndarray, scales: np.ndarray, block: int) -> np.ndarray:

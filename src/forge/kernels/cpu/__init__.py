@@ -14,6 +14,7 @@ from forge.kernels.cpu import (
     factorization,
     fft,
     indefinite,
+    indexed_blocks,
     layer_norm,
     matmul,
     ordering,
@@ -30,6 +31,6 @@ from forge.kernels.cpu import (
 
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
-    "detection", "factorization", "fft", "indefinite", "layer_norm", "matmul", "ordering", "orthogonal", "rnn", "running",
-    "scattering", "searching", "softmax", "strings", "trees", "winograd",
+    "detection", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering", "orthogonal", "rnn",
+    "running", "scattering", "searching", "softmax", "strings", "trees", "winograd",
 ]

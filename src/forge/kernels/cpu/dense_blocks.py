@@ -58,6 +58,8 @@ class BlocksPlan:
     lanes: int
     tile_rows: int
     row_block: int
+    group: Expr | None = None
+    """Which of several weights of these sizes is read; None: there is one."""
 
     @property
     def codes(self) -> int:
@@ -100,18 +102,40 @@ class BlocksPlan:
 
     def word(self, panel: Expr, number: Expr, vector: Expr) -> Expr:
         """Words ``number`` of a vector of columns."""
+        if self.group is not None:
+            panel = self.group * self.panels + panel
         place = ((panel * self.words + number) * self.panel + vector * self.lanes) * 4
         return pairs.load(self.weight, place, self.lanes)
 
     def parameter(self, reader: Reader, panel: Expr, block: Expr, vector: Expr) -> Expr:
         """Scales or zero points of a vector of columns, in float32."""
-        return E.cast(reader.read([panel, block, E.ramp(vector * self.lanes, 1, self.lanes)]), "float32")
+        lead = [panel] if self.group is None else [self.group, panel]
+        return E.cast(reader.read([*lead, block, E.ramp(vector * self.lanes, 1, self.lanes)]), "float32")
+
+
+PanelOf = Callable[[BlocksPlan, Rows, Expr], Stmt]
+"""Some of the rows of a task times one panel of a weight."""
+
+EachPanel = Callable[[Callable[[Expr], Stmt]], Stmt]
+"""A statement for each of the panels of a task."""
 
 
 @kernel("dense_blocks_pack")
 def dense_blocks_pack(call: KernelCall) -> Function:
     """data @ weight, by blocks."""
-    plan = _plan(call)
+    table = call.operand(5)
+    if table is not None and table.buffer is None:
+        raise CompileError(f"{call.name}: packed dense of blocks; got a table with a prologue; expected a plain constant")
+    plan = plan_of(call, table)
+
+    def panels(rows: Rows, panel: PanelOf, each: EachPanel) -> Stmt:
+        return each(lambda place: panel(plan, rows, place))
+
+    return call.function(row_tasks(plan, panels))
+
+
+def row_tasks(plan: BlocksPlan, panels: Callable[[Rows, PanelOf, EachPanel], Stmt]) -> Stmt:
+    """Tasks of some rows and some panels, each ``panels(rows, panel, each)`` after the rows are prepared."""
     make = _floats if plan.data_scale is None else _integers
     groups = plan.groups
 
@@ -122,22 +146,26 @@ def dense_blocks_pack(call: KernelCall) -> Function:
         first, last = group * plan.panels // groups, (group + 1) * plan.panels // groups
         stage, panel = make(plan, rows)
 
-        def one(number: Expr) -> Stmt:
-            bound, place = loops.bind("panel", number)
-            return seq(bound, panel(place))
+        def each(body: Callable[[Expr], Stmt]) -> Stmt:
+            def one(number: Expr) -> Stmt:
+                bound, place = loops.bind("panel", number)
+                return seq(bound, body(place))
 
-        return seq(lets, lets_group, lets_rows, stage, loops.serial("column", last - first, one, first))
+            return loops.serial("column", last - first, one, first)
+
+        return seq(lets, lets_group, lets_rows, stage, panels(rows, panel, each))
 
     work = E.binary("min", E.const(plan.row_block), plan.rows) * (plan.depth * -(-plan.panels // groups) * plan.panel)
-    return call.function(loops.parallel(plan.row_blocks * groups, work, task))
+    return loops.parallel(plan.row_blocks * groups, work, task)
 
 
-def _plan(call: KernelCall) -> BlocksPlan:
+def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
+    """Sizes of a call; of several weights, all have the same."""
     data, data_scale, weight, scale = call.operands[:4]
     if data is None or weight is None or weight.buffer is None or scale is None:
         raise CompileError(f"{call.name}: packed dense of blocks; got a weight with a prologue; expected a plain constant")
     attrs, target = call.attrs, call.target
-    words, panel = (loops.known(extent, call.name) for extent in weight.shape[1:3])
+    words, panel = (loops.known(extent, call.name) for extent in weight.shape[-3:-1])
     depth = words * (32 // attrs.bits)
     rows = loops.product(data.shape[:-1])
     lanes = tiles.vector_lanes(panel, target, "float32")
@@ -152,16 +180,9 @@ def _plan(call: KernelCall) -> BlocksPlan:
         raise CompileError(f"{call.name}: packed dense of blocks; got a depth of {depth}, of which no row fits on the stack")
     tile_rows = min(tile_rows, loops.static(rows) or tile_rows, tiles.STACK_LIMIT // row_bytes)
     block = gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // row_bytes))
-    return BlocksPlan(data, data_scale, weight.buffer, scale, call.operand(4), _table(call), call.results[0],
-                      target, rows, depth, attrs.units,
-                      attrs.bits, attrs.block_size, panel, lanes, tile_rows, block)
-
-
-def _table(call: KernelCall) -> Buffer | None:
-    table = call.operand(5)
-    if table is not None and table.buffer is None:
-        raise CompileError(f"{call.name}: packed dense of blocks; got a table with a prologue; expected a plain constant")
-    return None if table is None else table.buffer
+    return BlocksPlan(data, data_scale, weight.buffer, scale, call.operand(4),
+                      None if table is None else table.buffer, call.results[0], target, rows, depth, attrs.units, attrs.bits,
+                      attrs.block_size, panel, lanes, tile_rows, block)
 
 
 def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, Callable[[Expr], Expr]]:
@@ -183,14 +204,14 @@ def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, C
 # --- data of int8 ---
 
 
-def _integers(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, Callable[[Expr], Stmt]]:
+def _integers(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, PanelOf]:
     stage, codes, begin = _elements(plan, rows, "int8")
     summed, factor, origin = _block_values(plan, rows, codes, begin)
 
     def data(row: Expr, k: Expr) -> Expr:
         return pairs.load(codes, begin(row) + k)
 
-    def panel(place: Expr) -> Stmt:
+    def panel(plan: BlocksPlan, rows: Rows, place: Expr) -> Stmt:
         def tile(first: Expr, count: int, limit: Expr | None) -> Stmt:
             parts = _IntegerTile(plan, place, data, factor, origin, 1, count)
             return loops.serial("vector", plan.tiles(place, 1), lambda v: parts.statement(first, v, limit))
@@ -204,7 +225,7 @@ def _integers(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, Callable[[Expr], Stmt
 def _any_rows(plan: BlocksPlan, rows: Rows, one: Stmt, more: Callable[[], Stmt]) -> Stmt:
     if E.is_const(plan.rows, 1):
         return one
-    return more() if rows.total is not None else loops.guard(plan.rows.eq(1), one, more())
+    return more() if rows.total is not None else loops.guard(rows.count.eq(1), one, more())
 
 
 def _block_values(
@@ -333,13 +354,13 @@ def _codes(words: Expr, part: int, bits: int) -> Expr:
 # --- data of float ---
 
 
-def _floats(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, Callable[[Expr], Stmt]]:
+def _floats(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, PanelOf]:
     stage, data, begin = _elements(plan, rows, "float32")
 
     def scalar(row: Expr, k: Expr) -> Expr:
         return E.load(data, begin(row) + k)
 
-    def panel(place: Expr) -> Stmt:
+    def panel(plan: BlocksPlan, rows: Rows, place: Expr) -> Stmt:
         tile = RegisterTile(1, plan.vectors, plan.lanes, "float32")
         product = Product(tile, E.const(plan.depth), scalar, lambda k, v: _number(plan, place, k, E.const(v)),
                           _writer(plan, tile, place, E.const(0)))
@@ -397,4 +418,4 @@ def _tile_columns(plan: BlocksPlan, rows: Rows, panel: Expr, scalar: Element) ->
     return seq(Allocate(copy), loops.serial("columns", plan.tiles(panel, vectors), columns))
 
 
-__all__ = ["dense_blocks_pack"]
+__all__ = ["BlocksPlan", "EachPanel", "PanelOf", "dense_blocks_pack", "plan_of", "row_tasks"]

@@ -20,30 +20,63 @@ def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Cas
         units=units)
 
 
+class Blocks:
+    """Random codes of few bits, packed by definition: code by code."""
+
+    def __init__(self, units: int, depth: int, panel: int, bits: int, block: int, zeros: bool, seed: int = 0,
+                 has_table: bool = False) -> None:
+        rng = np.random.default_rng(units + seed)
+        codes, self.bits, self.block = rng.integers(0, 1 << bits, (units, depth)), bits, block
+        scale = rng.uniform(0.1, 1.0, (units, depth // block)).astype(np.float32)
+        zero = rng.integers(0, 1 << bits, scale.shape).astype(np.uint8) if zeros else None
+        word, panels = 32 // bits, -(-units // panel)
+        weight = np.zeros((panels, depth // word, panel, 4), np.uint8)
+        for n, k in np.ndindex(codes.shape):
+            weight[n // panel, k // word, n % panel, k % 4] |= codes[n, k] << (k % word // 4 * bits)
+        self.operands = [weight, *(None if v is None else packed(v, panel) for v in (scale, zero))]
+        origin = 1 << (bits - 1) if zero is None else np.repeat(zero, block, 1).astype(int)
+        self.table = np.sort(rng.standard_normal(16)).astype(np.float32) if has_table else None
+        self.real = (codes - origin if self.table is None else self.table[codes]) * np.repeat(scale, block, 1).astype(np.float64)
+
+    def rows(self, x: np.ndarray, x_scale: np.ndarray | None) -> np.ndarray:
+        """What data stand for."""
+        return np.asarray(x * np.float64(1.0 if x_scale is None else np.repeat(x_scale, self.block, -1)))
+
+
+def data_of(rows: tuple[int, ...], depth: int, block: int, quantised: bool) -> list[Any]:
+    return [i8(*rows, depth, low=-127, high=127), f32(*rows, depth // block)] if quantised else [f32(*rows, depth), None]
+
+
 def blocks_row(
     rows: tuple[int, ...], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool,
     has_table: bool = False, **attrs: Any,
 ) -> Case:
-    """Codes of few bits, packed by definition: code by code."""
-    rng = np.random.default_rng(units)
-    codes, scale = rng.integers(0, 1 << bits, (units, depth)), rng.uniform(0.1, 1.0, (units, depth // block)).astype(np.float32)
-    zero = rng.integers(0, 1 << bits, scale.shape).astype(np.uint8) if zeros else None
-    word, panels = 32 // bits, -(-units // panel)
-    weight = np.zeros((panels, depth // word, panel, 4), np.uint8)
-    for n, k in np.ndindex(codes.shape):
-        weight[n // panel, k // word, n % panel, k % 4] |= codes[n, k] << (k % word // 4 * bits)
-    parameters = [None if v is None else packed(v, panel) for v in (scale, zero)]
-    origin = 1 << (bits - 1) if zero is None else np.repeat(zero, block, 1).astype(int)
-    table = np.sort(rng.standard_normal(16)).astype(np.float32) if has_table else None
-    real = (codes - origin if table is None else table[codes]) * np.repeat(scale, block, 1).astype(np.float64)
+    weight = Blocks(units, depth, panel, bits, block, zeros, has_table=has_table)
 
     def oracle(x: np.ndarray, x_scale: np.ndarray | None, *_: Any) -> np.ndarray:
-        factors = 1.0 if x_scale is None else np.repeat(x_scale, block, -1)
-        return (x * np.float64(factors)) @ real.T
+        return weight.rows(x, x_scale) @ weight.real.T
 
-    data = [i8(*rows, depth, low=-127, high=127), f32(*rows, depth // block)] if quantised else [f32(*rows, depth), None]
-    return row("nn.contrib_dense_blocks_pack", [*data, weight, *parameters, table], oracle, symbolic=False, units=units,
-        bits=bits, block_size=block, **attrs)
+    operands = [*data_of(rows, depth, block, quantised), *weight.operands, weight.table]
+    return row("nn.contrib_dense_blocks_pack", operands, oracle, symbolic=False,
+        units=units, bits=bits, block_size=block, **attrs)
+
+
+def indexed_blocks_row(
+    index: list[int], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool, **attrs: Any
+) -> Case:
+    """Rows of three weights."""
+    weights = [Blocks(units, depth, panel, bits, block, zeros, seed) for seed in range(3)]
+
+    def oracle(x: np.ndarray, x_scale: np.ndarray | None, *_: Any) -> np.ndarray:
+        out = np.zeros((len(index), units))
+        for place, (own, g) in enumerate(zip(weights[0].rows(x, x_scale), index, strict=True)):
+            if 0 <= g < 3:
+                out[place] = weights[g].real @ own
+        return out
+
+    operands = [None if parts[0] is None else np.stack(parts) for parts in zip(*(w.operands for w in weights))]
+    given = [*data_of((len(index),), depth, block, quantised), *operands, np.array(index, np.int64)]
+    return row("nn.contrib_indexed_blocks_pack", given, oracle, symbolic=False, units=units, bits=bits, block_size=block, **attrs)
 
 
 def blocks_rows() -> list[Case]:
@@ -60,6 +93,19 @@ def blocks_rows() -> list[Case]:
         blocks_row((30,), 64, 200, 64, 4, 32, True, False, out_dtype="float16"),
         blocks_row((1,), 64, 70, 64, 4, 16, False, False, has_table=True),
         blocks_row((2, 9), 96, 33, 16, 4, 32, False, False, has_table=True),
+    ]
+
+
+def indexed_blocks_rows() -> list[Case]:
+    many = [0] * 5 + [2] * 17 + [1] * 2 + [3] * 2 + [0] * 14
+    return [
+        indexed_blocks_row([], 64, 24, 16, 4, 32, False, False),
+        indexed_blocks_row([1], 64, 24, 16, 4, 32, False, False),
+        indexed_blocks_row([2, 0], 64, 70, 64, 4, 16, True, True),
+        indexed_blocks_row([0, 0, -1, 2, 2, 0], 64, 33, 16, 2, 32, False, True),
+        indexed_blocks_row(many, 64, 40, 32, 4, 16, False, True, out_dtype="float16"),
+        indexed_blocks_row(many, 64, 40, 32, 8, 32, True, False),
+        indexed_blocks_row([2**63 - 1, 1, -(2**63)], 48, 24, 32, 8, 48, False, False),
     ]
 
 
@@ -134,4 +180,4 @@ def small_rows() -> list[Case]:
     ]
 
 
-CASES = [*dense_rows(), *blocks_rows(), *matmul_rows(), *indexed_rows(), *small_rows()]
+CASES = [*dense_rows(), *blocks_rows(), *indexed_blocks_rows(), *matmul_rows(), *indexed_rows(), *small_rows()]

@@ -32,12 +32,12 @@ NF4 = (
 """Quantiles of the normal distribution, scaled to [-1, 1] (Dettmers et al., "QLoRA", 2023, appendix E)."""
 
 
-def _unpacked(g: Context, packed: Value, bits: int) -> Value:
+def unsigned(g: Context, packed: Value, bits: int) -> Value:
     """Codes of ``bits``, unsigned; the last axis grows by the number of codes in a byte, the first in the lowest bits."""
     return packed if bits == 8 else g.call("qnn.unpack", packed, out_dtype=f"uint{bits}")
 
 
-def _centred(g: Context, packed: Value, bits: int) -> Value:
+def signed(g: Context, packed: Value, bits: int) -> Value:
     """Codes of ``bits`` less the middle one, signed."""
     top = 1 << (bits - 1)
     flipped = g.call("bitwise_xor", packed, g.scalar(sum(top << place for place in range(0, 8, bits)), packed))
@@ -103,28 +103,28 @@ def matmul_of_few_bits(
         weight, zero_points, bits = _held(g, weight, zero_points, bits)
         expected = weight.shape
     scales = g.reshape(scales, (N, blocks))
-    flat = _cut(g, g.reshape(weight, (N, blocks * expected[2])), -(-K * bits // 8))
+    flat = cut(g, g.reshape(weight, (N, blocks * expected[2])), -(-K * bits // 8))
     if group_index is not None or zero_points is not None and zero_points.dtype != "uint8":
-        codes = _cut(g, _unpacked(g, flat, bits), K)
+        codes = cut(g, unsigned(g, flat, bits), K)
         data, real = x, _with_float_zeros(g, codes, scales, zero_points, group_index, bits, block_size)
     else:
-        codes, zeros = _centred(g, flat, bits), None
+        codes, zeros = signed(g, flat, bits), None
         if zero_points is not None:
-            codes, zeros = _unpacked(g, flat, bits), _zero_points(g, zero_points, bits, (N, blocks))
+            codes, zeros = unsigned(g, flat, bits), zero_points_of(g, zero_points, bits, (N, blocks))
         rounds = accuracy_level == MOST_ROUNDED and weight.constant is not None and K % block_size == 0
         factors = g.cast(scales, "float32") if rounds else scales
-        real = g.call("qnn.dequantize", _cut(g, codes, K), factors, zeros, axis=1, block_size=block_size, out_dtype=factors.dtype)
+        real = g.call("qnn.dequantize", cut(g, codes, K), factors, zeros, axis=1, block_size=block_size, out_dtype=factors.dtype)
         data = quantized.rounded_by_block(g, x, block_size) if rounds else x
     product = g.cast(dense(g, data, real, transposed=True), x.dtype)
     return product if bias is None else g.call("add", product, bias)
 
 
-def _zero_points(g: Context, given: Value, bits: int, shape: tuple[int, int]) -> Value:
+def zero_points_of(g: Context, given: Value, bits: int, shape: tuple[int, int]) -> Value:
     """``[N, blocks]``, unsigned; those of a row fill whole bytes."""
     rows, blocks = shape
     row = g.reshape(given, (rows, -(-blocks * bits // 8)))
     if row.constant is None:
-        return _cut(g, _unpacked(g, row, bits), blocks)
+        return cut(g, unsigned(g, row, bits), blocks)
     codes = row.constant if bits == 8 else unpacked(row.constant, f"uint{bits}")
     return g.constant(codes[:, :blocks], dtypes.canonical(codes.dtype))
 
@@ -136,7 +136,7 @@ def _with_float_zeros(
     if zeros is None:
         zeros = g.call("full", g.scalar(1 << (bits - 1), scales), shape=scales.shape)
     elif zeros.dtype == "uint8":
-        zeros = _zero_points(g, zeros, bits, scales.shape)
+        zeros = zero_points_of(g, zeros, bits, scales.shape)
     zeros = g.cast(g.reshape(zeros, scales.shape), scales.dtype)
 
     def of_codes(v: Value) -> Value:
@@ -147,7 +147,7 @@ def _with_float_zeros(
     return g.call("multiply", g.call("subtract", g.cast(codes, scales.dtype), of_codes(zeros)), of_codes(scales))
 
 
-def _cut(g: Context, x: Value, size: Dim) -> Value:
+def cut(g: Context, x: Value, size: Dim) -> Value:
     """The first ``size`` columns; the last block may be a part."""
     if dims.equal(x.shape[-1], size):
         return x
@@ -172,13 +172,13 @@ def matmul_of_table(
         raise g.invalid(f"B: got {weight.type}; expected {-(-count // 2)} bytes for K {K} and N {N}")
     rows = K % block_size == 0 and block_size % 2 == 0
     packed = g.reshape(_with_low_first(g, weight), (N, K // block_size, block_size // 2) if rows else (-(-count // 2),))
-    codes = _unpacked(g, packed, 4)
-    codes = codes if rows else _cut(g, codes, count)
+    codes = unsigned(g, packed, 4)
+    codes = codes if rows else cut(g, codes, count)
     numbers = g.call("take", g.constant(FP4 if quant_type == 0 else NF4, x.dtype), g.cast(codes, "int64"), axis=0, mode="clip")
     if rows:
         scaled = g.call("multiply", numbers, g.reshape(absmax, (N, K // block_size, 1)))
         return dense(g, x, g.reshape(scaled, (N, K)), transposed=True)
-    scales = _cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
+    scales = cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
     return dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
 
 
@@ -202,10 +202,10 @@ def gather_of_blocks(
     if along != data.rank - 1 or first != 0 or data.rank < 2:
         raise g.unsupported(f"attributes: got quantize_axis {along} and gather_axis {first}; supported: the last axis, and 0")
     rows, factors = (_taken(g, v, indices) for v in (data, scales))
-    codes, zeros = _centred(g, rows, bits), None
+    codes, zeros = signed(g, rows, bits), None
     if zero_points is not None:
-        parts = _cut(g, _unpacked(g, _taken(g, zero_points, indices), bits), scales.shape[-1])
-        codes, zeros = _unpacked(g, rows, bits), parts
+        parts = cut(g, unsigned(g, _taken(g, zero_points, indices), bits), scales.shape[-1])
+        codes, zeros = unsigned(g, rows, bits), parts
     return g.call("qnn.dequantize", codes, factors, zeros, axis=-1, block_size=block_size, out_dtype=scales.dtype)
 
 
@@ -214,4 +214,4 @@ def _taken(g: Context, x: Value, indices: Value) -> Value:
 
 
 def _repeated(g: Context, x: Value, block_size: int, shape: Sequence[Dim]) -> Value:
-    return _cut(g, g.call("repeat", x, repeats=block_size, axis=x.rank - 1), shape[-1])
+    return cut(g, g.call("repeat", x, repeats=block_size, axis=x.rank - 1), shape[-1])

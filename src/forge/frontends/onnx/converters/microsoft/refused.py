@@ -50,7 +50,7 @@ _REASONS = {
     "there is no converter yet; export the model in parts, without onnxruntime's fusions": (
         "BranchwiseRMSNorm", "CausalConvWithState", "DynamicTimeWarping", "EngramGate", "GatedDeltaNet",
         "GatedRelativePositionBias", "HyperConnectionLowRankMix", "HyperConnectionPostMix", "HyperConnectionPreMix",
-        "LinearAttention", "LinearAttentionGate", "MRotaryEmbedding", "MoE", "MoEGroupRouter", "NGramHashMapping", "QMoE",
+        "LinearAttention", "LinearAttentionGate", "MRotaryEmbedding", "MoEGroupRouter", "NGramHashMapping",
         "SwiGLU",
     ),
 }

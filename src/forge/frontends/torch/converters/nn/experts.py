@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose import experts
 from forge.errors import OpAttributeUnimplemented
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
@@ -24,7 +25,7 @@ def grouped_product(g: Context, self: Value, mat2: Value, offs: Value | None = N
     row = g.call("arange", g.constant(0, "int64"), g.extent(self, 0), g.constant(1, "int64"))
     row = g.reshape(row, self.shape[:1])
     group = g.call("searchsorted", g.cast(offs, "int64"), row, right=True)
-    return g.cast(g.call("nn.indexed_matmul", self, mat2, group), g.dtype)
+    return g.cast(experts.product(g, self, mat2, group), g.dtype)
 
 
 @converts("grouped_mm_fallback.default", domain="transformers")
