@@ -83,6 +83,7 @@ def test_a_class_binds_nodes_of_its_operators_only() -> None:
 
 
 def test_operators_that_are_not_bound_have_no_values() -> None:
-    assert [o.name for o in LSTM.operands] == ["x", "w", "r", "bias", "lengths", "h0", "c0", "peephole"]
+    assert [o.name for o in LSTM.operands] == [
+        "x", "w", "r", "bias", "lengths", "h0", "c0", "peephole", "w_scale", "w_zero_point", "r_scale", "r_zero_point", "r_sums"]
     with pytest.raises(AttributeError, match="node"):
         LSTM().bias  # noqa: B018

@@ -283,3 +283,32 @@ def test_bytes_are_shuffled_after_a_transposed_convolution(channels: int, paddin
     for got in results:
         np.testing.assert_array_equal(got, results[0])
         assert np.abs(got.astype(int) - want).max() <= 1
+
+
+@pytest.mark.parametrize("channels", [20, 32])
+@pytest.mark.parametrize("zeros", ["none", "several"])
+@pytest.mark.parametrize("act", ["nn.relu", "clip at 1.5", "clip at 100"])
+def test_depthwise_convolutions_of_data_with_scales_for_each_channel(channels: int, zeros: str, act: str) -> None:
+    """As NNCF quantises them: what it reads and what it gives."""
+    def parameters() -> list[np.ndarray]:
+        points = RNG.integers(0, 200, channels) if zeros == "several" else np.zeros(channels)
+        return [(RNG.random(channels) / 50 + 0.004).astype(np.float32), points.astype(np.uint8)]
+
+    b = Builder()
+    real = dequantized(b, b.input(TensorType((2, channels, 7, 6), "uint8"), "x"), *parameters(), axis=1)
+    weight = dequantized(b, b.constant(whole("int8", channels, 1, 3, 3)), RNG.random(channels).astype(np.float32) / 100, axis=0)
+    sums = b.call("nn.conv2d", real, weight, padding=(1, 1), groups=channels)
+    biased = b.call("nn.bias_add", sums, b.constant(RNG.standard_normal(channels).astype(np.float32)))
+    bounded = b.call(act, biased) if act == "nn.relu" else b.call("clip", biased, a_min=0.0, a_max=float(act.split()[-1]))
+    scale, points = (b.constant(p) for p in parameters())
+    graph = b.output(b.call("qnn.quantize", bounded, scale, points, axis=1, out_dtype="uint8"))
+    data = whole("uint8", 2, channels, 7, 6)
+    (want,) = run_graph(graph, [data])
+    results = [np.asarray(compile_module(Module(graph), check_options(t)).runtime()(data)) for t in targets_here()]
+    for got in results:
+        np.testing.assert_array_equal(got, results[0])
+        assert np.abs(got.astype(int) - want).max() <= 1
+    exact = compile_module(Module(graph), check_options(exact=True)).runtime()(data)
+    np.testing.assert_array_equal(np.asarray(exact), want)
+    rewrite(to_integers.run, graph)
+    assert not graph.select("qnn.quantize") and not graph.select("qnn.dequantize")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forge.dims import Dim
-from forge.driver import integers
 from forge.errors import InvalidGraphError
 from forge.ir.edits import journal
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
@@ -193,7 +193,7 @@ class Queries:
     @property
     def is_quantized(self) -> bool:
         """Whether the model converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
-        return any(integers.is_quantised(n) for g in self.graphs.values() for n in g.walk())
+        return any(is_quantised(n) for g in self.graphs.values() for n in g.walk())
 
     @property
     def is_tensorrt(self) -> bool:

@@ -111,18 +111,28 @@ def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
     return builder.call("multiply", mean, builder.constant(found.scale.constant.reshape(())))
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """What numbers are quantised to: scale and zero point, one of each or one for each channel, in which case they broadcast."""
+
+    dtype: str
+    scale: np.ndarray
+    zero: np.ndarray
+
+
 @rule(Quantize)
 def quantize_again(builder: RuleBuilder, found: Quantize) -> Value | None:
     """``qnn.quantize(qnn.dequantize(%x, s, z), s, z)`` --> ``%x``, with bounds for ``nn.relu`` and ``clip``"""
     wanted = _wanted(found)
-    if wanted is None:
+    if wanted is None or wanted.scale.size != 1 or wanted.zero.size != 1:
         return None
-    dtype, step, shift = wanted
-    value, low, high = _bounded(found.data, step, shift, dtype)
-    same = _bytes(value)
-    if same is None or _parameters(same) != wanted or low > high:
+    value, least, most = _bounded(found.data, wanted)
+    same, low, high = _bytes(value), int(least), int(most)
+    if same is None or _parameters(same) != (wanted.dtype, float(wanted.scale), int(wanted.zero)) or low > high:
         return None
-    return same.data if (low, high) == dtypes.integer_range(dtype) else builder.call("clip", same.data, a_min=low, a_max=high)
+    if (low, high) == dtypes.integer_range(wanted.dtype):
+        return same.data
+    return builder.call("clip", same.data, a_min=low, a_max=high)
 
 
 @rule(Quantize, moves_rounding=True)
@@ -130,26 +140,35 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
     wanted = _wanted(found)
     if wanted is None:
         return None
-    dtype, step, shift = wanted
-    value, low, high = _bounded(found.data, step, shift, dtype)
-    total = _sum(builder, value) if low <= high else None
+    value, low, high = _bounded(found.data, wanted)
+    total = _sum(builder, value) if np.all(low <= high) else None
     if total is None or not total.terms or not total.is_finite:
         return None
-    real = builder.call("round", _real(builder, total.times(np.asarray(1 / step))))
-    if shift:
-        real = builder.call("add", real, builder.constant(np.float32(shift)))
-    return builder.call("cast", builder.call("clip", real, a_min=low, a_max=high), dtype=dtype, name=found.node.name)
+    real = builder.call("round", _real(builder, total.times(1 / wanted.scale)))
+    if wanted.zero.any():
+        real = builder.call("add", real, builder.constant(wanted.zero.astype(np.float32)))
+    return builder.call("cast", _between(builder, real, low, high), dtype=wanted.dtype, name=found.node.name)
 
 
-def _wanted(found: Quantize) -> tuple[str, float, int] | None:
-    """Type, scale and zero point of a quantisation of float32, if there is one of each and float32 holds the results."""
+def _between(builder: RuleBuilder, real: Value, low: np.ndarray, high: np.ndarray) -> Value:
+    """``real`` within bounds, which may be those of channels."""
+    if low.min() == low.max() and high.min() == high.max():
+        return builder.call("clip", real, a_min=int(low.min()), a_max=int(high.max()))
+    least = builder.call("maximum", real, builder.constant(low.astype(np.float32)))
+    return builder.call("minimum", least, builder.constant(high.astype(np.float32)))
+
+
+def _wanted(found: Quantize) -> _Steps | None:
+    """Scales and zero points of a quantisation of float32, if they are known and float32 holds the results."""
     scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
-    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or found.data.dtype != "float32":
+    if scale is None or zero is None or found.data.dtype != "float32" or found.attrs.block_size:
         return None
-    step, dtype = float(scale.reshape(())), found.attrs.out_dtype
-    if not LEAST_SCALE <= step <= 1 / LEAST_SCALE or dtypes.bits(dtype) > MOST_BITS:
+    rank = max(1, found.data.rank)
+    along = (-1, *(1,) * (rank - 1 - found.attrs.axis % rank))
+    steps, zeros = (v.reshape(() if v.size == 1 else along) for v in (scale.astype(np.float64), np.asarray(zero, np.int64)))
+    if not np.all((steps >= LEAST_SCALE) & (steps <= 1 / LEAST_SCALE)) or dtypes.bits(found.attrs.out_dtype) > MOST_BITS:
         return None
-    return dtype, step, int(zero.reshape(()))
+    return _Steps(found.attrs.out_dtype, steps, zeros)
 
 
 @rule(Quantize)
@@ -227,21 +246,24 @@ def _is_function(node: Node) -> bool:
     return op.is_pure and len(node.results) == 1 and (op.is_map or per_tensor or Lookup.of(node) is not None)
 
 
-def _bounded(value: Value, step: float, shift: int, dtype: str) -> tuple[Value, int, int]:
+def _bounded(value: Value, wanted: _Steps) -> tuple[Value, np.ndarray, np.ndarray]:
     """``value`` without the bounds that it has, and these as quantised numbers."""
-    low, high = dtypes.integer_range(dtype)
+    range_ = dtypes.integer_range(wanted.dtype)
+    low, high = (np.full(np.broadcast_shapes(wanted.scale.shape, wanted.zero.shape), bound) for bound in range_)
 
-    def whole(bound: float) -> int:
-        return int(np.clip(np.rint(np.float32(bound) / np.float32(step)) + shift, low, high))
+    def quantised(bound: float) -> np.ndarray:
+        whole = np.rint(np.float32(bound) / wanted.scale.astype(np.float32)) + wanted.zero
+        return np.asarray(np.clip(whole, *range_), np.int64)
 
     while True:
         clip = Clip.of(value.producer)
         if (relu := made_by(value, "nn.relu")) is not None:
-            value, low = operand(relu), max(low, shift)
+            value, low = operand(relu), np.maximum(low, wanted.zero)
         elif clip is not None and clip.min is None and clip.max is None and not any(map(_is_nan, vars(clip.attrs).values())):
             value = clip.data
-            bounds = [None if b is None else whole(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
-            low, high = low if bounds[0] is None else max(low, bounds[0]), high if bounds[1] is None else min(high, bounds[1])
+            bounds = [None if b is None else quantised(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
+            low = low if bounds[0] is None else np.maximum(low, bounds[0])
+            high = high if bounds[1] is None else np.minimum(high, bounds[1])
         else:
             return value, low, high
 

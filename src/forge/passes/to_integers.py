@@ -58,6 +58,7 @@ NINE_BITS = "the weight without its zero point is no int8"
 """A reason where sums of the data, which the rest of the weight is multiplied with, would be needed for each group or phase."""
 WINOGRAD_CHANNELS, WINOGRAD_POSITIONS = 16, 400
 """Input channels and results of an image from which 3x3 convolutions of float32 are faster than those of 16-bit integers."""
+SEVERAL = "the data have several scales"
 LEAST_GROUP = 16
 """Channels of a group: narrower ones leave the lanes of vectors empty."""
 
@@ -203,13 +204,13 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
     conv = Conv.of(node)
     if conv is None:
         return None
-    operands = _operands(node)
+    operands = _operands(node, channels=conv.attrs.groups == conv.data.shape[1])
     if not isinstance(operands, tuple):
         return operands
     data, weight = operands
     if not has_usual_layout(conv):
         return Declined("the kernels of blocked layouts do not take it")
-    if data.zero is not None and data.zero.size != 1:
+    if data.zero is not None and data.zero.size != 1 and data.scale is None:
         return Declined("the data have several zero points")
     if not _is_byte(data):
         return Declined("the zero point of the data is not of their type")
@@ -219,6 +220,8 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
     kernel = found.array
     groups, outer = conv.attrs.groups, kernel.shape[0] // conv.attrs.groups
     depthwise = groups > 1 and kernel.shape[1] == outer == 1
+    if not depthwise and any(v is not None and v.size != 1 for v in (data.scale, data.zero)):
+        return Declined(SEVERAL)
     if groups > 1 and not depthwise and min(kernel.shape[1], outer) < LEAST_GROUP:
         return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
     if groups > 1 and not depthwise and not found.is_plain:
@@ -397,7 +400,8 @@ def _depthwise(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Weigh
     kernel = weight.array + weight.offset.reshape(-1, 1, *along[1:])
     wide = builder.call("cast", data.data, dtype="int32")
     if data.zero is not None:
-        zero = builder.call("cast", builder.call("reshape", data.zero, newshape=()), dtype="int32")
+        shape = () if data.zero.size == 1 else (data.zero.size, *along[1:])
+        zero = builder.call("cast", builder.call("reshape", data.zero, newshape=shape), dtype="int32")
         wide = builder.call("subtract", wide, zero)
     real = builder.call("cast", wide, dtype="float32")
     attributes = {**conv.node.attributes, "out_dtype": ""}
@@ -415,8 +419,8 @@ def _weight_is_swapped(node: Node) -> bool | None:
     return not product.attrs.transpose_b
 
 
-def _operands(node: Node) -> tuple[_Integers, _Integers] | Declined | None:
-    """Data and weight of a product of integers, if it is one."""
+def _operands(node: Node, channels: bool = False) -> tuple[_Integers, _Integers] | Declined | None:
+    """Data and weight of a product of integers, if it is one. Data may have constant scales for ``channels``, axis 1."""
     data, weight = _integers(operand(node)), _integers(operand(node, 1))
     if weight is None and operand(node, 1).constant is not None and operand(node, 1).dtype == "int32":
         weight = _Integers(operand(node, 1), None)  # small weights are folded when they are imported
@@ -424,8 +428,9 @@ def _operands(node: Node) -> tuple[_Integers, _Integers] | Declined | None:
         return None
     if node.result.dtype != ("int32" if data.scale is None else "float32"):
         return Declined("sums of another type are asked for")
-    if any(v is not None and v.size != 1 for v in (data.scale, data.zero if data.scale is not None else None)):
-        return Declined("the data have several scales")
+    parameters = [v for v in (data.scale, data.zero if data.scale is not None else None) if v is not None and v.size != 1]
+    if parameters and not (channels and data.axis == 1 and all(v.constant is not None for v in parameters)):
+        return Declined(SEVERAL)
     return data, weight
 
 
@@ -516,7 +521,8 @@ def _scaled(builder: RuleBuilder, total: Value, data: _Integers, scale: np.ndarr
         return total
     real, factor = total if total.dtype == "float32" else builder.call("cast", total, dtype="float32"), data.scale.constant
     if factor is not None:
-        return builder.call("multiply", real, builder.constant(factor.reshape(()) * scale))
+        several = (-1, *(1,) * (total.rank - 2))
+        return builder.call("multiply", real, builder.constant(factor.reshape(() if factor.size == 1 else several) * scale))
     one = builder.call("reshape", data.scale, newshape=())
     return builder.call("multiply", real, builder.call("multiply", one, builder.constant(scale)))
 
