@@ -2,12 +2,14 @@
 
     python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--activations uint16 | --by nncf]
         [--target TARGET]
+    python -m benchmarks.quantized --by onnxruntime nncf
     python -m benchmarks.quantized resnet50 --inputs 500
 
 Models of ``benchmarks/models.py`` are quantised by onnxruntime: QDQ with weights of int8 for each channel and activations of
-uint8 (or as ``--activations`` says), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults.
-*Peer / Forge* is the time of the fastest peer over Forge's, on the same file, by minima; *float / int8* is Forge's time for the
-float32 model over that for the quantised one.
+uint8 (or as ``--activations`` says), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults; or by
+both, and each engine is given the file that it runs fastest.
+*Peer / Forge* is the time of the fastest peer over Forge's, by minima; *float / int8* is Forge's time for the float32 model over
+that for the quantised one.
 *Errors* are the largest differences of all three to onnxruntime without optimisations, relative to the largest output.
 With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
@@ -43,6 +45,7 @@ def quantised(
     name: str, folder: Path, *, activations: str = "uint8", by: str = "onnxruntime", small: bool = False
 ) -> tuple[Path, Path]:
     """The float model that onnxruntime has prepared, and the quantised one, in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared, made = folder / "prepared.onnx", folder / "quantised.onnx"
@@ -98,7 +101,7 @@ def agreement(name: str, options: argparse.Namespace) -> tuple[int, int]:
     from onnx import numpy_helper
 
     with tempfile.TemporaryDirectory() as temporary:
-        _, made = quantised(name, Path(temporary), activations=options.activations, by=options.by, small=options.small)
+        _, made = quantised(name, Path(temporary), activations=options.activations, by=options.by[0], small=options.small)
         model = onnx.load(made)
         last = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
         step = next(float(numpy_helper.to_array(t)) for t in model.graph.initializer if t.name == last.input[1])
@@ -117,23 +120,35 @@ def agreement(name: str, options: argparse.Namespace) -> tuple[int, int]:
     return same, decided
 
 
+ENGINES = ("forge", "onnxruntime", "openvino")
+
+
 def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Times in seconds by variant, and how Forge's results compare with onnxruntime's."""
+    """Least times in seconds and the forms that take them by engine, and how results of all compare with onnxruntime's."""
     feed = models.inputs(name, small=options.small)
+    runs: dict[tuple[str, str], Callable[[], Any]] = {}
+    errors, sizes = dict[tuple[str, str], float](), dict[str, int]()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        prepared, made = quantised(name, folder, activations=options.activations, by=options.by, small=options.small)
-        runs = {
-            "forge": forge_call(made, feed, options.threads, options.target, folder / "int8"),
-            "float32": forge_call(prepared, feed, options.threads, options.target, folder / "float32"),
-            "onnxruntime": peers.load_onnxruntime(made, feed, options.threads),
-            "openvino": peers.load_openvino(made, feed, options.threads),
-        }
-        exact = peers.load_reference(made, feed, 1)()
-        errors = [peers.disagreement(runs[name](), exact) for name in ("forge", "onnxruntime", "openvino")]
-        size = sum(p.stat().st_size for p in (folder / "int8").iterdir())
-        times = take_turns(runs, options.seconds)
-    return {"times": {k: min(t) for k, t in times.items()}, "errors": errors, "bytes": size}
+        for by in options.by:
+            folder = Path(temporary) / by
+            prepared, made = quantised(name, folder, activations=options.activations, by=by, small=options.small)
+            runs |= {
+                ("forge", by): forge_call(made, feed, options.threads, options.target, folder / "int8"),
+                ("onnxruntime", by): peers.load_onnxruntime(made, feed, options.threads),
+                ("openvino", by): peers.load_openvino(made, feed, options.threads),
+            }
+            exact = peers.load_reference(made, feed, 1)()
+            errors |= {(engine, by): peers.disagreement(runs[engine, by](), exact) for engine in ENGINES}
+            sizes[by] = sum(p.stat().st_size for p in (folder / "int8").iterdir())
+        runs["float32", ""] = forge_call(prepared, feed, options.threads, options.target, folder / "float32")
+        least = {run: min(times) for run, times in take_turns(runs, options.seconds * len(options.by)).items()}
+    forms = {engine: min(options.by, key=lambda by: least[engine, by]) for engine in ENGINES}
+    return {
+        "times": {engine: least[engine, by] for engine, by in forms.items()} | {"float32": least["float32", ""]},
+        "forms": forms,
+        "errors": [errors[engine, by] for engine, by in forms.items()],
+        "bytes": sizes[forms["forge"]],
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--activations", choices=tuple(ACTIVATIONS), default="uint8")
-    parser.add_argument("--by", choices=("onnxruntime", "nncf"), default="onnxruntime", help="what quantises")
+    parser.add_argument("--by", nargs="+", choices=("onnxruntime", "nncf"), default=["onnxruntime"], help="what quantises")
     parser.add_argument("--inputs", type=int, default=0, help="compare classes of this many inputs, and measure nothing")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
     parser.add_argument("--target", default="llvm")
@@ -160,7 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times = {k: 1e3 * t for k, t in found["times"].items()}
         peer = min(times["onnxruntime"], times["openvino"]) / times["forge"]
         ratios.append(peer)
-        cells = [name, *(f"{times[k]:.3f}" for k in ("forge", "onnxruntime", "openvino")), f"{peer:.2f}",
+        form = {engine: f" {by}" if len(options.by) > 1 else "" for engine, by in found["forms"].items()}
+        cells = [name, *(f"{times[k]:.3f}{form[k]}" for k in ENGINES), f"{peer:.2f}",
                  f"{times['float32']:.3f}", f"{times['float32'] / times['forge']:.2f}",
                  " ".join(f"{e:.4f}" for e in found["errors"]), f"{found['bytes'] / 1e6:.1f}"]
         table.add_row(*cells)
