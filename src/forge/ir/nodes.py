@@ -28,6 +28,7 @@ from forge.ir.functions.states import State
 from forge.ir.node_list import Link, Nodes
 from forge.ir.op import Category, NoAttrs, OpDef
 from forge.ir.params import Params
+from forge.ir.statistics import Calibration
 from forge.ir.types import TensorType, Type, symbols
 
 INPUT = "input"
@@ -506,6 +507,7 @@ class Module:
 
     def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
         self.graphs: dict[str, Graph] = {"main": main if main is not None else Graph()}
+        self.calibration = Calibration()
         if params:
             self.params = params
         self.show_types = False
@@ -538,7 +540,7 @@ class Module:
 
     def copy(self) -> Module:
         clone = Module()
-        clone.graphs = {name: graph.copy() for name, graph in self.graphs.items()}
+        clone.graphs, clone.calibration = {name: graph.copy() for name, graph in self.graphs.items()}, self.calibration
         return clone
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:

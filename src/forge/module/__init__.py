@@ -16,9 +16,10 @@ from forge.ir.functions import joining
 from forge.ir.functions.reference import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.saved import serialize
+from forge.ir.statistics import Calibration
 from forge.ir.text.parser import parse_module
 from forge.ir.verifier import verify
-from forge.module.edits import Edits
+from forge.module.quantization import Quantization
 from forge.options import CompileOptions, OutputOptions, takes_options
 from forge.passes import fold_batch_norm, fold_constants, inline_calls
 from forge.target import TargetLike
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Some = Value | Node | str | Sequence[Value | Node | str]
 
 
-class IRModule(Edits):
+class IRModule(Quantization):
     """A model: graphs in Forge's IR and the weights that are not frozen into them.
 
     Args:
@@ -178,8 +179,9 @@ class IRModule(Edits):
         return loaded
 
     def reload(self) -> None:
-        """Takes back every change since the module was made."""
+        """Takes back every change since the module was made, and forgets what calibration found."""
         self._module = self._original.copy()
+        self._module.calibration = Calibration()
 
     def extract(self, outputs: Some, inputs: Some = ()) -> IRModule:
         """A module that computes some values of ``main`` from others; what else it needs stays an input.

@@ -16,6 +16,8 @@ from forge.ir.edits.edit import Editor, edit
 from forge.ir.edits.rebatch import check_batch, replace_batch
 from forge.ir.edits.rewrite import Rule, apply
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.saved import hashing
+from forge.ir.statistics import Calibration
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.module.queries import Queries
@@ -87,6 +89,7 @@ class Edits(Queries):
         else:
             changed = replace_batch(self._module, inputs, old, new)
         verify(changed)
+        changed.calibration = Calibration(hashing.moved_statistics(self._module, changed))
         self._module = changed
 
     def as_session(self, states: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> None:

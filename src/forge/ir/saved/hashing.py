@@ -7,6 +7,8 @@ rank, for these are trained; nor ``params``; nor names: symbols are numbered in 
 
 The fingerprint counts all of that, all contents, and what a user of the model calls its parts: names of the inputs and outputs of
 public functions, names of the symbols in the types of their inputs. Names of nodes do not count, nor the order of ``params``.
+
+The digest of a value counts what computes it from the inputs of its graph, whose names count.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.arrays import identity, to_bytes
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ir.statistics import Statistics
 from forge.ir.text import attribute_text
 
 _MOST_COPIED = 4 << 20
@@ -62,6 +65,40 @@ def identify(module: Module) -> Identity:
     hasher.read_arrays(module)
     digest = _digest(module, hasher)
     return Identity(digest[:16].hex(), {known: array for array, known in hasher.arrays.values()})
+
+
+def value_digests(module: Module) -> dict[Value, str]:
+    """Digests of the values of ``main``: of the operators, attributes and contents that compute them, and names of inputs.
+
+    Types do not count, but for what attributes say of them.
+    """
+    hasher = _Hasher(contents=True)
+    hasher.read_arrays(module)
+    graph = module.main
+    found: dict[Value, str] = {}
+    for value in graph.inputs:
+        bound = graph.params.get(value.name)
+        found[value] = _text_digest("input", value.name, None if bound is None else hasher.array(bound))
+    for node in graph.nodes:
+        if node.op_def is not CONSTANT:
+            operands = [None if v is None else found.get(v) or hasher.operand(v, {}) for v in node.operands]
+            regions = [hasher.region(region) for region in node.regions]
+            attributes_ = [(f.name, _attribute_key(getattr(node.attrs, f.name))) for f in dataclasses.fields(node.attrs)]
+            found.update((v, _text_digest(node.op, operands, attributes_, regions, k)) for k, v in enumerate(node.results))
+    return found
+
+
+def moved_statistics(old: Module, new: Module) -> dict[str, Statistics]:
+    """The statistics of ``old`` for ``new``, which computes the same values with other sizes."""
+    if not old.calibration.statistics:
+        return {}
+    before, after = value_digests(old), value_digests(new)
+    pairs = zip(before.values(), after.values(), strict=True) if len(before) == len(after) else ()
+    return {there: old.calibration.statistics[here] for here, there in pairs if here in old.calibration.statistics}
+
+
+def _text_digest(*parts: object) -> str:
+    return hashlib.sha256(f"{parts}".encode()).hexdigest()[:32]
 
 
 def _digest(module: Module, hasher: _Hasher) -> bytes:
@@ -101,6 +138,13 @@ class _Hasher:
         self.add("out", [self.operand(v, number) for v in graph.outputs])
         if graph.states or graph.donated:
             self.shared_memory(graph)
+
+    def region(self, graph: Graph) -> str:
+        """Of a region alone."""
+        inner = _Hasher(self.contents)
+        inner.arrays = self.arrays
+        inner.graph(graph)
+        return inner.state.hexdigest()
 
     def shared_memory(self, graph: Graph) -> None:
         """States count by name, because functions share them by it, and donated inputs by position."""

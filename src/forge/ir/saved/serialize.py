@@ -28,6 +28,7 @@ from forge import dtypes, files
 from forge.errors import ForgeError, ImportModelError, ParseError
 from forge.ir.arrays import from_bytes, identity, taken_over, to_bytes
 from forge.ir.nodes import Module
+from forge.ir.statistics import Calibration, Statistics
 from forge.ir.text.parser import MissingConstant, UnknownOperator, has_metadata, parse_module
 from forge.ir.text.printer import print_with_constants
 from forge.ir.verifier import verify
@@ -178,7 +179,7 @@ def _encode(module: Module, types: bool = False) -> tuple[dict[str, Any], str, d
     numbers: dict[Hashable, int] = {}
     for array in (a for graph in module.public.values() for a in graph.params.values()):
         arrays.setdefault(f"param.{numbers.setdefault(identity(array), len(numbers))}", array)
-    description = {
+    description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "constants": [_type(a) for a in printed.constants],
         "functions": {
@@ -189,6 +190,11 @@ def _encode(module: Module, types: bool = False) -> tuple[dict[str, Any], str, d
             for name, graph in module.public.items()
         },
     }
+    for digest, statistics in module.calibration.statistics.items():
+        held = statistics.arrays()
+        arrays |= {f"statistics.{digest}.{name}": array for name, array in held.items()}
+        entry = statistics.numbers() | {"arrays": {name: _type(a) for name, a in held.items()}}
+        description.setdefault("statistics", {})[digest] = entry
     return description, printed.text, {name: np.frombuffer(to_bytes(a), np.uint8) for name, a in arrays.items()}
 
 
@@ -205,7 +211,16 @@ def _decode(description: dict[str, Any], text: str, weights: dict[str, np.ndarra
             graph.params[str(parameter)] = restored[number]
         for value, output in zip(graph.outputs, function["outputs"]):
             value.name = value.name or str(output)
+    module.calibration = Calibration(_statistics(description, weights))
     return module
+
+
+def _statistics(description: dict[str, Any], weights: dict[str, np.ndarray]) -> dict[str, Statistics]:
+    found: dict[str, Statistics] = {}
+    for digest, numbers in description.get("statistics", {}).items():
+        arrays = {name: _restore(weights[f"statistics.{digest}.{name}"], *of) for name, of in numbers["arrays"].items()}
+        found[str(digest)] = Statistics.of(numbers, arrays)
+    return found
 
 
 def _read_archive(stream: IO[bytes], size: int) -> tuple[dict[str, Any], str, dict[str, np.ndarray]]:

@@ -1,0 +1,1 @@
+"""Calibration and quantisation of modules."""

@@ -1,0 +1,151 @@
+"""Statistics of values, over samples.
+
+A copy of the model computes them: its outputs are, of each value that quantisation may round, a histogram, and the least, the
+largest and the sum of each channel. So memory does not depend on the number of samples. Bins have powers of two as widths; where
+numbers leave the range of their histogram, its bins are merged, and the sample runs again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.driver import check_options, compile_module
+from forge.ir.builder import Builder
+from forge.ir.edits.extract import extract
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.saved import hashing
+from forge.ir.statistics import BINS, Calibration, Statistics
+from forge.ir.types import TensorType
+from forge_runtime import Runtime
+
+BINNING = "forge_binning"
+"""The input with, for each value, one over the width of a bin and the bin that begins at 0."""
+
+Sample = Mapping[str, np.ndarray]
+
+
+@dataclass
+class Observer:
+    """A model that computes statistics of some of its values.
+
+    Attributes:
+        found: by value.
+    """
+
+    found: dict[Value, Statistics]
+    runtime: Runtime
+
+    @classmethod
+    def of(cls, module: Module, channel_axes: Mapping[Value, int]) -> Observer:
+        """For the values of ``main`` that are given with their axis of channels."""
+        observed = Module(observed_graph(module.main, channel_axes))
+        observed.params = {k: a for k, a in module.params.items() if k in {v.name for v in observed.main.inputs}}
+        observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
+        runtime = compile_module(observed, check_options(), name="calibrate").runtime()
+        return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, runtime)
+
+    def add(self, sample: Sample) -> None:
+        """Runs a sample, and counts what its values are."""
+        for _ in range(3):
+            results = self._run(sample)
+            if self._widen(results):
+                continue
+            for statistics, (counts, total, low, high) in zip(self.found.values(), results):
+                _count(statistics, counts, total, low, high)
+            return
+        raise AssertionError("a value is another in each run")
+
+    def _run(self, sample: Sample) -> list[Sequence[np.ndarray]]:
+        binning = [(1 / s.histogram.width, s.histogram.offset) for s in self.found.values()]
+        given = {**sample, BINNING: np.asarray(binning, np.float32)}
+        flat = self.runtime.run([given[name] for name in self.runtime.input_names])
+        return [flat[k : k + 4] for k in range(0, len(flat), 4)]
+
+    def _widen(self, results: list[Sequence[np.ndarray]]) -> bool:
+        """Whether a histogram had to be made wider."""
+        changed = False
+        for statistics, (_, _, lows, highs) in zip(self.found.values(), results):
+            low, high = float(lows.min(initial=0)), float(highs.max(initial=0))
+            if np.isfinite(low) and np.isfinite(high) and not statistics.histogram.covers(low, high):
+                statistics.histogram = statistics.histogram.widened(low, high)
+                changed = True
+        return changed
+
+
+def observed_graph(graph: Graph, channel_axes: Mapping[Value, int]) -> Graph:
+    """A graph whose outputs are statistics of values of ``graph``: four of each."""
+    observed = extract(graph, list(channel_axes))
+    builder = Builder(observed)
+    binning = observed.add_input(_tensor((len(channel_axes), 2)), BINNING)
+    outputs: list[Value] = []
+    for number, (value, axis) in enumerate(zip(observed.outputs, channel_axes.values())):
+        outputs += _statistics(builder, value, axis, builder.call("take", binning, builder.constant(np.int64(number)), axis=0))
+    observed.outputs = outputs
+    return observed
+
+
+def _tensor(shape: tuple[int, ...]) -> TensorType:
+    return TensorType(shape, "float32")
+
+
+def _statistics(builder: Builder, value: Value, axis: int, binning: Value) -> list[Value]:
+    """Counts of bins, and the sum, the least and the largest number of each channel."""
+    factor, offset = (builder.call("take", binning, builder.constant(np.int64(k)), axis=0) for k in range(2))
+    place = builder.call("add", builder.call("multiply", value, factor), offset)
+    flat = builder.call("reshape", builder.call("clip", place, a_min=0.0, a_max=float(BINS - 1)), newshape=(-1,))
+    index = builder.call("cast", flat, dtype="int32")
+    zeros, one = builder.constant(np.zeros(BINS, np.int32)), builder.constant(np.int32(1))
+    ones = builder.call("broadcast_to", one, shape=index.shape)
+    counts = builder.call("scatter_elements", zeros, index, ones, reduction="add")
+    others = tuple(k for k in range(value.rank) if k != axis % max(1, value.rank))
+    return [counts, *(builder.call(op, value, axis=others) for op in ("sum", "min", "max"))]
+
+
+def _count(statistics: Statistics, counts: np.ndarray, total: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    size = int(counts.sum(dtype=np.int64))
+    if not size:
+        return
+    first = not statistics.calls
+    statistics.calls += 1
+    statistics.low, statistics.high = min(statistics.low, float(low.min())), max(statistics.high, float(high.max()))
+    statistics.low_sum += float(low.min())
+    statistics.high_sum += float(high.max())
+    statistics.histogram.counts += counts
+    statistics.channel_count += size // max(1, total.size)
+    statistics.channel_sum = total.astype(np.float64) if first else statistics.channel_sum + total
+    statistics.channel_low = low.astype(np.float64) if first else np.minimum(statistics.channel_low, low)
+    statistics.channel_high = high.astype(np.float64) if first else np.maximum(statistics.channel_high, high)
+
+
+KEPT_SAMPLES, KEPT_BYTES = 32, 64 << 20
+"""Of the first samples, so many are kept: to correct biases, and to compare a quantised model with the real one."""
+
+
+def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[Value, int], reset: bool) -> None:
+    """Gives ``module`` statistics of some of the values of ``main``; what goes wrong leaves it as it was.
+
+    Args:
+        channel_axes: the values, each with its axis of channels.
+        reset: forget what earlier calibrations found.
+    """
+    observer = Observer.of(module, channel_axes)
+    digests = hashing.value_digests(module)
+    if not reset:
+        earlier = {value: module.calibration.statistics.get(digests[value]) for value in channel_axes}
+        observer.found.update({value: copy.deepcopy(s) for value, s in earlier.items() if s is not None})
+    kept = [] if reset else list(module.calibration.samples)
+    for sample in samples:
+        observer.add(sample)
+        if len(kept) < KEPT_SAMPLES and sum(map(_size, kept)) + _size(sample) <= KEPT_BYTES:
+            kept.append({name: np.array(array) for name, array in sample.items()})
+    found = {digests[value]: statistics for value, statistics in observer.found.items()}
+    known = {} if reset else module.calibration.statistics
+    module.calibration = Calibration({**known, **found}, tuple(kept))
+
+
+def _size(sample: Sample) -> int:
+    return sum(array.nbytes for array in sample.values())

@@ -1,0 +1,222 @@
+"""Which layers of a model are quantised, and where their data are rounded.
+
+A layer is a product with a constant weight (convolution, dense layer), or of two activations. What it reads is rounded where it
+is made, before the views, selections and concatenations on its way, so that integers are what is stored and moved. Parts of a
+concatenation are rounded alike. The other readers of a rounded value read the rounded numbers, too, but for normalisations and
+what they normalise: residual streams of transformers stay real numbers.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from forge.errors import OptionError
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.op import Category
+from forge.ops.nn.convolution import Conv
+from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
+
+Excluded = str | Node | Callable[[Node], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A product of real numbers.
+
+    Attributes:
+        data: positions of the operands that are known at run time only.
+        axis: of the weight, along which its elements make different results; None: there is no constant weight.
+        channel_axis: the axis of the data along which products are summed, or the channels of a depthwise convolution lie.
+    """
+
+    node: Node
+    data: tuple[int, ...]
+    axis: int | None
+    channel_axis: int
+
+    @property
+    def label(self) -> str:
+        return self.node.label
+
+    @property
+    def weight(self) -> Value | None:
+        return None if self.axis is None else self.node.operands[1]
+
+    @property
+    def inputs(self) -> list[Value]:
+        found = [self.node.operands[k] for k in self.data]
+        return [v for v in found if v is not None]
+
+    @property
+    def result(self) -> Value:
+        return self.node.result
+
+
+def layer_of(node: Node) -> Layer | None:
+    """``node`` as a layer of float32 that can be quantised, if it is one."""
+    if len(node.results) != 1 or any(v is not None and v.dtype != "float32" for v in (*node.operands, *node.results)):
+        return None
+    product = Conv.of(node) or Conv2DTranspose.of(node) or Dense.of(node) or Matmul.of(node) or BatchMatmul.of(node)
+    if product is None:
+        return None
+    first, second = node.operands[:2]
+    if first is None or second is None or first.constant is not None:
+        return None
+    if second.constant is None:
+        return Layer(node, (0, 1), None, -1) if isinstance(product, Matmul | BatchMatmul) else None
+    if isinstance(product, Conv):
+        return Layer(node, (0,), 0, 1) if has_channels_first(product) else None
+    if isinstance(product, Conv2DTranspose):
+        return Layer(node, (0,), 1, 1) if product.attrs.groups == 1 and has_channels_first(product) else None
+    if second.rank != 2:
+        return None
+    if isinstance(product, Dense):
+        return Layer(node, (0,), 0, -1)
+    assert isinstance(product, Matmul)
+    return None if product.attrs.transpose_a else Layer(node, (0,), 0 if product.attrs.transpose_b else 1, -1)
+
+
+def has_channels_first(conv: Conv | Conv2DTranspose) -> bool:
+    return conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO"))
+
+
+def layers_of(graph: Graph, exclude: Sequence[Excluded] = ()) -> list[Layer]:
+    """The layers of ``graph`` that are not excluded.
+
+    Args:
+        exclude: names of nodes, of their results or of operators, patterns of such (``*`` matches any text), nodes, or
+            predicates of a node.
+
+    Raises:
+        OptionError: one of them matches no node.
+    """
+    left_out = {node for which in exclude for node in _matched(graph, which)}
+    found = (layer_of(node) for node in graph.nodes if node not in left_out)
+    return [layer for layer in found if layer is not None]
+
+
+def _matched(graph: Graph, which: Excluded) -> list[Node]:
+    if isinstance(which, Node):
+        return [which]
+    if callable(which):
+        return [node for node in graph.nodes if which(node)]
+    if not isinstance(which, str):
+        raise OptionError(f"exclude: got {which!r}; expected names, patterns, nodes or predicates of a node")
+    nodes = [n for n in graph.nodes if any(fnmatch.fnmatchcase(name, which) for name in _names(n))]
+    if not nodes:
+        raise OptionError(f"exclude: {which!r}: matches no node; expected the name of a node, result or operator, or a pattern")
+    return nodes
+
+
+def _names(node: Node) -> Iterator[str]:
+    yield node.op
+    yield from (name for name in (node.name, *(v.name for v in node.results)) if name)
+
+
+@dataclass
+class Sites:
+    """Where data are rounded.
+
+    Attributes:
+        of: by layer, for each operand in ``data``, the values that are rounded before it.
+        groups: values that are rounded alike, by each of them.
+        channel_axis: by value.
+    """
+
+    of: dict[Layer, list[list[Value]]] = field(default_factory=dict)
+    groups: dict[Value, list[Value]] = field(default_factory=dict)
+    channel_axis: dict[Value, int] = field(default_factory=dict)
+
+    @property
+    def values(self) -> list[Value]:
+        return list(self.groups)
+
+
+def sites_of(layers: Iterable[Layer]) -> Sites:
+    """Where the data of ``layers`` are rounded, and what else is then, so that integers are stored."""
+    sites = Sites()
+    for layer in layers:
+        sites.of[layer] = [_place(sites, value, layer.channel_axis) for value in layer.inputs]
+    for value in list(sites.groups):
+        _place_terms(sites, value)
+    return sites
+
+
+def _place(sites: Sites, value: Value, channel_axis: int) -> list[Value]:
+    found = list(dict.fromkeys(sources(value)))
+    group = list(dict.fromkeys(v for source in found for v in sites.groups.get(source, [source])))
+    for member in group:
+        sites.groups[member] = group
+        sites.channel_axis.setdefault(member, channel_axis)
+    means = value.producer
+    if means is not None and means.op_def.is_average and means.operands[0] is not None:
+        _place(sites, means.operands[0], channel_axis)
+    return found
+
+
+def sources(value: Value) -> Iterator[Value]:
+    """What ``value`` is made of by moving and selecting elements."""
+    node = value.producer
+    if node is not None and node.op == "concatenate":
+        for part in node.operands:
+            if part is not None:
+                yield from sources(part)
+    elif node is not None and moves(node) and node.operands[0] is not None:
+        yield from sources(node.operands[0])
+    elif value.constant is None:
+        yield value
+
+
+def moves(node: Node) -> bool:
+    op = node.op_def
+    return (op.is_view or op.is_permutation or op.is_selection) and len(node.results) == 1
+
+
+def _place_terms(sites: Sites, value: Value) -> None:
+    """Where ``value`` is a sum of two layers' results, the first of these is stored, and so rounded."""
+    node = _before_activation(value)
+    if node is None or node.op != "add" or any(v is None or v.constant is not None for v in node.operands):
+        return
+    terms = [v for v in node.operands if v is not None]
+    if all(v not in sites.groups and _ends_a_layer(v) and len(v.uses) == 1 for v in terms) and terms[0] is not terms[1]:
+        stored = _earlier(terms[0], terms[1])
+        sites.groups[stored] = [stored]
+        sites.channel_axis[stored] = sites.channel_axis[value]
+
+
+def _before_activation(value: Value) -> Node | None:
+    node = value.producer
+    while node is not None and node.op in ("nn.relu", "clip") and node.operands[0] is not None:
+        node = node.operands[0].producer
+    return node
+
+
+def _ends_a_layer(value: Value) -> bool:
+    node = value.producer
+    while node is not None and node.op in ("nn.bias_add", "add") and node.operands[0] is not None:
+        node = node.operands[0].producer
+    return node is not None and layer_of(node) is not None
+
+
+def _earlier(a: Value, b: Value) -> Value:
+    graph = a.producer.graph if a.producer is not None else None
+    if graph is None:
+        return a
+    order = {node: k for k, node in enumerate(graph.nodes)}
+    return min((a, b), key=lambda v: order.get(v.producer, -1))  # type: ignore[arg-type]
+
+
+def reads_rounded(user: Node) -> bool:
+    """Whether a reader of a rounded value, which is no layer, reads the rounded numbers."""
+    if user.op == "add":
+        return not any(_is_normalised(n) for n in user.succ)
+    return user.op_def.category not in (Category.NORMALISATION, Category.REDUCTION, Category.CONTROL) or user.op_def.is_average
+
+
+def _is_normalised(node: Node) -> bool:
+    if node.op == "add":
+        return any(n.op_def.category is Category.NORMALISATION for n in node.succ)
+    return node.op_def.category is Category.NORMALISATION

@@ -1,0 +1,199 @@
+"""A model of real numbers becomes a quantised one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forge.driver import check_options, optimized_graph
+from forge.errors import OptionError
+from forge.ir.edits import journal
+from forge.ir.edits.dead_code import remove_dead
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.saved import hashing
+from forge.ir.statistics import Statistics
+from forge.quantization import correction, insertion
+from forge.quantization.layers import Layer, Sites, layers_of, sites_of
+from forge.quantization.ranges import Codes, codes_of, joined, range_of
+from forge.quantization.scheme import Scheme
+from forge.quantization.weights import Weight, quantised_weight
+
+STAGE = "to_integers"
+
+
+@dataclass
+class Plan:
+    """How the layers of ``graph`` are quantised.
+
+    Attributes:
+        statistics: of values of the graph.
+        static: layers whose data have ranges that are known.
+        dynamic: layers whose data get theirs in each call.
+        left: reasons why layers stay real, by layer.
+    """
+
+    graph: Graph
+    scheme: Scheme
+    statistics: Mapping[Value, Statistics]
+    static: list[Layer] = field(default_factory=list)
+    dynamic: list[Layer] = field(default_factory=list)
+    left: dict[Layer, str] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> list[Layer]:
+        return [*self.static, *self.dynamic]
+
+
+def statistics_of(module: Module) -> dict[Value, Statistics]:
+    """What calibration knows of the values of ``main`` as they are now."""
+    statistics = module.calibration.statistics
+    if not statistics:
+        return {}
+    return {value: statistics[digest] for value, digest in hashing.value_digests(module).items() if digest in statistics}
+
+
+def values_of(graph: Graph) -> list[Value]:
+    """Inputs and results in order, which is the same in copies."""
+    return [*graph.inputs, *(v for node in graph.nodes for v in node.results)]
+
+
+def plan(graph: Graph, scheme: Scheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str] | None = None) -> Plan:
+    """How the layers of ``graph`` are quantised.
+
+    Args:
+        left: reasons why layers stay real, by their number among `correction.products`.
+
+    Raises:
+        OptionError: ``static``, and layers have no statistics; all are named.
+    """
+    made = Plan(graph, scheme, statistics)
+    layers, numbers = layers_of(graph, scheme.exclude), {node: k for k, node in enumerate(correction.products(graph))}
+    sites = sites_of(layers)
+    for layer in layers:
+        reason, known = _missing(sites, statistics, layer), (left or {}).get(numbers[layer.node], "")
+        if known:
+            made.left[layer] = known
+        elif not reason and scheme.quant_type != "dynamic":
+            made.static.append(layer)
+        elif scheme.quant_type == "static" or layer.weight is None:
+            made.left[layer] = reason or "products of two activations have static ranges only"
+        else:
+            made.dynamic.append(layer)
+    unknown = [layer.label for layer, reason in made.left.items() if reason.startswith(NO_STATISTICS)]
+    if scheme.quant_type == "static" and unknown:
+        names = ", ".join(unknown)
+        raise OptionError(f"quantize: static: layers without statistics: {names}; calibrate the model first, or give calib_data")
+    return made
+
+
+NO_STATISTICS = "no statistics of"
+
+
+def _missing(sites: Sites, statistics: Mapping[Value, Statistics], layer: Layer) -> str:
+    """Why there are no static ranges for the data of a layer."""
+    for value in (v for values in sites.of[layer] for source in values for v in sites.groups[source]):
+        found = statistics.get(value)
+        if found is None or not found.calls:
+            return f"{NO_STATISTICS} {value.label}"
+        if not found.is_finite:
+            return f"{value.label} is not finite in a sample"
+    return ""
+
+
+def apply(made: Plan) -> None:
+    """Quantises ``made.graph``, in place."""
+    scheme, graph = made.scheme, made.graph
+    weights = {layer: weight_of(layer, scheme) for layer in made.layers if layer.weight is not None}
+    sites = sites_of(made.static)
+    insertion.Insertion(graph, sites, codes_by_value(made, sites), weights, scheme.bias_dtype or "int32").run()
+    for layer in made.dynamic:
+        insertion.round_at_run_time(graph, layer, scheme.activation_dtype)
+    graph.sort()
+    remove_dead(graph)
+
+
+def codes_by_value(made: Plan, sites: Sites) -> dict[Value, Codes]:
+    """Of the values that are rounded."""
+    found: dict[Value, Codes] = {}
+    for value, group in sites.groups.items():
+        if value not in found and all(v in made.statistics for v in group):
+            statistics = joined([made.statistics[v] for v in group])
+            codes = codes_of(range_of(statistics, made.scheme.calib_method), made.scheme.activation_dtype, made.scheme.symmetric)
+            found.update(dict.fromkeys(group, codes))
+    return found
+
+
+def weight_of(layer: Layer, scheme: Scheme) -> Weight:
+    weight = layer.weight
+    assert weight is not None and weight.constant is not None and layer.axis is not None
+    return quantised_weight(np.asarray(weight.constant), layer.axis, scheme.weights, scheme.per_channel)
+
+
+@dataclass
+class Quantised:
+    """A quantised module.
+
+    Attributes:
+        left: reasons why layers stay real, by label.
+    """
+
+    module: Module
+    left: dict[str, str]
+
+
+def quantise(module: Module, scheme: Scheme) -> Quantised:
+    """A quantised copy of ``module``.
+
+    Raises:
+        OptionError: as `plan`.
+    """
+    base = module.copy()
+    statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
+    known = {value: s for value, s in statistics.items() if s is not None}
+    found, made = _planned(base, scheme, known, {}, {})
+    reasons = declined(found, made)
+    if reasons:
+        found, made = _planned(base, scheme, known, reasons, {})
+    if scheme.bias_correction and module.calibration.samples:
+        numbers = _corrected(made)
+        deltas = correction.corrections(base, found, numbers, module.calibration.samples) if numbers else {}
+        found, made = _planned(base, scheme, known, reasons, deltas)
+    return Quantised(found, {layer.label: reason for layer, reason in made.left.items()})
+
+
+def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str],
+             deltas: Mapping[int, np.ndarray]) -> tuple[Module, Plan]:
+    """A quantised copy, with biases corrected."""
+    changed = base.copy()
+    known = dict(zip(values_of(base.main), values_of(changed.main), strict=True))
+    made = plan(changed.main, scheme, {known[value]: s for value, s in statistics.items()}, left)
+    numbers = {node: k for k, node in enumerate(correction.products(changed.main))}
+    for layer in made.layers:
+        if numbers[layer.node] in deltas:
+            correction.add_to_bias(layer, deltas[numbers[layer.node]])
+    apply(made)
+    return changed, made
+
+
+def _corrected(made: Plan) -> list[int]:
+    """Numbers of the layers whose biases are corrected."""
+    numbers = {node: k for k, node in enumerate(correction.products(made.graph))}
+    return [numbers[layer.node] for layer in made.layers if layer.weight is not None]
+
+
+def declined(module: Module, made: Plan) -> dict[int, str]:
+    """Why layers would be computed with real numbers between conversions, by their number among `correction.products`."""
+    marked = module.copy()
+    marks = {f"product {k}": k for k, _ in enumerate(correction.products(marked.main))}
+    for mark, node in zip(marks, correction.products(marked.main)):
+        node.origin = (*node.origin, mark)
+    with journal.recorded() as kept:
+        optimised = optimized_graph(marked, check_options(), stop_after=STAGE)
+    left = {marks[n.origin[-1]] for n in optimised.nodes if n.origin and n.origin[-1] in marks}
+    reasons = {marks.get(a.node.origin[-1]): a.reason for a in kept.declined() if a.stage == STAGE and a.node.origin}
+    wanted = {k for k, node in enumerate(correction.products(made.graph)) if node in {layer.node for layer in made.layers}}
+    return {k: reasons.get(k) or "no kernel for integers" for k in sorted(left & wanted)}
+
+

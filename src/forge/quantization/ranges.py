@@ -1,0 +1,180 @@
+"""From statistics of a value to the range of real numbers that integers stand for.
+
+| method | range |
+|---|---|
+| ``average`` | means, over the calls, of the least and of the largest number |
+| ``minmax`` | the least and the largest number of all |
+| ``percentile`` | without the half percent of the numbers at each end (of numbers of one sign, the percent farthest from 0) |
+| ``entropy`` | cut where the quantised distribution is nearest to the real one (least Kullback-Leibler divergence) |
+| ``mse`` | cut where the mean squared error is least |
+
+``percentile`` and ``entropy`` keep the whole range where their cut would give a larger squared error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.statistics import Histogram, Statistics
+
+METHODS = ("average", "entropy", "minmax", "percentile", "mse")
+OUTSIDE = 0.01
+"""The share of the numbers that ``percentile`` leaves outside."""
+LEAST_SCALE = 1e-20
+ONE_SIDED = 0.5
+"""Where one side of 0 has less than this share of the other's range, the codes of int8 are not symmetric."""
+THRESHOLDS = 256
+"""That ``mse`` tries."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Of real numbers, 0 among them."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What integers of ``dtype`` stand for: ``(code - zero) * scale``."""
+
+    dtype: str
+    scale: float
+    zero: int
+
+    def rounded(self, numbers: np.ndarray) -> np.ndarray:
+        """The numbers that the codes of ``numbers`` stand for."""
+        low, high = dtypes.integer_range(self.dtype)
+        whole = np.clip(np.rint(numbers / self.scale) + self.zero, low, high)
+        rounded: np.ndarray = (whole - self.zero) * self.scale
+        return rounded
+
+
+def codes_of(found: Range, dtype: str, symmetric: bool | None = None) -> Codes:
+    """Codes for a range.
+
+    Args:
+        dtype: int8 or uint8.
+        symmetric: the zero point is 0 (of uint8: 128, or 0 where no number is negative). None: it is for int8, unless numbers
+            have one sign or nearly so.
+    """
+    low, high = min(found.low, 0.0), max(found.high, 0.0)
+    least, most = dtypes.integer_range(dtype)
+    if symmetric is None:
+        symmetric = least < 0 and min(-low, high) >= ONE_SIDED * max(-low, high)
+    if symmetric:
+        if least == 0 and low == 0:
+            return Codes(dtype, max(high / most, LEAST_SCALE), 0)
+        zero = 0 if least < 0 else (most + 1) // 2
+        return Codes(dtype, max(max(-low, high) / (most - zero), LEAST_SCALE), zero)
+    scale = float(np.float32(max((high - low) / (most - least), LEAST_SCALE)))
+    return Codes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))
+
+
+def range_of(statistics: Statistics, method: str, levels: int = 256) -> Range:
+    """The range that ``method`` chooses; ``levels`` is the number of codes."""
+    whole = Range(statistics.low, statistics.high)
+    if method == "minmax" or not statistics.histogram.counts.any():
+        return whole
+    if method == "average":
+        return Range(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
+    if method == "mse":
+        return _least_error(statistics, levels)
+    cut = _percentile(statistics) if method == "percentile" else _entropy(statistics, levels)
+    return cut if error(statistics.histogram, cut, levels) <= error(statistics.histogram, whole, levels) else whole
+
+
+def joined(several: list[Statistics]) -> Statistics:
+    """What is known of values that are rounded alike, of as many calls each."""
+    if len(several) == 1:
+        return several[0]
+    low, high = min(s.low for s in several), max(s.high for s in several)
+    histogram = Histogram()
+    for statistics in several:
+        histogram = _added(histogram, statistics.histogram)
+    return Statistics(
+        several[0].channel_axis, max(s.calls for s in several), low, high, min(s.low_sum for s in several),
+        max(s.high_sum for s in several), histogram)
+
+
+def _added(a: Histogram, b: Histogram) -> Histogram:
+    wide = max(a, b, key=lambda h: (h.is_signed, h.width))
+    low, high = wide.edges[0], np.nextafter(wide.edges[-1], 0)
+    least, most = min(low, a.edges[0], b.edges[0]), max(high, np.nextafter(a.edges[-1], 0), np.nextafter(b.edges[-1], 0))
+    a, b = a.widened(least, most), b.widened(least, most)
+    return Histogram(a.counts + b.counts, a.width, a.is_signed)
+
+
+def error(histogram: Histogram, found: Range, levels: int) -> float:
+    """The sum of squared errors of the numbers, each at the centre of its bin, with ``levels`` codes for the range."""
+    low, high = min(found.low, 0.0), max(found.high, 0.0)
+    scale = max((high - low) / (levels - 1), LEAST_SCALE)
+    centres = histogram.centres
+    rounded = np.rint(np.clip(centres, low, high) / scale) * scale
+    return float(np.sum(histogram.counts * np.square(centres - rounded)))
+
+
+def _clipped(statistics: Statistics, threshold: float) -> Range:
+    return Range(max(statistics.low, -threshold), min(statistics.high, threshold))
+
+
+def _percentile(statistics: Statistics) -> Range:
+    histogram, edges = statistics.histogram, statistics.histogram.edges
+    share = np.cumsum(histogram.counts) / histogram.counts.sum()
+    both = statistics.low < 0 < statistics.high
+    outside = OUTSIDE / 2 if both else OUTSIDE
+    low = edges[np.searchsorted(share, outside, side="right")] if statistics.low < 0 else 0.0
+    high = edges[np.searchsorted(share, 1 - outside) + 1] if statistics.high > 0 else 0.0
+    return Range(max(low, statistics.low), min(high, statistics.high))
+
+
+def _least_error(statistics: Statistics, levels: int) -> Range:
+    most = max(-statistics.low, statistics.high)
+    candidates = [_clipped(statistics, most * k / THRESHOLDS) for k in range(THRESHOLDS // 16, THRESHOLDS + 1)]
+    return min(candidates, key=lambda found: error(statistics.histogram, found, levels))
+
+
+def _magnitudes(histogram: Histogram) -> np.ndarray:
+    """Counts by the distance from 0, in bins of the histogram's width."""
+    if not histogram.is_signed:
+        return histogram.counts
+    half = len(histogram.counts) // 2
+    folded: np.ndarray = histogram.counts[half:] + histogram.counts[:half][::-1]
+    return folded
+
+
+def _entropy(statistics: Statistics, levels: int) -> Range:
+    """Every threshold of at least as many bins as there are codes for magnitudes."""
+    counts = _magnitudes(statistics.histogram).astype(np.float64)
+    codes = levels // 2 if statistics.low < 0 < statistics.high else levels
+    last = int(np.flatnonzero(counts)[-1]) + 1
+    if last <= codes:
+        return Range(statistics.low, statistics.high)
+    found = [(divergence(counts[:last], bins, codes), bins) for bins in range(codes, last + 1)]
+    return _clipped(statistics, min(found)[1] * statistics.histogram.width)
+
+
+def divergence(counts: np.ndarray, bins: int, codes: int) -> float:
+    """Kullback-Leibler divergence of ``counts`` from what is left of them by ``codes`` codes for the first ``bins`` bins.
+
+    What lies beyond counts for the last of these bins, in the real distribution only. The count of a code is spread evenly over
+    its bins that have numbers.
+    """
+    inside = counts[:bins]
+    real = inside.copy()
+    real[-1] += counts[bins:].sum()
+    code = np.arange(bins) * codes // bins
+    starts = np.flatnonzero(np.diff(code, prepend=-1))
+    occupied = inside > 0
+    sums, places = np.add.reduceat(inside, starts), np.add.reduceat(occupied.astype(np.float64), starts)
+    mean = np.divide(sums, places, out=np.zeros_like(sums), where=places > 0)
+    spread = np.where(occupied, mean[code], 0.0)
+    present = real > 0
+    if np.any(spread[present] == 0):
+        spread = np.where(present & (spread == 0), 1e-4, spread)
+    p, q = real[present] / real.sum(), spread[present] / spread[present].sum()
+    return float(np.sum(p * np.log(p / q)))

@@ -1,0 +1,63 @@
+"""What ``IRModule.quantize`` is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from forge.errors import OptionError
+from forge.quantization.layers import Excluded
+from forge.quantization.ranges import METHODS
+
+BYTES = ("int8", "uint8")
+BIASES = ("int32", *BYTES)
+KINDS = ("static", "dynamic", "any")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """The arguments of `IRModule.quantize`, checked.
+
+    Raises:
+        OptionError: which argument, what was given, what is expected.
+    """
+
+    activation_dtype: str = "int8"
+    kernel_dtype: str | None = None
+    bias_dtype: str | None = None
+    per_channel: bool = False
+    calib_method: str = "average"
+    quant_type: str = "any"
+    symmetric: bool | None = None
+    exclude: tuple[Excluded, ...] = ()
+    equalize: bool = True
+    bias_correction: bool = True
+
+    def __post_init__(self) -> None:
+        self._check("activation_dtype", BYTES)
+        self._check("kernel_dtype", (*BYTES, None))
+        self._check("bias_dtype", (*BIASES, None))
+        self._check("calib_method", METHODS)
+        self._check("quant_type", KINDS)
+        for name in ("per_channel", "equalize", "bias_correction"):
+            self._check(name, (True, False))
+        self._check("symmetric", (True, False, None))
+
+    def _check(self, name: str, values: tuple[Any, ...]) -> None:
+        value = getattr(self, name)
+        if not any(value is v or (isinstance(v, str) and value == v) for v in values):
+            raise OptionError(f"quantize: {name}: got {value!r}; expected one of {', '.join(map(repr, values))}")
+
+    @property
+    def weights(self) -> str:
+        return self.kernel_dtype or self.activation_dtype
+
+    @classmethod
+    def of(cls, **arguments: Any) -> Scheme:
+        exclude = arguments.pop("exclude", ())
+        several = isinstance(exclude, list | tuple | set | frozenset)
+        return cls(**arguments, exclude=tuple(exclude) if several else (exclude,))
+
+    def describe(self) -> dict[str, Any]:
+        """Its arguments as JSON has them."""
+        return {f.name: getattr(self, f.name) if f.name != "exclude" else [str(e) for e in self.exclude] for f in fields(self)}
