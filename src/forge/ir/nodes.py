@@ -28,7 +28,7 @@ from forge.ir.functions.states import State
 from forge.ir.node_list import Link, Nodes
 from forge.ir.op import Category, NoAttrs, OpDef
 from forge.ir.params import Params
-from forge.ir.statistics import Calibration
+from forge.ir.saved.statistics import Calibration
 from forge.ir.types import TensorType, Type, symbols
 
 INPUT = "input"

@@ -16,7 +16,7 @@ from forge.ir.functions import joining
 from forge.ir.functions.reference import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.saved import serialize
-from forge.ir.statistics import Calibration
+from forge.ir.saved.statistics import Calibration
 from forge.ir.text.parser import parse_module
 from forge.ir.verifier import verify
 from forge.module.quantization import Quantization

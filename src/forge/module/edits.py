@@ -17,7 +17,7 @@ from forge.ir.edits.rebatch import check_batch, replace_batch
 from forge.ir.edits.rewrite import Rule, apply
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.saved import hashing
-from forge.ir.statistics import Calibration
+from forge.ir.saved.statistics import Calibration
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.module.queries import Queries

@@ -18,7 +18,7 @@ from forge.ir.builder import Builder
 from forge.ir.edits.extract import extract
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.saved import hashing
-from forge.ir.statistics import BINS, Calibration, Statistics
+from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
 from forge_runtime import Runtime
 

@@ -13,7 +13,7 @@ from forge.ir.edits import journal
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.saved import hashing
-from forge.ir.statistics import Statistics
+from forge.ir.saved.statistics import Statistics
 from forge.quantization import correction, insertion
 from forge.quantization.layers import Layer, Sites, layers_of, sites_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.ir.statistics import Histogram, Statistics
+from forge.ir.saved.statistics import Histogram, Statistics
 
 METHODS = ("average", "entropy", "minmax", "percentile", "mse")
 OUTSIDE = 0.01

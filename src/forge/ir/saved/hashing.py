@@ -28,7 +28,7 @@ from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.arrays import identity, to_bytes
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
-from forge.ir.statistics import Statistics
+from forge.ir.saved.statistics import Statistics
 from forge.ir.text import attribute_text
 
 _MOST_COPIED = 4 << 20
