@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
 
 LEAST_ROUNDS = 5
 SETTLING_SECONDS = 0.01
 """Worker threads of OpenMP, as torch has them, spin on for some milliseconds after a call, and would slow the next variant."""
 
 
-def take_turns(variants: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
+def take_turns(variants: Mapping[Name, Callable[[], Any]], seconds: float) -> dict[Name, list[float]]:
     """The times of calls in seconds, by variant: of each turn the second, after a pause and a call that warms the caches."""
-    times: dict[str, list[float]] = {name: [] for name in variants}
+    times: dict[Name, list[float]] = {name: [] for name in variants}
     for run in variants.values():
         run()
     end = time.perf_counter() + seconds
