@@ -8,7 +8,7 @@
 | ``entropy`` | cut where the quantised distribution is nearest to the real one (least Kullback-Leibler divergence) |
 | ``mse`` | cut where the mean squared error is least |
 
-``percentile`` and ``entropy`` keep the whole range where their cut would give a larger squared error.
+All but ``mse``, which needs no guard, keep the whole range where their cut would give a larger squared error.
 """
 
 from __future__ import annotations
@@ -80,11 +80,12 @@ def range_of(statistics: Statistics, method: str, levels: int = 256) -> Range:
     whole = Range(statistics.low, statistics.high)
     if method == "minmax" or not statistics.histogram.counts.any():
         return whole
-    if method == "average":
-        return Range(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
     if method == "mse":
         return _least_error(statistics, levels)
-    cut = _percentile(statistics) if method == "percentile" else _entropy(statistics, levels)
+    if method == "average":
+        cut = Range(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
+    else:
+        cut = _percentile(statistics) if method == "percentile" else _entropy(statistics, levels)
     return cut if error(statistics.histogram, cut, levels) <= error(statistics.histogram, whole, levels) else whole
 
 
