@@ -14,7 +14,7 @@ from forge.ir.edits.dead_code import remove_dead
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
-from forge.quantization import correction, insertion
+from forge.quantization import correction, equalization, insertion
 from forge.quantization.layers import Layer, Sites, layers_of, sites_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
@@ -128,7 +128,8 @@ def codes_by_value(made: Plan, sites: Sites) -> dict[Value, Codes]:
 def weight_of(layer: Layer, scheme: Scheme) -> Weight:
     weight = layer.weight
     assert weight is not None and weight.constant is not None and layer.axis is not None
-    return quantised_weight(np.asarray(weight.constant), layer.axis, scheme.weights, scheme.per_channel)
+    per_channel = scheme.per_channel or equalization.is_depthwise(layer)
+    return quantised_weight(np.asarray(weight.constant), layer.axis, scheme.weights, per_channel)
 
 
 @dataclass
@@ -152,6 +153,8 @@ def quantise(module: Module, scheme: Scheme) -> Quantised:
     base = module.copy()
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
+    if scheme.equalize:
+        equalization.equalise(base.main, known, scheme.per_channel)
     found, made = _planned(base, scheme, known, {}, {})
     reasons = declined(found, made)
     if reasons:

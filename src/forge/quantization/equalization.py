@@ -1,0 +1,273 @@
+"""Channels of a value get ranges and weights that quantise well, without a change of what the model computes.
+
+What a layer or a normalisation gives is divided by a number for each channel, and the weights that read it are multiplied with
+it: between layers (Nagel et al., arXiv:1906.04721) and after normalisations (SmoothQuant, arXiv:2211.10438). Only what keeps
+ratios may lie between: biases, ``relu``, pools. Numbers are powers of two, so that nothing is rounded. A candidate is taken if it
+makes the expected squared error of the layers that read the value clearly less, as their statistics and weights say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.saved.statistics import Histogram, Statistics
+from forge.ops.nn.convolution import Conv
+from forge.ops.nn.matmul import Dense
+from forge.ops.nn.normalization import LayerNorm, RmsNorm
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.ops.reduce.reduction import Mean
+from forge.quantization.layers import Layer, layer_of
+
+STEPS = 254
+"""From the least to the largest code of a weight."""
+EXPONENTS = (0.25, 0.5, 0.75, 1.0)
+"""How much of the differences between ranges of channels the weights take over."""
+GAIN = 0.8
+"""A candidate must leave no more of the error than this."""
+LARGEST = 2.0**20
+RATIOS = ("nn.relu", "nn.leaky_relu", "nn.dropout")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A constant operand with a number for each channel along ``axis``."""
+
+    node: Node
+    position: int
+    axis: int
+
+    @property
+    def array(self) -> np.ndarray:
+        value = self.node.operands[self.position]
+        assert value is not None and value.constant is not None
+        return value.constant
+
+    @property
+    def by_channel(self) -> np.ndarray:
+        """``[C, others]``"""
+        return np.moveaxis(self.array, self.axis, 0).reshape(self.array.shape[self.axis], -1)
+
+    def multiply(self, factors: np.ndarray) -> None:
+        graph, old = self.node.graph, self.node.operands[self.position]
+        assert graph is not None and old is not None
+        along = [-1 if k == self.axis % self.array.ndim else 1 for k in range(self.array.ndim)]
+        changed = (self.array * factors.reshape(along)).astype(np.float32)
+        self.node.set_operand(self.position, Builder(graph, self.node).constant(changed, name=old.name))
+
+
+@dataclass
+class Chain:
+    """A value, what makes it, and all that reads it.
+
+    Attributes:
+        made: what is divided: weights and biases, or the parameters of a normalisation.
+        read: weights that are multiplied, with the values that they are multiplied with.
+        values: those between.
+    """
+
+    producer: Node
+    made: list[Part] = field(default_factory=list)
+    read: list[tuple[Layer, Part, Value]] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+
+
+def equalise(graph: Graph, statistics: MutableMapping[Value, Statistics], per_channel: bool) -> int:
+    """Changes constants of ``graph`` and statistics of its values; returns how many values were changed."""
+    changed = 0
+    for node in list(graph.nodes):
+        chain = chain_of(node)
+        factors = None if chain is None else _best(chain, statistics, per_channel)
+        if chain is not None and factors is not None:
+            _apply(chain, factors, statistics)
+            changed += 1
+    return changed
+
+
+def chain_of(node: Node) -> Chain | None:
+    """What can be scaled after ``node``."""
+    chain, layer = Chain(node), layer_of(node)
+    if layer is not None and layer.axis is not None:
+        chain.made.append(Part(node, 1, layer.axis))
+        axis = 1 if isinstance(node.op_def, Conv | Conv2DTranspose) else -1
+    elif (LayerNorm.of(node) or RmsNorm.of(node)) and _scales_last_axis(node):
+        chain.made += [Part(node, k, -1) for k in range(1, len(node.operands))]
+        axis = -1
+    else:
+        return None
+    return chain if _follow(chain, node.results[0], axis) and chain.read else None
+
+
+def _scales_last_axis(node: Node) -> bool:
+    parameters = node.operands[1:]
+    known = all(v is not None and v.constant is not None and v.rank == 1 for v in parameters)
+    return bool(parameters) and known and node.attributes.get("axis", -1) in (-1, node.results[0].rank - 1)
+
+
+def _follow(chain: Chain, value: Value, axis: int) -> bool:
+    """Whether all that reads ``value`` keeps ratios, or is a layer."""
+    graph = chain.producer.graph
+    if graph is None or graph.is_output(value) or not value.uses:
+        return False
+    chain.values.append(value)
+    return all(_follow_user(chain, value, axis, user, position) for user, position in value.uses)
+
+
+def _follow_user(chain: Chain, value: Value, axis: int, user: Node, position: int) -> bool:
+    layer = layer_of(user)
+    if layer is not None:
+        part = _weights_of_channels(layer)
+        if part is None or position != 0 or axis % value.rank != layer.channel_axis % value.rank:
+            return False
+        chain.read.append((layer, part, value))
+        return True
+    if user.op in ("nn.bias_add", "add"):
+        bias = user.operands[1 - position]
+        fits = bias is not None and bias.constant is not None and bias.rank == 1 and bias.size == value.shape[axis]
+        is_along = user.op == "nn.bias_add" or axis % value.rank == value.rank - 1
+        if not fits or not is_along or len(value.uses) != 1 or value is not chain.producer.results[0]:
+            return False
+        chain.made.append(Part(user, 1 - position, -1))
+        return _follow(chain, user.result, axis)
+    if user.op in RATIOS or (user.op_def.is_selection or user.op_def.is_average) and "pool" in user.op:
+        return _follow(chain, user.results[0], axis)
+    if Mean.of(user) is not None or user.op == "reshape":
+        return _keeps_channels(user, value, axis) and _follow(chain, user.result, axis)
+    return False
+
+
+def _keeps_channels(user: Node, value: Value, axis: int) -> bool:
+    """Whether a mean or a view of ``value`` has its channels at the same axis."""
+    result = user.result
+    if user.op == "reshape":
+        flat = value.rank == 4 and result.rank == 2 and axis == 1 and tuple(value.shape[2:]) == (1, 1)
+        return flat and result.shape[1] == value.shape[1]
+    axes = user.attributes["axis"]
+    reduced = {a % value.rank for a in ([axes] if isinstance(axes, int) else axes or range(value.rank))}
+    return axis == 1 and not reduced & {0, 1} and not user.attributes.get("exclude", False)
+
+
+def _weights_of_channels(layer: Layer) -> Part | None:
+    """Of the channels of a layer's data."""
+    weight, node = layer.weight, layer.node
+    if weight is None:
+        return None
+    conv = Conv.of(node)
+    if conv is not None:
+        depthwise = conv.attrs.groups == weight.shape[0] and weight.shape[1] == 1
+        return Part(node, 1, 0) if depthwise else Part(node, 1, 1) if conv.attrs.groups == 1 else None
+    if Conv2DTranspose.of(node):
+        return Part(node, 1, 0)
+    return Part(node, 1, 1 if Dense.of(node) else 1 - (layer.axis or 0))
+
+
+def _best(chain: Chain, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray | None:
+    """The numbers that leave the least error, where that is clearly less than without."""
+    known = [statistics.get(value) for _, _, value in chain.read]
+    own = [s for s in known if s is not None and s.calls and s.is_finite]
+    channels = chain.made[0].by_channel.shape[0]
+    if len(own) < len(known) or any(len(s.channel_low) != channels for s in own):
+        return None
+    found = [(_error(chain, factors, statistics, per_channel), k, factors) for k, factors in enumerate(_candidates(chain, own))]
+    whole = _error(chain, np.ones(channels), statistics, per_channel)
+    least, _, factors = min(found, key=lambda item: item[:2])
+    return factors if least < GAIN * whole else None
+
+
+def _candidates(chain: Chain, own: Sequence[Statistics]) -> Iterator[np.ndarray]:
+    data = np.max([np.maximum(-s.channel_low, s.channel_high) for s in own], axis=0)
+    weights = np.max([np.abs(part.by_channel).max(axis=1) for _, part, _ in chain.read], axis=0)
+    for exponent in EXPONENTS:
+        yield _powers_of_two(data**exponent, weights ** (1 - exponent))
+    if layer_of(chain.producer) is not None:
+        yield _powers_of_two(np.sqrt(np.abs(chain.made[0].by_channel).max(axis=1)), np.sqrt(weights))
+
+
+def _powers_of_two(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    present = (above > 0) & (below > 0)
+    logarithms = np.log2(np.where(present, above, 1)) - np.log2(np.where(present, below, 1))
+    middle = np.median(logarithms[present]) if present.any() else 0.0
+    bound = np.log2(LARGEST)
+    factors: np.ndarray = np.exp2(np.where(present, np.clip(np.rint(logarithms - middle), -bound, bound), 0))
+    return factors
+
+
+def _error(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statistics], per_channel: bool) -> float:
+    """The expected squared error of the layers that read the value, for one position of their results."""
+    total = 0.0
+    for layer, part, value in chain.read:
+        found, weights = statistics[value], part.by_channel * factors[:, None]
+        low, high = min(0.0, float((found.channel_low / factors).min())), max(0.0, float((found.channel_high / factors).max()))
+        weight_of = (weights**2).sum(axis=1)
+        step = (high - low) / (STEPS + 1)
+        noise = np.full(len(factors), step**2 / 12)
+        noise += _noise_of_weights(chain, factors, statistics, per_channel)
+        total += float((noise * weight_of).sum())
+        squares = _squares(found) / factors**2
+        total += float((squares * _squared_steps(layer, part, weights, per_channel)).sum()) / 12
+    return total
+
+
+def _squares(found: Statistics) -> np.ndarray:
+    """Mean squares of channels: as if numbers were spread evenly over their range, and as large as they are all together."""
+    low, high = found.channel_low, found.channel_high
+    spread: np.ndarray = (low**2 + low * high + high**2) / 3
+    counts = found.histogram.counts
+    if counts.any() and spread.mean() > 0:
+        spread = spread * (np.sum(counts * found.histogram.centres**2) / counts.sum() / spread.mean())
+    return spread
+
+
+def _squared_steps(layer: Layer, part: Part, weights: np.ndarray, per_channel: bool) -> np.ndarray:
+    """Sums, for each channel of the data, of the squared steps of its weights."""
+    if part.axis == layer.axis:  # depthwise: a scale for each channel in any case
+        return np.asarray((2 * np.abs(weights).max(axis=1) / STEPS) ** 2 * weights.shape[1])
+    if not per_channel:
+        return np.full(len(weights), (2 * np.abs(weights).max() / STEPS) ** 2 * weights.shape[1])
+    assert layer.axis is not None
+    outputs = part.array.shape[layer.axis]
+    first = layer.axis < part.axis
+    by_output = weights.reshape(len(weights), outputs, -1) if first else weights.reshape(len(weights), -1, outputs).swapaxes(1, 2)
+    steps = 2 * np.abs(by_output).max(axis=(0, 2)) / STEPS
+    return np.full(len(weights), float((steps**2).sum()) * by_output.shape[2])
+
+
+def _noise_of_weights(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray:
+    """Of the value, by the rounding of the weights that make it, for each channel; 0 where that does not change with factors."""
+    layer = layer_of(chain.producer)
+    if per_channel or layer is None or is_depthwise(layer):
+        return np.zeros(len(factors))
+    rows = chain.made[0].by_channel
+    source = statistics.get(layer.inputs[0])
+    mean = 1.0 if source is None else float(_squares(source).mean())
+    step = 2 * float((np.abs(rows).max(axis=1) / factors).max()) / STEPS
+    return np.full(len(factors), step**2 / 12 * mean * rows.shape[1])
+
+
+def is_depthwise(layer: Layer) -> bool:
+    """Whether each result of a convolution is of one channel."""
+    conv = Conv.of(layer.node)
+    return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
+
+
+def _apply(chain: Chain, factors: np.ndarray, statistics: MutableMapping[Value, Statistics]) -> None:
+    for part in chain.made:
+        part.multiply(1 / factors)
+    for _, part, _ in chain.read:
+        part.multiply(factors)
+    for value in chain.values:
+        if value in statistics and len(statistics[value].channel_low) == len(factors):
+            statistics[value] = _divided(statistics[value], factors)
+
+
+def _divided(found: Statistics, factors: np.ndarray) -> Statistics:
+    """Of the same numbers, divided for each channel. How they are distributed over all channels is not known then."""
+    low, high = found.channel_low / factors, found.channel_high / factors
+    least, most = float(low.min()), float(high.max())
+    return replace(
+        found, low=least, high=most, low_sum=least * found.calls, high_sum=most * found.calls, histogram=Histogram(),
+        channel_sum=found.channel_sum / factors, channel_low=low, channel_high=high)
