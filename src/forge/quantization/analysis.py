@@ -1,8 +1,8 @@
 """How far a quantised model is from the real one: of each layer, alone and with all before it, and of the outputs.
 
-One model computes all of it: the real graph and the quantised one on shared inputs, and next to them each layer on real data, once
-with what rounding adds to the data and once with what it adds to the weight. Its outputs are sums of squares, so memory depends
-neither on the number of layers nor on that of samples.
+One model computes all of it: the real graph and the quantised one on shared inputs, and next to them each layer on real data,
+once with what rounding adds to the data and once with what it adds to the weight. Its outputs are sums of squares, so memory
+depends neither on the number of layers nor on that of samples.
 """
 
 from __future__ import annotations
@@ -83,12 +83,16 @@ class Analysis:
     @property
     def sqnr(self) -> float | None:
         """Of the worst output."""
-        return min((o.sqnr for o in self.outputs if o.sqnr is not None), default=None)
+        return worst(o.sqnr for o in self.outputs)
 
     @property
     def agreement(self) -> float | None:
         """Of the worst output."""
-        return min((o.agreement for o in self.outputs if o.agreement is not None), default=None)
+        return worst(o.agreement for o in self.outputs)
+
+
+def worst(numbers: Iterable[float | None]) -> float | None:
+    return min((n for n in numbers if n is not None), default=None)
 
 
 def analyse(
@@ -153,6 +157,16 @@ class OutputSums:
         found = zip(self.names, self._sums.tolist(), self._equal.tolist())
         return tuple(OutputError(name, decibels(*sums) if sums[0] or sums[1] else None, equal / of if of else None)
                      for name, sums, (equal, of) in found)
+
+    @property
+    def sqnr(self) -> float | None:
+        """Of the worst output."""
+        return worst(o.sqnr for o in self.errors)
+
+    @property
+    def agreement(self) -> float | None:
+        """Of the worst output."""
+        return worst(o.agreement for o in self.errors)
 
 
 def _squares(array: np.ndarray) -> float:

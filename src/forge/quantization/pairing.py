@@ -48,11 +48,11 @@ class Pair:
     @property
     def results(self) -> tuple[Value, Value]:
         """With their biases, in the real and in the quantised model."""
-        return biased(self.real, self.real.result), biased(self.quantised, self._in_shape)
+        return biased(self.real, self.real.result), biased(self.quantised, self.quantised_result)
 
     @property
-    def _in_shape(self) -> Value:
-        """Of the quantised layer, which may compute rows."""
+    def quantised_result(self) -> Value:
+        """Of the quantised layer, which may compute rows, in the shape of the real one."""
         result = self.quantised.result
         readers = [node for node, _ in result.uses]
         is_moved = len(readers) == 1 and readers[0].op == "reshape" and readers[0].result.shape == self.real.result.shape
@@ -91,15 +91,21 @@ def constant_of(value: Value) -> np.ndarray | None:
 
 
 def biased(node: Node, result: Value) -> Value:
-    """The result of a product, or that with the constant for each channel that alone reads it."""
+    """The result of a product, or that with its bias."""
+    found = bias_node(node, result)
+    return result if found is None else found.result
+
+
+def bias_node(node: Node, result: Value) -> Node | None:
+    """What alone reads the result of a product, and adds a constant for each channel."""
     readers = list(result.uses)
     if len(readers) != 1 or readers[0][0].op not in ("nn.bias_add", "add"):
-        return result
+        return None
     user, position = readers[0]
     other = user.operands[1 - position]
     is_bias = other is not None and other.rank == 1 and constant_of(other) is not None
     is_last = user.op == "add" and node.op in ("nn.dense", "nn.matmul", "nn.batch_matmul")
-    return user.result if is_bias and (is_last or user.op == "nn.bias_add") else result
+    return user if is_bias and (is_last or user.op == "nn.bias_add") else None
 
 
 def rounded(builder: Builder, pair: Pair, position: int, data: Value) -> Value:
