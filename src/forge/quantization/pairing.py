@@ -34,6 +34,11 @@ class Pair:
         return self.real.label
 
     @property
+    def name(self) -> str:
+        """As `quantize` takes it in ``exclude``, if the layer or its result has a name."""
+        return name_of(self.real)
+
+    @property
     def weight(self) -> np.ndarray | None:
         """In the real model; None: both operands are data."""
         found = None if 1 in self.data else self.real.operands[1]
@@ -57,6 +62,10 @@ class Pair:
         readers = [node for node, _ in result.uses]
         is_moved = len(readers) == 1 and readers[0].op == "reshape" and readers[0].result.shape == self.real.result.shape
         return readers[0].result if is_moved else result
+
+
+def name_of(node: Node) -> str:
+    return next((n for n in (node.name, *(v.name for v in node.results)) if n), node.label)
 
 
 def pairs_of(real: Module, quantised: Module) -> list[Pair]:
@@ -87,7 +96,7 @@ def constant_of(value: Value) -> np.ndarray | None:
     operands = [None if v is None else v.constant for v in node.operands]
     if node.op_def.category is not Category.QUANTISATION or any(a is None for a in operands):
         return None
-    return np.asarray(evaluate(node, operands, {}, lambda *_: [])[0])  # type: ignore[arg-type]
+    return np.asarray(evaluate(node, operands, {}, lambda *_: [])[0])
 
 
 def biased(node: Node, result: Value) -> Value:

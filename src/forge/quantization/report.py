@@ -84,6 +84,7 @@ class LayerRow:
 
     number: int
     label: str
+    name: str
     operator: str
     shapes: str
     error: LayerError
@@ -277,7 +278,8 @@ def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, time
     reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
     shapes = " x ".join(str(v.type) for v in pair.real.operands[:2] if v is not None)
     return LayerRow(
-        pair.number, pair.label, pair.real.op, shapes, error, own and own.only, own and own.without, weight,
+        pair.number, pair.label, pair.name, pair.real.op, shapes, error, None if own is None else own.only,
+        None if own is None else own.without, weight,
         {name: seconds[pair.number] for name, seconds in times.items() if pair.number in seconds}, reads,
         _advice(error, weight, scheme, [values[k] for k in reads]))
 
@@ -318,8 +320,8 @@ def _of_variant(variant: Variant, tried: Sequence[Variant]) -> Suggestion | None
 def _of_exclusion(exclusion: Exclusion, errors: Analysis, rows: Sequence[LayerRow]) -> Suggestion | None:
     if exclusion.sqnr is None or errors.sqnr is None:
         return None
-    labels = {row.number: row.label for row in rows}
-    title = Candidate({}, exclusion.numbers).title(labels)
+    names = {row.number: row.name for row in rows}
+    title = Candidate({}, exclusion.numbers).title(names)
     gain = exclusion.sqnr - errors.sqnr
     return Suggestion(f"{title}: outputs {gain:+.1f} dB", gain, False)
 
@@ -332,4 +334,4 @@ def _of_times(row: LayerRow) -> Suggestion | None:
     if row.seconds["int8"] <= NOT_SLOWER * others[fastest] + 2e-6:
         return None
     times = f"{1e6 * row.seconds['int8']:.0f} us as integers, {1e6 * others[fastest]:.0f} us in {fastest}"
-    return Suggestion(f"exclude={row.label}: {times}", 0.0, True)
+    return Suggestion(f"exclude=[{row.name!r}]: {times}", 0.0, True)

@@ -16,7 +16,7 @@ from forge.quantization.analysis import OutputSums
 from forge.quantization.calibration import Sample
 from forge.quantization.correction import PRODUCTS, products
 from forge.quantization.layers import layers_of
-from forge.quantization.pairing import pairs_of
+from forge.quantization.pairing import name_of, pairs_of
 from forge.quantization.quantize import quantise
 from forge.quantization.scheme import Scheme
 from forge.quantization.sensitivity import Exclusion
@@ -36,7 +36,7 @@ class Variant:
 
     Attributes:
         title: what makes it another: arguments of ``quantize``, as they are written.
-        arguments: the same, by name; of excluded layers, their labels. None: it is not quantised.
+        arguments: the same, by name; of excluded layers, their names. None: it is not quantised.
         excluded: numbers of the layers that it leaves real besides those that all do.
         layers: how many are quantised.
         sqnr, agreement: of the worst output.
@@ -65,12 +65,11 @@ class Candidate:
     changes: Mapping[str, Any]
     excluded: tuple[int, ...] = ()
 
-    def title(self, labels: Mapping[int, str]) -> str:
+    def title(self, names: Mapping[int, str]) -> str:
         words = [f"{name}={value!r}" for name, value in self.changes.items()]
         if self.excluded:
-            shown = ", ".join(labels[k] for k in self.excluded[:3]) + (", ..." if len(self.excluded) > 3 else "")
-            words.append(f"exclude={len(self.excluded)}: {shown}")
-        return " ".join(words)
+            words.append(f"exclude={[names[k] for k in self.excluded]!r}")
+        return ", ".join(words)
 
 
 def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> Iterator[Candidate]:
@@ -103,13 +102,13 @@ class Trials:
     Attributes:
         real: its products bear their numbers as names, so that any of them can be excluded.
         excluded: numbers of layers that the user excluded.
-        labels: of layers, by number.
+        names: of layers, by number, as ``exclude`` takes them.
     """
 
     real: Module
     scheme: Scheme
     excluded: frozenset[int]
-    labels: Mapping[int, str]
+    names: Mapping[int, str]
     samples: Sequence[Sample]
     expected: Runtime
     variants: list[Variant]
@@ -120,9 +119,9 @@ class Trials:
         """With the model of real numbers, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
         known = {layer.node for layer in layers_of(real.main, scheme.exclude)}
         excluded = frozenset(k for k, node in enumerate(products(real.main)) if node not in known)
-        labels = {k: node.label for k, node in enumerate(products(real.main))}
+        names = {k: name_of(node) for k, node in enumerate(products(real.main))}
         compiled = _compiled(real)
-        made = cls(marked(real, PRODUCTS), scheme, excluded, labels, samples, compiled.runtime(), [], [])
+        made = cls(marked(real, PRODUCTS), scheme, excluded, names, samples, compiled.runtime(), [], [])
         made.real.calibration = real.calibration
         made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
         if dots_of_pairs(Target.parse("llvm")):
@@ -150,9 +149,9 @@ class Trials:
         except OptionError:
             return
         count = len(pairs_of(self.real, made.module))
-        labels = [self.labels[k] for k in candidate.excluded]
-        arguments = {**candidate.changes, **({"exclude": labels} if labels else {})}
-        title = candidate.title(self.labels)
+        excluded = [self.names[k] for k in candidate.excluded]
+        arguments = {**candidate.changes, **({"exclude": excluded} if excluded else {})}
+        title = candidate.title(self.names)
         self._add(Variant(title, arguments, candidate.excluded, count, None, None, 0), _compiled(made.module))
 
     def _add(self, variant: Variant, compiled: CompiledModel) -> None:
