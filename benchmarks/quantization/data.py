@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Split = Literal["train", "validation", "test"]
 
 CLASSES = 10
-_DIGITS = {"train": slice(0, 1100), "validation": slice(1100, 1300), "test": slice(1300, 1797)}
+_DIGITS = {"train": slice(0, 1000), "validation": slice(1000, 1300), "test": slice(1300, 1797)}
 """Of scikit-learn's order, in which the digits of one writer are neighbours."""
 SCENE = 48
 MOST_OBJECTS = 3

@@ -170,7 +170,10 @@ def _saved(model: Any, folder: Path) -> Quantised:
 
 
 def _onnxruntime_weights(case: Case, folder: Path, *, scheme: str, bits: int = 4, symmetric: bool = False) -> Quantised:
-    """MatMulNBits with blocks of `GROUP` weights."""
+    """MatMulNBits with blocks of `GROUP` weights.
+
+    Of "gptq" onnxruntime 1.32 makes the integers of "default": it carries errors on by the zeros of a triangular matrix.
+    """
     from onnxruntime.quantization import matmul_nbits_quantizer as quantizer
 
     config = {

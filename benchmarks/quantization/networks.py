@@ -124,7 +124,7 @@ def classifier() -> nn.Module:
 def language_model() -> nn.Module:
     """A causal transformer over characters."""
     count = data.alphabet()
-    return Transformer(nn.Embedding(count, 96), data.CHARACTERS, count, width=96, layers=2, causal=True)
+    return Transformer(nn.Embedding(count, 64), data.CHARACTERS, count, width=64, layers=3, causal=True)
 
 
 def regression() -> nn.Module:

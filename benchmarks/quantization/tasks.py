@@ -40,7 +40,7 @@ class Counts:
     steps: int
     rate: float = 3e-3
     train: int = 16_000
-    validation: int = 2_000
+    validation: int = 5_000
     test: int = 10_000
 
     @classmethod
@@ -111,7 +111,7 @@ def _tasks() -> list[Task]:
     regression = Task("regression", data.features, networks.regression, training.squared_loss, Counts(2500), metrics.VARIANCE)
     detector = Task("detector", data.scenes, networks.Detector, training.detector_loss, Counts(900, test=5000), metrics.PRECISION)
     characters = Task("characters", data.characters, networks.language_model, training.class_loss,
-                      Counts(600, validation=500, test=5000), metrics.PERPLEXITY, transformer=True)
+                      Counts(800, validation=1000, test=5000), metrics.PERPLEXITY, transformer=True)
     shifted = partial(data.features, offset=rescaling.OFFSET)
     return [
         digits8, digits32, mobilenet, resnet, vit, classifier, regression, detector, characters,
