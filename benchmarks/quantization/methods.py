@@ -248,8 +248,9 @@ def _needs(module: Any, *names: str) -> None:
 
 
 def _of_module(module: Any, folder: Path) -> Quantised:
-    module.save(folder / "made.forge")
-    return Quantised(module.get_inference_function(), (folder / "made.forge").stat().st_size)
+    """Compiled; the size is that of the ONNX file: one of Forge's own has samples and statistics too."""
+    module.to_onnx(folder / "made.onnx")
+    return Quantised(module.get_inference_function(), (folder / "made.onnx").stat().st_size)
 
 
 def _onnxruntime_methods() -> list[Method]:
@@ -283,6 +284,7 @@ METHODS = MappingProxyType({method.name: method for method in [
     *_onnxruntime_methods(),
     Method("nncf", "int8", "nncf", _nncf),
     Method("forge", "int8", "forge", _forge),
+    Method("forge-channel", "int8", "forge", partial(_forge, per_channel=True)),
     Method("nncf-control", "int8, accuracy control", "nncf", _nncf_with_control),
     Method("forge-control", "int8, accuracy control", "forge", _forge_with_control),
     *_weight_methods(),
