@@ -32,7 +32,7 @@ from rich.table import Table
 import forge
 from benchmarks.operator_table import OPERATORS, Array, Arrays, Operator
 from forge import peers
-from forge.cli.latency import Latencies, measure
+from forge.driver.latency import Latencies, measure
 
 LIMIT = 1.2
 _CPUS = frozenset(os.sched_getaffinity(0))

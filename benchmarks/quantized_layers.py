@@ -11,51 +11,45 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import models
 from benchmarks.quantized import USUAL, quantised
-from forge.driver import check_options, compile_module
-from forge.driver.profiler import items_of, sample
-from forge.driver.texts import parts
+from forge.driver import check_options
+from forge.driver.layer_times import Way, in_turns, way
 from forge.frontends.onnx import import_model
 from forge.ir.nodes import Node
-from forge.ir.op import Category
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 
 LEAST_SHARE = 0.002
 """Of the time of the model: shorter layers are not told from noise."""
 
-Timed = Callable[[], np.ndarray]
 Layer = tuple[str, int, str]
 """Its sizes and how many layers of the same come before, which are equal in each way; and its shapes."""
 
 
-def timed(path: Path, feed: Mapping[str, Any], threads: int, target: str, bfloat16: bool) -> tuple[Timed, dict[int, Layer]]:
-    """What runs a model for some calls, [calls, kernels] in seconds, and its layers by the numbers of their kernels."""
-    options = check_options(target, bfloat16=bfloat16)
-    compiled = compile_module(import_model(path), options, use_cache=False, profile=True)
-    runtime = compiled.runtime(num_threads=threads)
-    arrays = [feed[name] for name in runtime.input_names]
+def timed(path: Path, feed: Mapping[str, Any], threads: int, target: str, bfloat16: bool) -> Way:
+    return way(import_model(path), check_options(target, bfloat16=bfloat16), feed, threads)
+
+
+def layers_of(found: Way) -> dict[int, Layer]:
+    """The layers of a model by the numbers of their kernels."""
     layers: dict[int, Layer] = {}
     seen: Counter[str] = Counter()
-    for number, (item, _) in enumerate(items_of(compiled)):
-        for node in parts(item)[0]:
-            if node.op_def.category is Category.CONTRACTION:
-                size = sizes_of(node)
-                shapes = " x ".join(str(v.shape) for v in node.operands[:2] if v is not None)
-                layers[number] = (size, seen[size], f"{node.op.removeprefix('nn.').removeprefix('contrib_')} {shapes}")
-                seen[size] += 1
-    return lambda: sample(lambda: runtime.run(arrays), 3)[0], layers
+    for number, nodes in found.products.items():
+        for node in nodes:
+            size = sizes_of(node)
+            shapes = " x ".join(str(v.shape) for v in node.operands[:2] if v is not None)
+            layers[number] = (size, seen[size], f"{node.op.removeprefix('nn.').removeprefix('contrib_')} {shapes}")
+            seen[size] += 1
+    return layers
 
 
 def sizes_of(node: Node) -> str:
@@ -74,18 +68,14 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         ways = {"int8": (made, False), "float32": (prepared, False)}
         if dots_of_pairs(Target.parse(options.target)):
             ways["bfloat16"] = (prepared, True)
-        runs = {way: timed(path, feed, options.threads, options.target, narrow) for way, (path, narrow) in ways.items()}
-        best: dict[str, np.ndarray] = {}
-        end = time.perf_counter() + options.seconds
-        while not best or time.perf_counter() < end:
-            for way, (run, _) in runs.items():
-                least = run().min(axis=0)
-                best[way] = np.minimum(best.get(way, least), least)
+        runs = {kind: timed(path, feed, options.threads, options.target, narrow) for kind, (path, narrow) in ways.items()}
+        best = in_turns(runs, options.seconds)
     found: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
-    for way, (_, layers) in runs.items():
-        for number, (size, position, label) in layers.items():
-            found[size, position] |= {way: float(best[way][number])} | ({"layer": label} if way == "int8" else {})
-    return [*found.values(), {way: float(times.sum()) for way, times in best.items()}]
+    for kind, one in runs.items():
+        for number, (size, position, label) in layers_of(one).items():
+            times = {kind: float(best[kind][number])}
+            found[size, position] |= times | ({"layer": label} if kind == "int8" else {})
+    return [*found.values(), {kind: float(times.sum()) for kind, times in best.items()}]
 
 
 def is_slower(times: Mapping[str, Any], whole: float) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.libraries import LIBRARIES, OURS, Case, Precision
-from forge.cli.latency import Latencies
+from forge.driver.latency import Latencies
 
 _LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
 

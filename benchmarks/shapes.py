@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from benchmarks.operators import all_cpus
-from forge.cli.latency import measure
+from forge.driver.latency import measure
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Split = Literal["train", "validation", "test"]
 
 CLASSES = 10
-_DIGITS = {"train": slice(0, 1100), "validation": slice(1100, 1300), "test": slice(1300, 1797)}
+_DIGITS = {"train": slice(0, 1000), "validation": slice(1000, 1300), "test": slice(1300, 1797)}
 """Of scikit-learn's order, in which the digits of one writer are neighbours."""
 SCENE = 48
 MOST_OBJECTS = 3
@@ -32,7 +32,7 @@ MOST_OBJECTS = 3
 MODULES = ("argparse", "_pydecimal", "doctest", "inspect", "mailbox", "statistics", "tarfile", "typing", "turtle",
            "unittest.mock")
 VOCABULARY = 1500
-TOKENS = 20
+TOKENS = 32
 """Words in a sample of the classifier of texts."""
 CHARACTERS = 64
 """In a sample of the language model."""
@@ -107,7 +107,7 @@ def features(split: Split, seed: int, count: int, *, offset: float = 0.0) -> Sam
 
 
 def passages(split: Split, seed: int, count: int) -> Samples:
-    """Numbers of words ``(count, 20)`` in passages of modules' sources, and which module it is."""
+    """Numbers of words ``(count, 32)`` in passages of modules' sources, and which module it is."""
     rng = generator(seed, split)
     labels = rng.integers(0, len(MODULES), count)
     texts = [_parts(text, split, TOKENS) for text in _numbered_modules()]

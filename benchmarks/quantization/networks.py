@@ -101,19 +101,19 @@ class Transformer(nn.Module):  # type: ignore[misc]
 
 
 class Patches(nn.Module):  # type: ignore[misc]
-    """Pictures as sequences of square patches, each mapped to a vector."""
+    """Grey pictures as sequences of square patches, each mapped to a vector."""
 
     def __init__(self, patch: int, width: int) -> None:
         super().__init__()
-        self.projection = nn.Conv2d(3, width, patch, stride=patch)
+        self.projection = nn.Conv2d(1, width, patch, stride=patch)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.projection(x).flatten(2).transpose(1, 2)
 
 
 def vit() -> nn.Module:
-    """A vision transformer for pictures of 24x24 pixels in patches of 4x4."""
-    return Transformer(Patches(4, 64), 36, data.CLASSES, width=64, layers=3)
+    """A vision transformer for grey pictures of 24x24 pixels in patches of 4x4."""
+    return Transformer(Patches(4, 64), 36, data.CLASSES, width=64, layers=2)
 
 
 def classifier() -> nn.Module:
@@ -124,7 +124,7 @@ def classifier() -> nn.Module:
 def language_model() -> nn.Module:
     """A causal transformer over characters."""
     count = data.alphabet()
-    return Transformer(nn.Embedding(count, 96), data.CHARACTERS, count, width=96, layers=2, causal=True)
+    return Transformer(nn.Embedding(count, 64), data.CHARACTERS, count, width=64, layers=3, causal=True)
 
 
 def regression() -> nn.Module:

@@ -10,7 +10,7 @@ from benchmarks.networks.mobilenet import InvertedResidual
 from benchmarks.quantization.networks import Stack, Transformer
 
 OUTLIER = 30.0
-HUGE = 100.0
+HUGE = 300.0
 OFFSET = 4.0
 """Where the features of the one-sided regression start; they end one above."""
 
@@ -61,7 +61,7 @@ def unbalanced_depthwise(network: nn.Module, rng: np.random.Generator) -> None:
 
 
 def huge_bias(network: Stack, rng: np.random.Generator) -> None:
-    """One more channel before the mean, with a bias of 100 and next to no weights, which the last layer takes off again."""
+    """One more channel before the mean, with a bias of 300 and next to no weights, which the last layer takes off again."""
     convolution, norm, _ = network.features[-3:]
     tiny = 1e-6 * torch.from_numpy(rng.standard_normal((1, *convolution.weight.shape[1:]))).float()
     column = network.head.weight.std() * torch.from_numpy(rng.standard_normal((network.head.out_features, 1))).float()

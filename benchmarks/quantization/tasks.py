@@ -35,11 +35,12 @@ INPUT, OUTPUT = "input", "output"
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of samples and of steps of training."""
+    """Numbers of samples and of steps of training, and its rate."""
 
     steps: int
+    rate: float = 3e-3
     train: int = 16_000
-    validation: int = 2_000
+    validation: int = 5_000
     test: int = 10_000
 
     @classmethod
@@ -102,15 +103,15 @@ def _tasks() -> list[Task]:
     digits8 = Task("digits8", partial(data.digits, size=8), networks.plain, pictures, Counts(1500))
     digits32 = Task("digits32", partial(data.digits, size=32), networks.Stack, pictures, Counts(800))
     coloured = partial(data.coloured_digits, size=32)
-    mobilenet = Task("mobilenet", coloured, networks.mobilenet, pictures, Counts(700))
+    mobilenet = Task("mobilenet", coloured, networks.mobilenet, pictures, Counts(1400, 5e-3))
     unlimited = dataclasses.replace(mobilenet, name="mobilenet-relu", network=networks.unlimited_mobilenet)
     resnet = Task("resnet", coloured, networks.resnet, pictures, Counts(700))
-    vit = Task("vit", partial(data.coloured_digits, size=24), networks.vit, pictures, Counts(1000), transformer=True)
+    vit = Task("vit", partial(data.digits, size=24), networks.vit, pictures, Counts(1200, 2e-3), transformer=True)
     classifier = Task("classifier", data.passages, networks.classifier, pictures, Counts(700), transformer=True)
     regression = Task("regression", data.features, networks.regression, training.squared_loss, Counts(2500), metrics.VARIANCE)
     detector = Task("detector", data.scenes, networks.Detector, training.detector_loss, Counts(900, test=5000), metrics.PRECISION)
     characters = Task("characters", data.characters, networks.language_model, training.class_loss,
-                      Counts(700, validation=500, test=5000), metrics.PERPLEXITY, transformer=True)
+                      Counts(800, validation=1000, test=5000), metrics.PERPLEXITY, transformer=True)
     shifted = partial(data.features, offset=rescaling.OFFSET)
     return [
         digits8, digits32, mobilenet, resnet, vit, classifier, regression, detector, characters,
@@ -195,7 +196,8 @@ def _trained(task: Task, seed: int) -> nn.Module:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     network = task.network()
-    training.train(network, task.samples("train", seed, task.counts.train), task.loss, seed=seed, steps=task.counts.steps)
+    training.train(network, task.samples("train", seed, task.counts.train), task.loss, seed=seed, steps=task.counts.steps,
+                   rate=task.counts.rate)
     return network
 
 

@@ -15,15 +15,14 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 BATCH = 64
-RATE = 3e-3
 
 
-def train(network: nn.Module, samples: Samples, loss: Loss, *, seed: int, steps: int) -> None:
-    """AdamW with a rate that rises and falls over so many steps; leaves the network in evaluation mode."""
+def train(network: nn.Module, samples: Samples, loss: Loss, *, seed: int, steps: int, rate: float) -> None:
+    """AdamW with a rate that rises to the given one and falls again over so many steps; leaves the network in evaluation mode."""
     generator = torch.Generator().manual_seed(seed)
     inputs, labels = torch.from_numpy(samples.inputs), torch.from_numpy(samples.labels)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps)
     network.train()
     for _ in range(steps):
         rows = torch.randint(len(samples), (BATCH,), generator=generator)

@@ -21,7 +21,7 @@ from rich.table import Table
 
 import forge
 import forge_runtime
-from forge.cli.latency import measure
+from forge.driver.latency import measure
 
 FOLDER = Path(__file__).parent
 BUILD = FOLDER / "build"

@@ -105,7 +105,8 @@ def convolution(known: bool, groups: int) -> Graph:
     zeros = np.array([0, 255, 128, 100, 3, 128, 250, 90], np.int32).reshape(-1, 1, 1, 1)
     wide = [b.call("cast", v, dtype="int32") for v in (x, zero, b.constant(whole("uint8", *shape)))]
     weight = b.call("subtract", wide[2], b.constant(zeros))
-    return b.output(b.call("nn.conv2d", b.call("subtract", wide[0], wide[1]), weight, padding=(1, 1), groups=groups))
+    return b.output(b.call("nn.conv2d", b.call("subtract", wide[0], wide[1]), weight, padding=(1, 1), groups=groups,
+                           channels=8 if known else None))
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -9,7 +9,7 @@ import typer
 
 from forge import peers
 from forge.cli import source
-from forge.cli.latency import Latencies, measure
+from forge.driver.latency import Latencies, measure
 from forge.cli.records import takes_records
 from forge.driver.feeds import Spec, specs_of
 from forge.errors import OptionError

@@ -291,7 +291,7 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, weight: _Wei
     total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
     if not weight.is_plain:
         ones = builder.constant(np.ones((1, *kernel.shape[1:]), np.int8))
-        total = _plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes), offset)
+        total = _plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes | {"channels": None}), offset)
     sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along) + kernel[0].size * offset
     return _centred(builder, total, data.zero, shift, sums)
 

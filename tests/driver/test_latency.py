@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from forge.cli.latency import Latencies, measure
+from forge.driver.latency import Latencies, measure
 
 
 def test_quantiles_interpolate() -> None:

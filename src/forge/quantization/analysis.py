@@ -1,0 +1,259 @@
+"""How far a quantised model is from the real one: of each layer, alone and with all before it, and of the outputs.
+
+One model computes all of it: the real graph and the quantised one on shared inputs, and next to them each layer on real data,
+once with what rounding adds to the data and once with what it adds to the weight. Its outputs are sums of squares, so memory
+depends neither on the number of layers nor on that of samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dtypes
+from forge.driver import check_options, compile_module
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Module, Value, clone_node
+from forge.ir.types import TensorType
+from forge.quantization.calibration import Sample
+from forge.quantization.pairing import Pair, pairs_of, product, rounded
+from forge_runtime import Runtime
+
+MOST_DB = 150.0
+"""What is nearer is equal: float32 holds no more."""
+
+Tick = Callable[[int, int], None]
+"""Called with the number done and the number in all."""
+
+
+def decibels(signal: float, error: float) -> float:
+    """Signal to noise, from sums of squares; between -`MOST_DB` and `MOST_DB`."""
+    if not error > 0:
+        return -MOST_DB if math.isnan(error) else MOST_DB
+    ratio = signal / error
+    return max(-MOST_DB, min(MOST_DB, 10 * math.log10(ratio))) if ratio > 0 else -MOST_DB
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """Of a quantised layer, in dB; larger is better.
+
+    Attributes:
+        number: among the products of the model.
+        cumulative: its result in the quantised model.
+        alone: its result on real data, if it alone is quantised.
+        weight, data: alone, and of these only the weight, or only the data; None where it has no constant weight.
+    """
+
+    number: int
+    label: str
+    operator: str
+    cumulative: float
+    alone: float
+    weight: float | None
+    data: float
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """Of an output of the model.
+
+    Attributes:
+        sqnr: in dB; None for anything but real numbers.
+        agreement: the share of rows in which the largest element is the same one: along the last axis, or along the channels of
+            images (rank 4 and more). Of integers and truth values, the share of equal ones. None: there is no choice.
+    """
+
+    name: str
+    sqnr: float | None
+    agreement: float | None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """``layers`` in the order of the model; ``samples`` is the number of those that were run."""
+
+    layers: tuple[LayerError, ...]
+    outputs: tuple[OutputError, ...]
+    samples: int
+
+    @property
+    def sqnr(self) -> float | None:
+        """Of the worst output."""
+        return worst(o.sqnr for o in self.outputs)
+
+    @property
+    def agreement(self) -> float | None:
+        """Of the worst output."""
+        return worst(o.agreement for o in self.outputs)
+
+
+def worst(numbers: Iterable[float | None]) -> float | None:
+    return min((n for n in numbers if n is not None), default=None)
+
+
+def analyse(
+    real: Module, quantised: Module, samples: Iterable[Sample], *, layers: bool = True, tick: Tick = lambda done, total: None
+) -> Analysis:
+    """Compares a quantised module with the real one on samples.
+
+    Args:
+        samples: arrays by name of input.
+        layers: False: outputs only, which compiles both models as they are.
+        tick: called after each sample.
+
+    Raises:
+        CompileError: an operator cannot be compiled.
+    """
+    if not layers:
+        compared = OutputSums.of(real)
+        run, other = (compile_module(m, check_options(), name="compare").runtime() for m in (real, quantised))
+        count = _each(samples, lambda sample: compared.add(_run(run, sample), _run(other, sample)), tick)
+        return Analysis((), compared.errors, count)
+    joined = Joined.of(real, quantised)
+    runtime = joined.compiled()
+    count = _each(samples, lambda sample: joined.add(_run(runtime, sample)), tick)
+    return Analysis(joined.errors, joined.outputs.errors, count)
+
+
+def _each(samples: Iterable[Sample], run: Callable[[Sample], None], tick: Tick) -> int:
+    found = list(samples)
+    for number, sample in enumerate(found):
+        run(sample)
+        tick(number + 1, len(found))
+    return len(found)
+
+
+def _run(runtime: Runtime, sample: Sample) -> list[np.ndarray]:
+    found: list[np.ndarray] = runtime.run([sample[name] for name in runtime.input_names])
+    return found
+
+
+class OutputSums:
+    """Sums over samples of how outputs differ."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._sums = np.zeros((len(names), 2))
+        self._equal = np.zeros((len(names), 2))
+
+    @classmethod
+    def of(cls, module: Module) -> OutputSums:
+        return cls([value.label.removeprefix("%") for value in module.main.outputs])
+
+    def add(self, real: Sequence[np.ndarray], quantised: Sequence[np.ndarray]) -> None:
+        for number, (a, b) in enumerate(zip(real, quantised)):
+            if not isinstance(a, np.ndarray) or a.shape != np.shape(b) or a.dtype.kind in "OSU":
+                continue
+            if dtypes.is_float(str(a.dtype)):
+                self._sums[number] += _squares(a), _squares(np.asarray(b, np.float64) - a)
+            self._equal[number] += _agreement(a, b)
+
+    @property
+    def errors(self) -> tuple[OutputError, ...]:
+        found = zip(self.names, self._sums.tolist(), self._equal.tolist())
+        return tuple(OutputError(name, decibels(*sums) if sums[0] or sums[1] else None, equal / of if of else None)
+                     for name, sums, (equal, of) in found)
+
+    @property
+    def sqnr(self) -> float | None:
+        """Of the worst output."""
+        return worst(o.sqnr for o in self.errors)
+
+    @property
+    def agreement(self) -> float | None:
+        """Of the worst output."""
+        return worst(o.agreement for o in self.errors)
+
+
+def _squares(array: np.ndarray) -> float:
+    return float(np.sum(np.square(array, dtype=np.float64)))
+
+
+def _agreement(a: np.ndarray, b: np.ndarray) -> tuple[int, int]:
+    """Rows that agree, and rows."""
+    if not dtypes.is_float(str(a.dtype)):
+        return int(np.sum(a == b)), a.size
+    axis = 1 if a.ndim > 3 else -1
+    if not a.ndim or a.shape[axis] < 2 or not a.size:
+        return 0, 0
+    equal = np.argmax(a, axis) == np.argmax(b, axis)
+    return int(np.sum(equal)), int(np.size(equal))
+
+
+PARTS = 5
+"""Outputs of each layer: squares of the result, and of what is added to it in the model, alone, by its weight and by its data."""
+
+
+@dataclass
+class Joined:
+    """The model that compares two others.
+
+    Attributes:
+        module: outputs are those of the real one, those of the quantised one, and `PARTS` for each layer.
+    """
+
+    module: Module
+    pairs: list[Pair]
+    outputs: OutputSums
+    sums: np.ndarray
+
+    @classmethod
+    def of(cls, real: Module, quantised: Module) -> Joined:
+        graph = Graph()
+        inputs = {v.name: graph.add_input(v.type, v.name) for v in real.main.inputs}
+        known = {v: inputs[v.name] for v in (*real.main.inputs, *quantised.main.inputs)}
+        for node in (*real.main.nodes, *quantised.main.nodes):
+            graph.insert(clone_node(node, known))
+        pairs = pairs_of(real, quantised)
+        graph.outputs = [known[v] for m in (real, quantised) for v in m.main.outputs]
+        for pair in pairs:
+            results = [known[v] for v in pair.results]
+            data = [known[v] for k in pair.data if (v := pair.real.operands[k]) is not None]
+            graph.outputs = [*graph.outputs, *_errors(Builder(graph), pair, results, data)]
+        module = Module(graph, dict(real.params))
+        module.graphs.update({name: g for name, g in real.graphs.items() if name not in real.public})
+        return cls(module, pairs, OutputSums.of(real), np.zeros((len(pairs), PARTS)))
+
+    def compiled(self) -> Runtime:
+        return compile_module(self.module, check_options(), name="analyse").runtime()
+
+    def add(self, results: Sequence[np.ndarray]) -> None:
+        count = len(self.outputs.names)
+        self.outputs.add(results[:count], results[count : 2 * count])
+        self.sums += np.array(results[2 * count :], np.float64).reshape(-1, PARTS)
+
+    @property
+    def errors(self) -> tuple[LayerError, ...]:
+        return tuple(_layer_error(pair, *map(float, sums)) for pair, sums in zip(self.pairs, self.sums))
+
+
+def _layer_error(pair: Pair, signal: float, cumulative: float, alone: float, weight: float, data: float) -> LayerError:
+    by_weight = None if pair.weight is None else decibels(signal, weight)
+    numbers = decibels(signal, cumulative), decibels(signal, alone), by_weight, decibels(signal, data)
+    return LayerError(pair.number, pair.label, pair.real.op, *numbers)
+
+
+def _errors(builder: Builder, pair: Pair, results: Sequence[Value], data: Sequence[Value]) -> list[Value]:
+    """The sums of squares of a layer; ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``."""
+    whole = [rounded(builder, pair, k, value) for k, value in zip(pair.data, data)]
+    delta = builder.call("subtract", whole[0], data[0])
+    old, new = pair.weight, pair.rounded_weight
+    if old is None or new is None:
+        by_data = product(builder, pair, delta, whole[1])
+        by_weight = product(builder, pair, data[0], builder.call("subtract", whole[1], data[1]))
+    else:
+        by_data = product(builder, pair, delta, builder.constant(new))
+        by_weight = product(builder, pair, data[0], builder.constant(new - old))
+    both = builder.call("add", by_data, by_weight)
+    parts = [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
+    errors = [results[0], builder.call("subtract", results[1], results[0]), both, *parts]
+    return [_power(builder, value) for value in errors]
+
+
+def _power(builder: Builder, value: Value) -> Value:
+    assert isinstance(value.type, TensorType)
+    return builder.call("sum", builder.call("multiply", value, value))

@@ -1,0 +1,156 @@
+"""Which layers of a quantised model are quantised, and what of the real model they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.ir.builder import Builder
+from forge.ir.interp import evaluate
+from forge.ir.nodes import Module, Node, Value
+from forge.ir.op import Category
+from forge.quantization.correction import products
+from forge.quantization.insertion import round_at_run_time
+from forge.quantization.layers import layer_of, sources
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A product of the real model, and the same in the quantised one.
+
+    Attributes:
+        number: among the products of either model.
+        data: positions of the operands that are known at run time only.
+    """
+
+    number: int
+    real: Node
+    quantised: Node
+    data: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        return self.real.label
+
+    @property
+    def name(self) -> str:
+        """As `quantize` takes it in ``exclude``, if the layer or its result has a name."""
+        return name_of(self.real)
+
+    @property
+    def weight(self) -> np.ndarray | None:
+        """In the real model; None: both operands are data."""
+        found = None if 1 in self.data else self.real.operands[1]
+        return None if found is None else found.constant
+
+    @property
+    def rounded_weight(self) -> np.ndarray | None:
+        """What the codes of the quantised model stand for."""
+        found = None if 1 in self.data else self.quantised.operands[1]
+        return None if found is None else constant_of(found)
+
+    @property
+    def results(self) -> tuple[Value, Value]:
+        """With their biases, in the real and in the quantised model."""
+        return biased(self.real, self.real.result), biased(self.quantised, self.quantised_result)
+
+    @property
+    def quantised_result(self) -> Value:
+        """Of the quantised layer, which may compute rows, in the shape of the real one."""
+        result = self.quantised.result
+        readers = [node for node, _ in result.uses]
+        is_moved = len(readers) == 1 and readers[0].op == "reshape" and readers[0].result.shape == self.real.result.shape
+        return readers[0].result if is_moved else result
+
+
+def name_of(node: Node) -> str:
+    return next((n for n in (node.name, *(v.name for v in node.results)) if n), node.label)
+
+
+def pairs_of(real: Module, quantised: Module) -> list[Pair]:
+    """The layers that are quantised in one of two modules, which have the same products in the same order."""
+    found = []
+    for number, (node, other) in enumerate(zip(products(real.main), products(quantised.main), strict=True)):
+        layer = layer_of(node)
+        if layer is not None and _has_codes(other) and not _has_codes(node):
+            found.append(Pair(number, node, other, layer.data))
+    return found
+
+
+def _has_codes(node: Node) -> bool:
+    return all(v is not None and dequantised(v) is not None for v in node.operands[:2])
+
+
+def dequantised(value: Value) -> Node | None:
+    """What made real numbers of codes, before the moves that lead to ``value``."""
+    made = next((v.producer for v in sources(value)), None)
+    return made if made is not None and made.op == "qnn.dequantize" else None
+
+
+def constant_of(value: Value) -> np.ndarray | None:
+    """The array that ``value`` is in every call, where a dequantisation of constants or a constant makes it."""
+    node = value.producer
+    if value.constant is not None or node is None:
+        return value.constant
+    operands = [None if v is None else v.constant for v in node.operands]
+    if node.op_def.category is not Category.QUANTISATION or any(a is None for a in operands):
+        return None
+    return np.asarray(evaluate(node, operands, {}, lambda *_: [])[0])
+
+
+def biased(node: Node, result: Value) -> Value:
+    """The result of a product, or that with its bias."""
+    found = bias_node(node, result)
+    return result if found is None else found.result
+
+
+def bias_node(node: Node, result: Value) -> Node | None:
+    """What alone reads the result of a product, and adds a constant for each channel."""
+    readers = list(result.uses)
+    if len(readers) != 1 or readers[0][0].op not in ("nn.bias_add", "add"):
+        return None
+    user, position = readers[0]
+    other = user.operands[1 - position]
+    is_bias = other is not None and other.rank == 1 and constant_of(other) is not None
+    is_last = user.op == "add" and node.op in ("nn.dense", "nn.matmul", "nn.batch_matmul")
+    return user if is_bias and (is_last or user.op == "nn.bias_add") else None
+
+
+def rounded(builder: Builder, pair: Pair, position: int, data: Value) -> Value:
+    """``data``, which the real layer reads at ``position``, as the quantised layer would round them."""
+    value = pair.quantised.operands[position]
+    found = None if value is None else dequantised(value)
+    whole = None if found is None or found.operands[0] is None else found.operands[0].producer
+    assert found is not None and whole is not None
+    scale = whole.operands[1]
+    if scale is None or scale.constant is None:
+        return _rounded_by_range(builder, pair, data, whole.result.dtype)
+    codes = _again(builder, whole, data)
+    return _again(builder, found, codes)
+
+
+def _again(builder: Builder, node: Node, data: Value) -> Value:
+    """``node`` with other data and the same constants."""
+    return builder.node(node.op_def, [data, *_constants(builder, node, 1)], node.attributes).result
+
+
+def _rounded_by_range(builder: Builder, pair: Pair, data: Value, dtype: str) -> Value:
+    """As `round_at_run_time` does it, before a layer that nobody reads then."""
+    node = product(builder, pair, data, builder.constant(pair.weight)).producer
+    layer = None if node is None else layer_of(node)
+    assert node is not None and layer is not None
+    round_at_run_time(builder.graph, layer, dtype)
+    found = node.operands[0]
+    assert found is not None
+    return builder.call("reshape", found, newshape=data.shape)
+
+
+def product(builder: Builder, pair: Pair, data: Value, other: Value) -> Value:
+    """The layer, without its bias, of two operands."""
+    return builder.node(pair.real.op_def, [data, other, *_constants(builder, pair.real, 2)], pair.real.attributes).result
+
+
+def _constants(builder: Builder, node: Node, first: int) -> list[Value | None]:
+    operands = node.operands[first:]
+    return [None if v is None or v.constant is None else builder.constant(v.constant) for v in operands]

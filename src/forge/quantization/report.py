@@ -1,0 +1,337 @@
+"""All that is known of how a model was quantised: what it loses and where, what it takes, and what else could be done."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from forge import files
+from forge.driver import check_options
+from forge.driver.layer_times import by_number, in_turns, marked, way
+from forge.errors import OptionError
+from forge.ir.nodes import Module
+from forge.quantization import rounding, sensitivity, variants
+from forge.quantization.analysis import Analysis, LayerError, OutputError, analyse
+from forge.quantization.calibration import Sample
+from forge.quantization.correction import PRODUCTS
+from forge.quantization.pairing import Pair, pairs_of
+from forge.quantization.rounding import RoundedValue, WeightErrors
+from forge.quantization.scheme import Scheme
+from forge.quantization.sensitivity import Exclusion, Sensitivity
+from forge.quantization.variants import LEAST_GAIN, Candidate, Progress, Trials, Variant
+from forge.target import Target
+from forge.target.blocking import dots_of_pairs
+
+FORMAT = 1
+ENDINGS = (".html", ".json")
+SHOWN = 10
+"""Layers that a printed report shows."""
+TIMED_SHARE = 0.15
+"""Of the seconds of a report: for the times of layers, and for those of variants."""
+NOT_SLOWER = 1.05
+"""What an integer layer may take, next to the fastest other way, before leaving it real is suggested."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What `IRModule.quantize` did.
+
+    Attributes:
+        real: the module before, with what calibration found.
+        left: reasons why layers stayed real, by label.
+    """
+
+    real: Module
+    quantised: Module
+    scheme: Scheme
+    left: Mapping[str, str]
+
+
+def record_of(ir: Any) -> Record:
+    """What a module keeps of how it was quantised.
+
+    Raises:
+        OptionError: it was not.
+    """
+    kept = getattr(ir, "_quantisation", None)
+    if kept is None:
+        raise OptionError("quantization_report: got a module that `quantize` did not make; expected one after ir.quantize(...)")
+    return Record(kept.real, ir.mod, kept.scheme, kept.left)
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """A quantised layer.
+
+    Attributes:
+        error: its own, in dB.
+        only, without: of the outputs, in dB, if it alone is quantised, and if all other layers are; None: not measured.
+        weight: what rounding its weight loses, by scales.
+        seconds: in float32, bfloat16 and int8, where they were measured.
+        values: positions in `Report.values` of what it reads.
+        advice: what would bring it nearer.
+    """
+
+    number: int
+    label: str
+    name: str
+    operator: str
+    shapes: str
+    error: LayerError
+    only: float | None
+    without: float | None
+    weight: WeightErrors | None
+    seconds: Mapping[str, float]
+    values: tuple[int, ...]
+    advice: str
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """``gain`` of the worst output in dB; ``measured``: by a model that was quantised so, else by one with switches."""
+
+    text: str
+    gain: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a model was quantised, and what that does.
+
+    Attributes:
+        layers: those that were quantised, in order.
+        left: reasons why others stayed real, by label.
+        values: what is rounded, with histograms.
+        exclusions: outputs if more and more layers stay real.
+        variants: what was tried; the first are not quantised.
+        samples: how many were run.
+    """
+
+    name: str
+    scheme: Mapping[str, Any]
+    outputs: tuple[OutputError, ...]
+    layers: tuple[LayerRow, ...]
+    left: Mapping[str, str]
+    values: tuple[RoundedValue, ...]
+    exclusions: tuple[Exclusion, ...]
+    variants: tuple[Variant, ...]
+    suggestions: tuple[Suggestion, ...]
+    samples: int
+    threads: int
+    cpu: str
+
+    @property
+    def worst(self) -> list[LayerRow]:
+        """Layers, those that cost the outputs most first."""
+        return sorted(self.layers, key=lambda row: (-(row.without if row.without is not None else 0), row.error.alone))
+
+    @property
+    def chosen(self) -> Variant | None:
+        """The model as it was quantised, if variants were tried."""
+        return next((v for v in self.variants if v.is_chosen), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as ``json`` writes it."""
+        content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, allow_nan=False))
+        return content
+
+    def to_html(self) -> str:
+        """One page that loads nothing."""
+        from forge.quantization.report_page import page
+
+        return page(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page (``.html``) or JSON (``.json``), whole or not at all.
+
+        Raises:
+            OptionError: the path has another ending, or is none; OutputPathError: it cannot be written.
+        """
+        with files.writing("quantization_report", path):
+            ending = Path(path).suffix.lower()
+            if ending not in ENDINGS:
+                raise OptionError(f"quantization_report: got {os.fspath(path)!r}; expected a path that ends in .html or .json")
+            text = self.to_html() if ending == ".html" else json.dumps(self.to_json(), indent=1) + "\n"
+            with files.replacing(Path(path)) as stream:
+                stream.write(text.encode())
+
+    def _repr_html_(self) -> str:
+        from forge.quantization.report_page import frame
+
+        return frame(self)
+
+    def __repr__(self) -> str:
+        return f"<Report: {len(self.layers)} quantised layers, {len(self.variants)} variants; print, save(path)>"
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        console = Console(file=text, width=120, highlight=False, markup=False, emoji=False)
+        console.print(self._table())
+        for line in self.lines():
+            console.print(line, soft_wrap=True)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def lines(self) -> list[str]:
+        """What a printed report says after its table."""
+        left = [f"stays real: {label}: {reason}" for label, reason in self.left.items()]
+        outputs = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in self.outputs]
+        return outputs + left + [f"suggestion: {s.text}" for s in self.suggestions]
+
+    def _table(self) -> Table:
+        title = f"{len(self.layers)} quantised layers, the worst first (signal to noise in dB, of {self.samples} samples)"
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for column in ("layer", "in the model", "alone", "weight", "data", "output without"):
+            table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
+        for row in self.worst[:SHOWN]:
+            e = row.error
+            table.add_row(row.label, *map(decibel_text, (e.cumulative, e.alone, e.weight, e.data, row.without)))
+        return table
+
+
+def decibel_text(number: float | None) -> str:
+    return "-" if number is None else f"{number:.1f}"
+
+
+def share_text(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def make_report(
+    record: Record, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
+    tries: bool = True, progress: Progress = lambda phase, done, total: None,
+) -> Report:
+    """Runs samples through the quantised model and the real one, and tries others.
+
+    Args:
+        seconds: when to stop trying; what a report has in any case (errors and sensitivity of layers, of one sample at least) may
+            take longer.
+        tries: measure variants and times.
+
+    Raises:
+        OptionError: there is no sample; CompileError: an operator cannot be compiled.
+    """
+    if not samples:
+        raise OptionError("quantization_report: got no sample; calibrate keeps some in memory; after loading, pass data")
+    real, quantised, scheme = record.real, record.quantised, record.scheme
+    end = time.perf_counter() + seconds
+    pairs = pairs_of(real, quantised)
+    errors = analyse(real, quantised, samples, tick=_phase(progress, "errors"))
+    found = Sensitivity((), (), 0)
+    if pairs:
+        found = sensitivity.sensitivity(real, quantised, samples, seconds / 4, _phase(progress, "sensitivity"))
+    values = rounding.rounded_values(real, pairs, scheme)
+    tried: list[Variant] = []
+    times: dict[str, dict[int, float]] = {}
+    if tries:
+        trials = Trials.of(real, quantised, scheme, samples)
+        order = variants.candidates(scheme, _worth(found, errors), len(pairs))
+        trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
+        tried = trials.timed(TIMED_SHARE * seconds)
+        times = layer_times(record, samples[0], threads, TIMED_SHARE * seconds)
+    rows = tuple(_row(pair, error, found, scheme, times, values) for pair, error in zip(pairs, errors.layers))
+    suggestions = _suggestions(tried, _worth(found, errors), errors, rows)
+    return Report(
+        name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
+        suggestions, errors.samples, threads, str(Target.parse("llvm")))
+
+
+def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:
+    return lambda done, total: progress(name, done, total)
+
+
+def _worth(found: Sensitivity, errors: Analysis) -> list[Exclusion]:
+    """Exclusions, until one more layer gains too little."""
+    kept, before = [], errors.sqnr
+    for exclusion in found.exclusions:
+        if before is None or exclusion.sqnr is None or exclusion.sqnr < before + LEAST_GAIN:
+            break
+        kept.append(exclusion)
+        before = exclusion.sqnr
+    return kept
+
+
+def layer_times(record: Record, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
+    """Seconds of each layer, by way."""
+    real, quantised = marked(record.real, PRODUCTS), marked(record.quantised, PRODUCTS)
+    ways = {"float32": (real, False), "int8": (quantised, False)}
+    if dots_of_pairs(Target.parse("llvm")):
+        ways["bfloat16"] = (real, True)
+    made = {name: way(module, check_options(bfloat16=narrow), sample, threads) for name, (module, narrow) in ways.items()}
+    return {name: by_number(made[name], best) for name, best in in_turns(made, seconds).items()}
+
+
+def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, times: Mapping[str, Mapping[int, float]],
+         values: Sequence[RoundedValue]) -> LayerRow:
+    own = next((s for s in found.layers if s.number == pair.number), None)
+    weight = rounding.weight_errors(pair, scheme)
+    reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
+    shapes = " x ".join(str(v.type) for v in pair.real.operands[:2] if v is not None)
+    return LayerRow(
+        pair.number, pair.label, pair.name, pair.real.op, shapes, error, None if own is None else own.only,
+        None if own is None else own.without, weight,
+        {name: seconds[pair.number] for name, seconds in times.items() if pair.number in seconds}, reads,
+        _advice(error, weight, scheme, [values[k] for k in reads]))
+
+
+def _advice(error: LayerError, weight: WeightErrors | None, scheme: Scheme, reads: Sequence[RoundedValue]) -> str:
+    """What would make the larger part of the error smaller, by the errors of rounding themselves."""
+    if weight is not None and error.weight is not None and error.weight < error.data:
+        gain = weight.per_channel - weight.per_tensor
+        return f"per_channel=True: the weight {gain:+.1f} dB" if not scheme.per_channel and gain > LEAST_GAIN else ""
+    gains = {method: min(v.methods[method] - v.sqnr for v in reads) for method in (reads[0].methods if reads else ())}
+    best = max(gains, key=lambda m: gains[m], default="")
+    return f"calib_method={best!r}: the data {gains[best]:+.1f} dB" if best and gains[best] > LEAST_GAIN else ""
+
+
+def _suggestions(tried: Sequence[Variant], worth: Sequence[Exclusion], errors: Analysis, rows: Sequence[LayerRow]
+                 ) -> tuple[Suggestion, ...]:
+    """What gains most first."""
+    found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
+    if not any(v.excluded for v in tried):
+        found += [_of_exclusion(exclusion, errors, rows) for exclusion in worth[:3]]
+    better = sorted((s for s in found if s is not None and s.gain >= LEAST_GAIN), key=lambda s: -s.gain)
+    return (*better, *filter(None, map(_of_times, rows)))
+
+
+def _of_variant(variant: Variant, tried: Sequence[Variant]) -> Suggestion | None:
+    chosen = next(v for v in tried if v.is_chosen)
+    if variant.sqnr is None or chosen.sqnr is None:
+        return None
+    parts = [f"outputs {variant.sqnr - chosen.sqnr:+.1f} dB"]
+    if variant.agreement is not None and chosen.agreement is not None:
+        parts.append(f"arg max {100 * (variant.agreement - chosen.agreement):+.1f} points")
+    if chosen.seconds:
+        parts.append(f"latency {100 * (variant.seconds / chosen.seconds - 1):+.0f} %")
+    parts.append(f"size {100 * (variant.bytes / chosen.bytes - 1):+.0f} %")
+    return Suggestion(f"{variant.title}: {', '.join(parts)}", variant.sqnr - chosen.sqnr, True)
+
+
+def _of_exclusion(exclusion: Exclusion, errors: Analysis, rows: Sequence[LayerRow]) -> Suggestion | None:
+    if exclusion.sqnr is None or errors.sqnr is None:
+        return None
+    names = {row.number: row.name for row in rows}
+    title = Candidate({}, exclusion.numbers).title(names)
+    gain = exclusion.sqnr - errors.sqnr
+    return Suggestion(f"{title}: outputs {gain:+.1f} dB", gain, False)
+
+
+def _of_times(row: LayerRow) -> Suggestion | None:
+    others = {name: s for name, s in row.seconds.items() if name != "int8"}
+    if "int8" not in row.seconds or not others:
+        return None
+    fastest = min(others, key=lambda name: others[name])
+    if row.seconds["int8"] <= NOT_SLOWER * others[fastest] + 2e-6:
+        return None
+    times = f"{1e6 * row.seconds['int8']:.0f} us as integers, {1e6 * others[fastest]:.0f} us in {fastest}"
+    return Suggestion(f"exclude=[{row.name!r}]: {times}", 0.0, True)

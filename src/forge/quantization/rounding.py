@@ -1,0 +1,132 @@
+"""What rounding loses at each place, from statistics and weights alone: nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.nodes import Module, Value
+from forge.ir.saved.statistics import Histogram, Statistics
+from forge.quantization.analysis import decibels
+from forge.quantization.layers import Layer, Sites, layer_of, sites_of
+from forge.quantization.pairing import Pair
+from forge.quantization.quantize import Plan, codes_by_value, statistics_of
+from forge.quantization.ranges import Codes, codes_of, joined, range_of
+from forge.quantization.scheme import Scheme
+from forge.quantization.weights import quantised_weight
+
+SHOWN_BINS = 128
+COMPARED = ("average", "minmax", "percentile", "mse")
+"""Methods whose ranges are compared: all that take no search over thousands of thresholds."""
+
+
+@dataclass(frozen=True)
+class RoundedValue:
+    """A value that is rounded, and the numbers that calibration saw there.
+
+    Attributes:
+        readers: numbers of the layers that read it.
+        low, high: the least and the largest number.
+        first, width, counts: a histogram: where its first bin begins, the width of its bins, and how many numbers each has.
+        scale, zero, dtype: codes stand for ``(code - zero) * scale``.
+        least, most: of the numbers that codes stand for.
+        saturated: the share of the numbers that are cut off, in percent.
+        sqnr: of rounding, in dB.
+        methods: the same with the ranges of other methods.
+    """
+
+    label: str
+    readers: tuple[int, ...]
+    low: float
+    high: float
+    first: float
+    width: float
+    counts: tuple[int, ...]
+    scale: float
+    zero: int
+    dtype: str
+    least: float
+    most: float
+    saturated: float
+    sqnr: float
+    methods: Mapping[str, float]
+
+
+def rounded_values(real: Module, pairs: list[Pair], scheme: Scheme) -> list[RoundedValue]:
+    """The values of the real module that these layers round, in order; those without statistics get ranges in each call."""
+    statistics = statistics_of(real)
+    layers = {pair.number: layer for pair in pairs if (layer := layer_of(pair.real)) is not None}
+    static = [layer for layer in layers.values() if scheme.quant_type != "dynamic"]
+    sites = sites_of(static)
+    codes = codes_by_value(Plan(real.main, scheme, statistics), sites)
+    readers = _readers(sites, layers)
+    return [_rounded_value(value, [statistics[v] for v in sites.groups[value]], codes[value], readers[value], scheme)
+            for value in sites.groups if value in codes]
+
+
+def _readers(sites: Sites, layers: Mapping[int, Layer]) -> dict[Value, tuple[int, ...]]:
+    numbers = {layer: number for number, layer in layers.items()}
+    found: dict[Value, tuple[int, ...]] = {value: () for value in sites.groups}
+    for layer, operands in sites.of.items():
+        for value in {v for values in operands for v in values}:
+            found[value] += (numbers[layer],)
+    return found
+
+
+def _rounded_value(value: Value, group: list[Statistics], codes: Codes, readers: tuple[int, ...], scheme: Scheme) -> RoundedValue:
+    own = joined(group)
+    first, width, counts = _shown(own.histogram)
+    low, high = dtypes.integer_range(codes.dtype)
+    least, most = (low - codes.zero) * codes.scale, (high - codes.zero) * codes.scale
+    centres, total = own.histogram.centres, max(1, int(own.histogram.counts.sum()))
+    outside = (centres < least - codes.scale / 2) | (centres > most + codes.scale / 2)
+    return RoundedValue(
+        value.label.removeprefix("%"), readers, own.low, own.high, first, width, counts, codes.scale, codes.zero, codes.dtype, least,
+        most, 100 * float(own.histogram.counts[outside].sum()) / total, rounding_error(own.histogram, codes),
+        {m: rounding_error(own.histogram, codes_of(range_of(own, m), codes.dtype, scheme.symmetric)) for m in COMPARED})
+
+
+def rounding_error(histogram: Histogram, codes: Codes) -> float:
+    """In dB, of the numbers at the centres of the bins."""
+    centres, counts = histogram.centres, histogram.counts
+    return decibels(float(counts @ np.square(centres)), float(counts @ np.square(centres - codes.rounded(centres))))
+
+
+def _shown(histogram: Histogram) -> tuple[float, float, tuple[int, ...]]:
+    """The part of a histogram that has numbers, in at most `SHOWN_BINS` bins: its begin, their width, their counts."""
+    places = np.flatnonzero(histogram.counts)
+    if not places.size:
+        return 0.0, histogram.width, ()
+    begin, end = int(places[0]), int(places[-1]) + 1
+    merged = -(-(end - begin) // SHOWN_BINS)
+    counts = np.zeros(-(-(end - begin) // merged) * merged, np.int64)
+    counts[: end - begin] = histogram.counts[begin:end]
+    return float(histogram.edges[begin]), merged * histogram.width, tuple(counts.reshape(-1, merged).sum(axis=1).tolist())
+
+
+@dataclass(frozen=True)
+class WeightErrors:
+    """Of rounding a weight, in dB: with one scale, and with one for each channel; and its bytes in float32 and as codes."""
+
+    per_tensor: float
+    per_channel: float
+    bytes: int
+    code_bytes: int
+
+
+def weight_errors(pair: Pair, scheme: Scheme) -> WeightErrors | None:
+    """None: both operands are data."""
+    weight, layer = pair.weight, layer_of(pair.real)
+    if weight is None or layer is None or layer.axis is None:
+        return None
+    found, codes = [], 0
+    for per_channel in (False, True):
+        made = quantised_weight(weight, layer.axis, scheme.weights, per_channel)
+        found.append(decibels(float(np.sum(np.square(weight, dtype=np.float64))),
+                              float(np.sum(np.square(weight - made.real, dtype=np.float64)))))
+        if per_channel is scheme.per_channel:
+            codes = made.codes.nbytes + made.scale.nbytes
+    return WeightErrors(found[0], found[1], weight.nbytes, codes)

@@ -1,0 +1,233 @@
+"""What each layer costs: how near the outputs are if it alone is quantised, and if all others are.
+
+One model answers for any set of layers. It is the quantised one in float32, with a switch before each rounding: ``x + s (x' - x)``
+where data are rounded, ``W x + s (W' - W) x`` for weights, and likewise for biases. Nothing is compiled for another set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forge.driver import check_options, compile_module
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.types import TensorType
+from forge.quantization.analysis import OutputSums, Tick
+from forge.quantization.calibration import Sample
+from forge.quantization.pairing import Pair, bias_node, constant_of, pairs_of
+from forge_runtime import Runtime
+
+SWITCHES = "forge_switches"
+MOST_EXCLUDED = 16
+"""Layers of the longest list of exclusions that is tried."""
+
+
+@dataclass(frozen=True)
+class LayerSensitivity:
+    """What the outputs are like, in dB, with a layer.
+
+    Attributes:
+        number: of the layer, among the products of the model.
+        only: it alone is quantised.
+        without: all other layers are.
+    """
+
+    number: int
+    only: float | None
+    without: float | None
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """``sqnr`` and ``agreement`` of the outputs if these layers stay real; ``numbers`` grow from one to the next."""
+
+    numbers: tuple[int, ...]
+    sqnr: float | None
+    agreement: float | None
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """``layers`` in the order of the model; ``exclusions``: those that gain most come first; of so many samples."""
+
+    layers: tuple[LayerSensitivity, ...]
+    exclusions: tuple[Exclusion, ...]
+    samples: int
+
+
+def sensitivity(
+    real: Module, quantised: Module, samples: Sequence[Sample], seconds: float, tick: Tick = lambda done, total: None
+) -> Sensitivity:
+    """Tries each layer of a quantised module on samples, at least on one, until the seconds are over.
+
+    Raises:
+        CompileError: an operator cannot be compiled.
+    """
+    switched = Switched.of(real, quantised)
+    numbers = [pair.number for pair in switched.pairs]
+    sets = [frozenset(), frozenset(numbers)]
+    sets += [frozenset({k}) for k in numbers] + [frozenset(numbers) - {k} for k in numbers]
+    end, runtime = time.perf_counter() + seconds, switched.compiled()
+    found, count = _measured(switched, runtime, sets, samples, end, tick)
+    layers = [LayerSensitivity(k, found[frozenset({k})].sqnr, found[frozenset(numbers) - {k}].sqnr) for k in numbers]
+    ranked = [x.number for x in sorted(layers, key=lambda x: -(x.without if x.without is not None else -np.inf))]
+    steps = [tuple(ranked[: k + 1]) for k in range(min(MOST_EXCLUDED, len(ranked)))]
+    left = {frozenset(numbers) - set(step): step for step in steps}
+    further, _ = _measured(switched, runtime, [frozenset(), *left], samples[:count], np.inf, tick)
+    return Sensitivity(tuple(layers), tuple(Exclusion(step, further[s].sqnr, further[s].agreement) for s, step in left.items()), count)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    sqnr: float | None
+    agreement: float | None
+
+
+def _measured(switched: Switched, runtime: Runtime, sets: Sequence[frozenset[int]], samples: Sequence[Sample], end: float,
+              tick: Tick) -> tuple[dict[frozenset[int], _Outcome], int]:
+    """Outcomes by the layers that are quantised, of which the first set has none; and the number of samples."""
+    sums = {active: OutputSums.of(switched.module) for active in sets}
+    for count, sample in enumerate(samples):
+        if count and time.perf_counter() > end:
+            break
+        expected = switched.run(runtime, sample, sets[0])
+        for done, active in enumerate(sums):
+            sums[active].add(expected, switched.run(runtime, sample, active))
+            tick(count * len(sums) + done + 1, len(samples) * len(sums))
+    else:
+        count = len(samples)
+    return {active: _Outcome(s.sqnr, s.agreement) for active, s in sums.items()}, count
+
+
+@dataclass
+class Switched:
+    """The model with switches.
+
+    Attributes:
+        readers: numbers of the layers that read each rounded value; its switch has the number of the entry.
+    """
+
+    module: Module
+    pairs: list[Pair]
+    readers: list[frozenset[int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, real: Module, quantised: Module) -> Switched:
+        pairs = pairs_of(real, quantised)
+        rounded = [n for n in quantised.main.nodes if _is_rounding(n)]
+        numbers = {pair.quantised: pair.number for pair in pairs}
+        readers = [_readers(node.result, numbers) for node in rounded]
+        graph = _switched_graph(quantised.main, pairs, rounded)
+        module = Module(graph, dict(real.params))
+        module.graphs.update({name: g for name, g in quantised.graphs.items() if name not in quantised.public})
+        return cls(module, pairs, readers)
+
+    def compiled(self) -> Runtime:
+        return compile_module(self.module, check_options(), name="sensitivity").runtime()
+
+    def run(self, runtime: Runtime, sample: Sample, active: frozenset[int]) -> list[np.ndarray]:
+        """Outputs where these layers are quantised."""
+        positions = [bool(readers & active) for readers in self.readers] + [pair.number in active for pair in self.pairs]
+        given = {**sample, SWITCHES: np.array(positions, np.float32)}
+        found: list[np.ndarray] = runtime.run([given[name] for name in runtime.input_names])
+        return found
+
+
+def _is_rounding(node: Node) -> bool:
+    """Whether a node makes real numbers of data that were rounded just before."""
+    whole = node.operands[0] if node.op == "qnn.dequantize" else None
+    made = None if whole is None else whole.producer
+    data = made.operands[0] if made is not None and made.op == "qnn.quantize" else None
+    return data is not None and data.constant is None and data.dtype == "float32"
+
+
+def _readers(value: Value, numbers: dict[Node, int]) -> frozenset[int]:
+    """The layers that read a rounded value before it is rounded again; if there are none, those after that."""
+    near, beyond = set[int](), list[Value]()
+    for node in _reached(value, numbers):
+        if node in numbers:
+            near.add(numbers[node])
+        else:
+            beyond += node.results
+    found = near or {k for v in beyond for k in _readers(v, numbers)}
+    return frozenset(found or numbers.values())
+
+
+def _reached(value: Value, numbers: dict[Node, int]) -> Iterator[Node]:
+    """Layers and roundings after ``value``, and none that lie beyond another."""
+    seen, stack = set[Value](), [value]
+    while stack:
+        current = stack.pop()
+        for node, _ in current.uses:
+            if node in numbers or node.op == "qnn.quantize":
+                yield node
+            elif node.results[0] not in seen:
+                seen.update(node.results)
+                stack += node.results
+
+
+def _switched_graph(quantised: Graph, pairs: Sequence[Pair], rounded: Sequence[Node]) -> Graph:
+    graph = Graph()
+    known = {v: graph.add_input(v.type, v.name) for v in quantised.inputs}
+    builder = Builder(graph)
+    switches = graph.add_input(TensorType((len(rounded) + len(pairs),), "float32"), SWITCHES)
+    places = {node: k for k, node in enumerate(rounded)} | {p.quantised: len(rounded) + k for k, p in enumerate(pairs)}
+    layers = {pair.quantised: pair for pair in pairs}
+    biases = {node: pair for pair in pairs if (node := bias_node(pair.quantised, pair.quantised_result)) is not None}
+
+    def switch(node: Node) -> Value:
+        return builder.call("take", switches, builder.constant(np.int64(places[node])), axis=0)
+
+    for node in quantised.nodes:
+        if node in biases and node not in layers:
+            _add_bias(builder, node, biases[node], switch(biases[node].quantised), known)
+            continue
+        clone = clone_node(node, known)
+        if node in layers and layers[node].weight is not None:
+            known[node.result] = _weighed(builder, clone, layers[node], switch(node))
+            continue
+        graph.insert(clone)
+        if node in rounded:
+            known[node.result] = _mixed(builder, _before(node, known), known[node.result], switch(node))
+    graph.outputs = [known[v] for v in quantised.outputs]
+    return graph
+
+
+def _before(node: Node, known: dict[Value, Value]) -> Value:
+    """What is rounded."""
+    whole = node.operands[0]
+    assert whole is not None and whole.producer is not None and whole.producer.operands[0] is not None
+    return known[whole.producer.operands[0]]
+
+
+def _mixed(builder: Builder, off: Value, on: Value, switch: Value) -> Value:
+    return builder.call("add", off, builder.call("multiply", builder.call("subtract", on, off), switch))
+
+
+def _weighed(builder: Builder, clone: Node, pair: Pair, switch: Value) -> Value:
+    old, new = pair.weight, pair.rounded_weight
+    assert old is not None and new is not None
+
+    def by(weight: np.ndarray) -> Value:
+        operands = [clone.operands[0], builder.constant(weight), *clone.operands[2:]]
+        return builder.node(clone.op_def, operands, clone.attributes).result
+
+    return builder.call("add", by(old), builder.call("multiply", by(new - old), switch))
+
+
+def _add_bias(builder: Builder, node: Node, pair: Pair, switch: Value, known: dict[Value, Value]) -> None:
+    """A bias that is the real one where the switch is off; where that has none, zeros."""
+    position = next(k for k, v in enumerate(node.operands) if v is not None and constant_of(v) is not None)
+    new = constant_of(node.operands[position])  # type: ignore[arg-type]
+    assert new is not None
+    before = bias_node(pair.real, pair.real.result)
+    old = np.zeros_like(new)
+    if before is not None:
+        old = next(a for v in before.operands if v is not None and (a := constant_of(v)) is not None)
+    bias = _mixed(builder, builder.constant(old), builder.constant(new), switch)
+    operands = [bias if k == position else known[v] if v is not None else None for k, v in enumerate(node.operands)]
+    known[node.result] = builder.node(node.op_def, operands, node.attributes).result

@@ -1,0 +1,203 @@
+"""Other ways to quantise a model, tried: how near the outputs are, how large the model is, how long a call takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from forge.driver import CompiledModel, check_options, compile_module
+from forge.driver.latency import measure
+from forge.driver.layer_times import MARK, marked
+from forge.errors import OptionError
+from forge.ir.nodes import Module
+from forge.quantization.analysis import OutputSums
+from forge.quantization.calibration import Sample
+from forge.quantization.correction import PRODUCTS, products
+from forge.quantization.layers import layers_of
+from forge.quantization.pairing import name_of, pairs_of
+from forge.quantization.quantize import quantise
+from forge.quantization.scheme import Scheme
+from forge.quantization.sensitivity import Exclusion
+from forge.target import Target
+from forge.target.blocking import dots_of_pairs
+from forge_runtime import Runtime
+
+Progress = Callable[[str, int, int], None]
+LEAST_GAIN = 0.5
+"""In dB: less is no reason to leave a layer real."""
+LEAST_ROUNDS, MOST_ROUNDS = 5, 40
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model of real numbers, or quantised in one way.
+
+    Attributes:
+        title: what makes it another: arguments of ``quantize``, as they are written.
+        arguments: the same, by name; of excluded layers, their names. None: it is not quantised.
+        excluded: numbers of the layers that it leaves real besides those that all do.
+        layers: how many are quantised.
+        sqnr, agreement: of the worst output.
+        bytes: code and weights.
+        seconds: median of a call; 0: not measured.
+        is_chosen: it is what was quantised.
+        is_best: no other is as near, as small and as fast, and better in one of these.
+    """
+
+    title: str
+    arguments: Mapping[str, Any] | None
+    excluded: tuple[int, ...]
+    layers: int
+    sqnr: float | None
+    agreement: float | None
+    bytes: int
+    seconds: float = 0.0
+    is_chosen: bool = False
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Arguments that are others than those of the scheme, and layers to leave real."""
+
+    changes: Mapping[str, Any]
+    excluded: tuple[int, ...] = ()
+
+    def title(self, names: Mapping[int, str]) -> str:
+        words = [f"{name}={value!r}" for name, value in self.changes.items()]
+        if self.excluded:
+            words.append(f"exclude={[names[k] for k in self.excluded]!r}")
+        return ", ".join(words)
+
+
+def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> Iterator[Candidate]:
+    """What is worth trying, the most promising first.
+
+    Args:
+        exclusions: as `sensitivity` finds them.
+        layers: how many are quantised.
+    """
+    channels = {} if scheme.per_channel else {"per_channel": True}
+    ranges = {} if scheme.calib_method == "mse" else {"calib_method": "mse"}
+    lists = [e.numbers for e in exclusions if len(e.numbers) in (1, 2, 4, 8) and 2 * len(e.numbers) <= layers]
+    found = [Candidate(channels), Candidate(channels, *lists[:1]), Candidate({}, *lists[:1]), Candidate({**channels, **ranges})]
+    found += [Candidate(channels, numbers) for numbers in lists[1:]] + [Candidate(ranges)]
+    found += [Candidate({"calib_method": m}) for m in ("minmax", "average", "percentile") if m != scheme.calib_method]
+    found.append(Candidate({"bias_correction": not scheme.bias_correction}))
+    if scheme.kernel_dtype is None:
+        found.append(Candidate({"activation_dtype": "uint8" if scheme.activation_dtype == "int8" else "int8", "kernel_dtype": "int8"}))
+    seen: list[Candidate] = [Candidate({})]
+    for candidate in found:
+        if candidate not in seen:
+            seen.append(candidate)
+            yield candidate
+
+
+@dataclass
+class Trials:
+    """Variants of one model, each compiled.
+
+    Attributes:
+        real: its products bear their numbers as names, so that any of them can be excluded.
+        excluded: numbers of layers that the user excluded.
+        names: of layers, by number, as ``exclude`` takes them.
+    """
+
+    real: Module
+    scheme: Scheme
+    excluded: frozenset[int]
+    names: Mapping[int, str]
+    samples: Sequence[Sample]
+    expected: Runtime
+    variants: list[Variant]
+    runtimes: list[Runtime]
+
+    @classmethod
+    def of(cls, real: Module, quantised: Module, scheme: Scheme, samples: Sequence[Sample]) -> Trials:
+        """With the model of real numbers, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
+        known = {layer.node for layer in layers_of(real.main, scheme.exclude)}
+        excluded = frozenset(k for k, node in enumerate(products(real.main)) if node not in known)
+        names = {k: name_of(node) for k, node in enumerate(products(real.main))}
+        compiled = _compiled(real)
+        made = cls(marked(real, PRODUCTS), scheme, excluded, names, samples, compiled.runtime(), [], [])
+        made.real.calibration = real.calibration
+        made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
+        if dots_of_pairs(Target.parse("llvm")):
+            made._add(Variant("bfloat16", None, (), 0, None, None, 0), _compiled(real, bfloat16=True))
+        chosen = Variant("as quantised", {}, (), len(pairs_of(real, quantised)), None, None, 0, is_chosen=True)
+        made._add(chosen, _compiled(quantised))
+        return made
+
+    def run(self, found: Iterator[Candidate], end: float, progress: Progress, most: int = 12) -> None:
+        """Tries candidates until the time is over, each only if the time that the last one took is left."""
+        took = 0.0
+        for number, candidate in enumerate(found):
+            start = time.perf_counter()
+            if start + took > end or number >= most:
+                break
+            progress("variants", number, most)
+            self._try(candidate)
+            took = time.perf_counter() - start
+        progress("variants", most, most)
+
+    def _try(self, candidate: Candidate) -> None:
+        names = tuple(MARK.format(k) for k in sorted(self.excluded.union(candidate.excluded)))
+        try:
+            made = quantise(self.real, replace(self.scheme, **{**candidate.changes, "exclude": names}))
+        except OptionError:
+            return
+        count = len(pairs_of(self.real, made.module))
+        excluded = [self.names[k] for k in candidate.excluded]
+        arguments = {**candidate.changes, **({"exclude": excluded} if excluded else {})}
+        title = candidate.title(self.names)
+        self._add(Variant(title, arguments, candidate.excluded, count, None, None, 0), _compiled(made.module))
+
+    def _add(self, variant: Variant, compiled: CompiledModel) -> None:
+        runtime = compiled.runtime()
+        sums = OutputSums.of(self.real)
+        for sample in self.samples:
+            sums.add(_run(self.expected, sample), _run(runtime, sample))
+        size = compiled.weights.size + sum(map(len, [*compiled.kernels, compiled.entry]))
+        self.variants.append(replace(variant, sqnr=sums.sqnr, agreement=sums.agreement, bytes=size))
+        self.runtimes.append(runtime)
+
+    def timed(self, seconds: float) -> list[Variant]:
+        """The variants with the times of calls, which take turns for about ``seconds``."""
+        sample = self.samples[0]
+        calls = {str(k): _call(runtime, sample) for k, runtime in enumerate(self.runtimes)}
+        start = time.perf_counter()
+        for call in calls.values():
+            call()
+        once = max(time.perf_counter() - start, 4e-3 * len(calls))
+        rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(seconds / (2 * once))))
+        found = measure(calls, rounds)
+        return marked_best([replace(v, seconds=found[str(k)].median) for k, v in enumerate(self.variants)])
+
+
+def _compiled(module: Module, bfloat16: bool = False) -> CompiledModel:
+    return compile_module(module, check_options(bfloat16=bfloat16), name="variant")
+
+
+def _run(runtime: Runtime, sample: Sample) -> Any:
+    return runtime.run([sample[name] for name in runtime.input_names])
+
+
+def _call(runtime: Runtime, sample: Sample) -> Callable[[], object]:
+    arrays = [sample[name] for name in runtime.input_names]
+    return lambda: runtime.run(arrays)
+
+
+def marked_best(variants: Sequence[Variant]) -> list[Variant]:
+    """The same, with `Variant.is_best` set."""
+    return [replace(v, is_best=not any(_beats(other, v) for other in variants)) for v in variants]
+
+
+def _beats(one: Variant, other: Variant) -> bool:
+    pairs = list(zip(_costs(one), _costs(other)))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+def _costs(variant: Variant) -> tuple[float, float, float]:
+    return -(variant.sqnr if variant.sqnr is not None else 0.0), variant.bytes, variant.seconds
