@@ -181,7 +181,7 @@ class IRModule(Quantization):
     def reload(self) -> None:
         """Takes back every change since the module was made, and forgets what calibration found."""
         self._module = self._original.copy()
-        self._module.calibration = Calibration()
+        self._module.calibration, self._quantisation = Calibration(), None
 
     def extract(self, outputs: Some, inputs: Some = ()) -> IRModule:
         """A module that computes some values of ``main`` from others; what else it needs stays an input.
@@ -229,7 +229,9 @@ class IRModule(Quantization):
         Raises:
             InvalidGraphError: the module breaks a rule of the IR.
         """
-        return IRModule(self._verified(), fold_constants=False, fold_batch_norms=False)
+        copied = IRModule(self._verified(), fold_constants=False, fold_batch_norms=False)
+        copied._quantisation = self._quantisation
+        return copied
 
     def __copy__(self) -> IRModule:
         return self.copy()

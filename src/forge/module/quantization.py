@@ -10,11 +10,16 @@ from forge.ir.verifier import verify
 from forge.module.edits import Edits
 
 if TYPE_CHECKING:
+    from forge.ir.nodes import Module
+    from forge.quantization.accuracy import Accuracy, Validate
     from forge.quantization.layers import Excluded
+    from forge.quantization.quantize import Quantised
 
 
 class Quantization(Edits):
-    """Statistics of values, and integers in the place of real numbers. In place."""
+    """Statistics of values, and integers in the place of real numbers."""
+
+    _quantisation: Quantised | None = None
 
     @property
     def is_calibrated(self) -> bool:
@@ -41,16 +46,21 @@ class Quantization(Edits):
                 The module is as it was then, and also if the data raise an error, or the user interrupts.
             InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator cannot be compiled.
         """
+        if not isinstance(reset, bool) or not isinstance(use_cuda, bool):
+            raise OptionError(f"calibrate: reset, use_cuda: got {reset!r}, {use_cuda!r}; expected True or False")
+        self._module = self._calibrated(calib_data, reset)
+
+    def _calibrated(self, calib_data: Iterable[Any], reset: bool = True) -> Module:
+        """A copy with statistics."""
         from forge.driver.feeds import specs_of
         from forge.quantization import calibration
         from forge.quantization.layers import layers_of, sites_of
         from forge.samples import samples
 
-        if not isinstance(reset, bool) or not isinstance(use_cuda, bool):
-            raise OptionError(f"calibrate: reset, use_cuda: got {reset!r}, {use_cuda!r}; expected True or False")
-        module = self._verified()
+        module = self._verified().copy()
         found = samples(calib_data, specs_of(self.input_nodes), where="calibrate: calib_data")
         calibration.calibrate(module, found, sites_of(layers_of(module.main)).channel_axis, reset)
+        return module
 
     def quantize(
         self,
@@ -66,18 +76,76 @@ class Quantization(Edits):
         exclude: Excluded | Sequence[Excluded] = (),
         equalize: bool = True,
         bias_correction: bool = True,
+        check: bool = True,
     ) -> None:
-        """Quantises layers. In place."""
-        from forge.quantization import quantize
+        """Convolutions and matrix products become those of integers, with weights of 8 bits. In place.
+
+        Layers that have no kernel for integers stay in float, and are listed by `quantization_report`. At the end the outputs
+        are compared with those in float on a few samples of the calibration; a warning says what lost most, and what would help.
+
+        Args:
+            activation_dtype: of data. int8 is symmetric where numbers have both signs, uint8 never.
+            kernel_dtype: of weights: int8, symmetric, or uint8, with a zero point. None: as ``activation_dtype``.
+            bias_dtype: int32, int8 or uint8. None: int32, in which sums are, where it holds them, else float.
+            per_channel: a scale for each channel of a weight, not one for all. Depthwise convolutions have them in any case.
+            calib_method: how ranges follow from statistics: the mean extremes of samples ("average"), the extremes of all
+                ("minmax"), without a percent of the numbers ("percentile"), or cut so that their distribution changes least
+                ("entropy"), or their squared error is least ("mse"). No cut is made that loses more than it gains.
+            quant_type: "static": ranges of data come from the calibration; "dynamic": from each call, for each row of dense
+                layers; "any": static where the calibration knows them.
+            calib_data: calibrates first, as `calibrate`.
+            symmetric: zero points are 0, also where numbers have one sign; None: as ``activation_dtype`` says.
+            exclude: what stays in float: names of nodes, results or operators, patterns of these (``*``), nodes or predicates.
+            equalize: move differences between channels from data to weights, where that loses less.
+            bias_correction: give results of layers the means that they have in float, on samples of the calibration.
+            check: compare outputs with those in float at the end.
+
+        Raises:
+            OptionError: a bad argument; the model is quantised already; ``static``, and layers have no statistics: all are named.
+            ValueError: as `calibrate`. InvalidGraphError: the module breaks a rule of the IR. The module is as it was then.
+        """
+        from forge.quantization.check import warn_of_losses
+        from forge.quantization.quantize import quantise
         from forge.quantization.scheme import Scheme
 
         scheme = Scheme.of(
             activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype, per_channel=per_channel,
             calib_method=calib_method, quant_type=quant_type, symmetric=symmetric, exclude=exclude, equalize=equalize,
             bias_correction=bias_correction)
-        if calib_data is not None:
-            self.calibrate(calib_data)
-
-        found = quantize.quantise(self._verified(), scheme)
+        module = self._verified() if calib_data is None else self._calibrated(calib_data)
+        found = quantise(module, scheme)
         verify(found.module)
-        self._module = found.module
+        if check:
+            warn_of_losses(module, found, scheme)
+        self._module, self._quantisation = found.module, found
+
+    def quantize_with_accuracy(
+        self, validate: Validate, max_drop: float = 0.01, *, calib_data: Iterable[Any] | None = None, per_channel: bool = True,
+        **options: Any,
+    ) -> Accuracy:
+        """Quantises as many layers as a limit of accuracy allows. In place.
+
+        Layers are ranked on samples of the calibration, without labels; the most sensitive ones stay in float (and are computed
+        in bfloat16 if the model is compiled so), as few as the limit asks for. It takes some ten validations.
+
+        Args:
+            validate: gives a number, the larger the better, for an inference function: as of `get_inference_function`.
+            max_drop: how much less than in float that number may be.
+            calib_data: calibrates first, as `calibrate`.
+            per_channel, options: as of `quantize`.
+
+        Raises:
+            OptionError: a bad argument, or there are no samples of a calibration. The module is as it was then.
+        """
+        from forge.quantization.accuracy import quantise_with_accuracy
+        from forge.quantization.scheme import Scheme
+
+        if not callable(validate) or isinstance(max_drop, bool) or not isinstance(max_drop, int | float):
+            got = f"{validate!r}, {max_drop!r}"
+            raise OptionError(f"quantize_with_accuracy: validate, max_drop: got {got}; expected a function and a number")
+        scheme = Scheme.of(per_channel=per_channel, **options)
+        module = self._verified() if calib_data is None else self._calibrated(calib_data)
+        found, accuracy = quantise_with_accuracy(module, scheme, validate, max_drop)
+        verify(found.module)
+        self._module, self._quantisation = found.module, found
+        return accuracy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from forge.errors import OptionError
 from forge.ir.edits import journal
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.nodes import Graph, Module, Value
+from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
 from forge.quantization import correction, equalization, insertion
@@ -137,33 +138,52 @@ class Quantised:
     """A quantised module.
 
     Attributes:
+        real: what it was made of, with its channels equalised.
         left: reasons why layers stay real, by label.
     """
 
     module: Module
+    real: Module
+    scheme: Scheme
     left: dict[str, str]
 
 
-def quantise(module: Module, scheme: Scheme) -> Quantised:
+def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None) -> Quantised:
     """A quantised copy of ``module``.
 
+    Args:
+        kept: reasons why layers stay real, by their number among `correction.products`.
+
     Raises:
-        OptionError: as `plan`.
+        OptionError: as `plan`, or it is quantised already.
     """
+    if any(is_quantised(node) for node in module.main.walk()):
+        raise OptionError("quantize: the model is quantised already; expected one of real numbers: reload() or load it again")
+    kept = kept or {}
     base = module.copy()
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
     if scheme.equalize:
         equalization.equalise(base.main, known, scheme.per_channel)
-    found, made = _planned(base, scheme, known, {}, {})
-    reasons = declined(found, made)
-    if reasons:
+    found, made = _planned(base, scheme, known, kept, {})
+    reasons = {**kept, **declined(found, made)}
+    if len(reasons) > len(kept):
         found, made = _planned(base, scheme, known, reasons, {})
     if scheme.bias_correction and module.calibration.samples:
         numbers = _corrected(made)
         deltas = correction.corrections(base, found, numbers, module.calibration.samples) if numbers else {}
         found, made = _planned(base, scheme, known, reasons, deltas)
-    return Quantised(found, {layer.label: reason for layer, reason in made.left.items()})
+    _keep_statistics(base, known, found)
+    return Quantised(found, base, scheme, {layer.label: reason for layer, reason in made.left.items()})
+
+
+def _keep_statistics(base: Module, known: Mapping[Value, Statistics], found: Module) -> None:
+    """``base`` has statistics by the digests of its values; ``found`` those that are still of its own."""
+    digests = hashing.value_digests(base)
+    base.calibration = replace(base.calibration, statistics={digests[value]: s for value, s in known.items() if value in digests})
+    present = set(hashing.value_digests(found).values())
+    kept = {digest: s for digest, s in base.calibration.statistics.items() if digest in present}
+    found.calibration = replace(base.calibration, statistics=kept)
 
 
 def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str],

@@ -1,0 +1,56 @@
+"""What a quantised model loses, and what would help, said at once."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+from forge.errors import QuantizationWarning
+from forge.ir.nodes import Module
+from forge.quantization.analysis import Analysis, analyse
+from forge.quantization.quantize import Quantised, quantise
+from forge.quantization.scheme import Scheme
+
+SAMPLES = 8
+"""So many of the calibration's samples are compared."""
+LEAST_SQNR, LEAST_AGREEMENT = 20.0, 0.95
+"""Less of either is worth a warning: dB of the worst output, and share of rows with the same largest element."""
+SHOWN = 3
+"""Layers that a warning names."""
+
+
+def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis | None:
+    """Compares a quantised module with ``module``, which it was made of; None: there are no samples."""
+    samples = module.calibration.samples[:SAMPLES]
+    if not samples:
+        return None
+    outputs = analyse(module, found.module, samples, layers=False)
+    if is_near(outputs):
+        return outputs
+    whole = analyse(found.real, found.module, samples)
+    worst = sorted(whole.layers, key=lambda layer: layer.alone)[:SHOWN]
+    names = ", ".join(f"{layer.label} ({layer.alone:.0f} dB alone)" for layer in worst)
+    parts = [f"quantize: the outputs are {_text(outputs)}; the layers that lose most: {names}", *_advice(module, scheme, outputs)]
+    parts.append("quantize_with_accuracy keeps layers in float, quantization_report shows all")
+    warnings.warn("; ".join(parts), QuantizationWarning, stacklevel=3)
+    return outputs
+
+
+def is_near(found: Analysis) -> bool:
+    """Whether outputs are near enough to say nothing."""
+    known, agreement = found.sqnr, found.agreement
+    return (known is None or known >= LEAST_SQNR) and (agreement is None or agreement >= LEAST_AGREEMENT)
+
+
+def _text(found: Analysis) -> str:
+    agreement = "" if found.agreement is None else f", {found.agreement:.1%} of the largest elements at the same place"
+    return f"{found.sqnr or 0.0:.1f} dB from those in float{agreement}"
+
+
+def _advice(module: Module, scheme: Scheme, outputs: Analysis) -> list[str]:
+    """What a scale for each channel would give, if it has not been asked for."""
+    if scheme.per_channel:
+        return []
+    other = quantise(module, replace(scheme, per_channel=True))
+    found = analyse(module, other.module, module.calibration.samples[:SAMPLES], layers=False)
+    return [f"with per_channel=True they are {_text(found)}"] if (found.sqnr or 0) > (outputs.sqnr or 0) + 1 else []
