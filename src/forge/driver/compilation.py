@@ -89,6 +89,12 @@ def bound(function: Graph) -> Graph:
         InvalidGraphError: ``params`` names no input, or its arrays do not fit.
     """
     graph = function.copy()
+    bind_params(graph)
+    return graph
+
+
+def bind_params(graph: Graph) -> None:
+    """Makes ``params`` constants, in place. Raises InvalidGraphError as `bound`."""
     inputs = {v.name: v for v in graph.inputs}
     first = graph.nodes[0] if graph.nodes else None
     for name, array in graph.params.items():
@@ -96,9 +102,8 @@ def bound(function: Graph) -> Graph:
     sizes = sizes_of_params(graph)
     if sizes:
         substitute_in_graph(graph, sizes)
-    for name, array in function.params.items():
+    for name, array in graph.params.items():
         value = inputs[name]
         graph.replace_uses(value, Builder(graph, before=first).constant(array, name=name))
         graph.inputs.remove(value)
     graph.params = {}
-    return graph

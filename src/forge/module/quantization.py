@@ -52,14 +52,17 @@ class Quantization(Edits):
 
     def _calibrated(self, calib_data: Iterable[Any], reset: bool = True) -> Module:
         """A copy with statistics."""
+        from forge.driver.compilation import bind_params
         from forge.driver.feeds import specs_of
         from forge.quantization import calibration
         from forge.quantization.layers import layers_of, sites_of
         from forge.samples import samples
 
-        module = self._verified().copy()
+        module, bound = self._verified().copy(), self._module.copy()
+        bind_params(bound.main)
         found = samples(calib_data, specs_of(self.input_nodes), where="calibrate: calib_data")
-        calibration.calibrate(module, found, sites_of(layers_of(module.main)).channel_axis, reset)
+        calibration.calibrate(bound, found, sites_of(layers_of(bound.main)).channel_axis, reset)
+        module.calibration = bound.calibration
         return module
 
     def quantize(

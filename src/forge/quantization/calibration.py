@@ -43,7 +43,6 @@ class Observer:
     def of(cls, module: Module, channel_axes: Mapping[Value, int]) -> Observer:
         """For the values of ``main`` that are given with their axis of channels."""
         observed = Module(observed_graph(module.main, channel_axes))
-        observed.params = {k: a for k, a in module.params.items() if k in {v.name for v in observed.main.inputs}}
         observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
         runtime = compile_module(observed, check_options(), name="calibrate").runtime()
         return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, runtime)

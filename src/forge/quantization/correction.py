@@ -122,8 +122,8 @@ def _spread(builder: Builder, vector: Value, axis: int, rank: int) -> Value:
     return vector if axis == -1 else builder.call("reshape", vector, newshape=(-1, *(1,) * (rank - 1 - axis)))
 
 
-def add_to_bias(layer: Layer, delta: np.ndarray) -> None:
-    """Adds a number for each channel to the results of a layer."""
+def add_to_bias(layer: Layer, delta: np.ndarray) -> Value:
+    """Adds a number for each channel to the results of a layer; returns the value that readers of its result read then."""
     graph = layer.node.graph
     assert graph is not None
     found = bias_of(layer)
@@ -133,7 +133,7 @@ def add_to_bias(layer: Layer, delta: np.ndarray) -> None:
         assert bias is not None and bias.constant is not None
         changed = (bias.constant + delta).astype(np.float32)
         user.set_operand(position, Builder(graph, user, user.location).constant(changed, name=bias.name))
-        return
+        return layer.result
     result = layer.result
     readers = list(result.uses)
     builder = after(graph, result)
@@ -146,5 +146,6 @@ def add_to_bias(layer: Layer, delta: np.ndarray) -> None:
         user.set_operand(position, biased)
     graph.outputs = [biased if v is result else v for v in graph.outputs]
     biased.name, result.name = result.name, ""
+    return biased
 
 

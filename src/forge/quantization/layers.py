@@ -153,7 +153,7 @@ def _place(sites: Sites, value: Value, channel_axis: int) -> list[Value]:
         sites.channel_axis.setdefault(member, channel_axis)
     means = value.producer
     if means is not None and means.op_def.is_average and means.operands[0] is not None:
-        _place(sites, means.operands[0], channel_axis)
+        _place(sites, means.operands[0], 1 if means.operands[0].rank > 2 and channel_axis == -1 else channel_axis)
     return found
 
 

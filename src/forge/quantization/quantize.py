@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forge.driver import check_options, optimized_graph
+from forge.driver.compilation import bind_params
 from forge.errors import OptionError
 from forge.ir.edits import journal
 from forge.ir.edits.dead_code import remove_dead
@@ -163,6 +164,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     base = module.copy()
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
+    bind_params(base.main)
     if scheme.equalize:
         equalization.equalise(base.main, known, scheme.per_channel)
     found, made = _planned(base, scheme, known, kept, {})
@@ -191,11 +193,14 @@ def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics
     """A quantised copy, with biases corrected."""
     changed = base.copy()
     known = dict(zip(values_of(base.main), values_of(changed.main), strict=True))
-    made = plan(changed.main, scheme, {known[value]: s for value, s in statistics.items()}, left)
+    moved = {known[value]: s for value, s in statistics.items()}
+    made = plan(changed.main, scheme, moved, left)
     numbers = {node: k for k, node in enumerate(correction.products(changed.main))}
     for layer in made.layers:
         if numbers[layer.node] in deltas:
-            correction.add_to_bias(layer, deltas[numbers[layer.node]])
+            biased = correction.add_to_bias(layer, deltas[numbers[layer.node]])
+            if layer.result in moved:
+                moved[biased] = moved[layer.result]
     apply(made)
     return changed, made
 

@@ -70,22 +70,27 @@ def identify(module: Module) -> Identity:
 def value_digests(module: Module) -> dict[Value, str]:
     """Digests of the values of ``main``: of the operators, attributes and contents that compute them, and names of inputs.
 
-    Types do not count, but for what attributes say of them.
+    Types do not count, but for what attributes say of them; ``params`` count as constants.
     """
     hasher = _Hasher(contents=True)
     hasher.read_arrays(module)
     graph = module.main
     found: dict[Value, str] = {}
     for value in graph.inputs:
-        bound = graph.params.get(value.name)
-        found[value] = _text_digest("input", value.name, None if bound is None else hasher.array(bound))
+        if value.name not in graph.params:
+            found[value] = _text_digest("input", value.name)
     for node in graph.nodes:
         if node.op_def is not CONSTANT:
-            operands = [None if v is None else found.get(v) or hasher.operand(v, {}) for v in node.operands]
+            operands = [None if v is None else found.get(v) or _content(v, graph, hasher) for v in node.operands]
             regions = [hasher.region(region) for region in node.regions]
             attributes_ = [(f.name, _attribute_key(getattr(node.attrs, f.name))) for f in dataclasses.fields(node.attrs)]
             found.update((v, _text_digest(node.op, operands, attributes_, regions, k)) for k, v in enumerate(node.results))
     return found
+
+
+def _content(value: Value, graph: Graph, hasher: _Hasher) -> str:
+    """Of a constant, or an input with a value."""
+    return hasher.array(graph.params[value.name] if value.constant is None else value.constant)
 
 
 def moved_statistics(old: Module, new: Module) -> dict[str, Statistics]:

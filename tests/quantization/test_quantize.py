@@ -1,0 +1,192 @@
+"""``IRModule.quantize``: what is rounded where, what stays real, and how near the outputs are."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forge
+from forge.errors import OptionError, QuantizationWarning
+from forge.quantization.equalization import equalise
+from forge.quantization.quantize import quantise, statistics_of
+from forge.quantization.scheme import Scheme
+
+RNG = np.random.default_rng(0)
+SAMPLES = [RNG.standard_normal((1, 4, 8, 8)).astype(np.float32) for _ in range(8)]
+OUTLIER = 64.0
+"""A power of two, so that a network with such channels computes the same numbers."""
+
+NETWORK = """
+def @main(%x: Tensor[(1, 4, 8, 8), float32], %a: Tensor[(8, 4, 3, 3), float32], %b: Tensor[(8), float32],
+          %c: Tensor[(8, 1, 3, 3), float32], %d: Tensor[(6, 8, 1, 1), float32], %e: Tensor[(5, 12), float32]) {
+  %0 = nn.relu(nn.bias_add(nn.conv2d(%x, %a, padding=[1, 1]), %b));
+  %1 = nn.relu(nn.conv2d(%0, %c, padding=[1, 1], groups=8));
+  %2 = nn.conv2d(%1, %d);
+  %3 = nn.max_pool2d(nn.relu(%2), pool_size=[2, 2], strides=[2, 2]);
+  %4 = nn.max_pool2d(%2, pool_size=[2, 2], strides=[2, 2]);
+  %5 = mean(concatenate(%3, %4, axis=1), axis=[2, 3]);
+  nn.dense(%5, %e)
+}
+"""
+
+
+def weights(outliers: float = 1.0) -> dict[str, np.ndarray]:
+    """Of the network; two channels of its first value may be larger than the others."""
+    rng = np.random.default_rng(1)
+    shapes = {"a": (8, 4, 3, 3), "b": (8,), "c": (8, 1, 3, 3), "d": (6, 8, 1, 1), "e": (5, 12)}
+    made = {k: (rng.standard_normal(s) / np.sqrt(np.prod(s[1:]))).astype(np.float32) for k, s in shapes.items()}
+    factors = np.where(np.arange(8) < 2, outliers, 1).astype(np.float32)
+    made["a"] *= factors.reshape(-1, 1, 1, 1)
+    made["b"] *= factors
+    made["c"] /= factors.reshape(-1, 1, 1, 1)
+    return made
+
+
+def network(outliers: float = 1.0) -> forge.IRModule:
+    ir = forge.IRModule(NETWORK, weights(outliers))
+    ir.calibrate(SAMPLES)
+    return ir
+
+
+def outputs(ir: forge.IRModule) -> np.ndarray:
+    run = ir.get_inference_function()
+    return np.concatenate([run(sample) for sample in SAMPLES])
+
+
+def sqnr(real: np.ndarray, other: np.ndarray) -> float:
+    return float(10 * np.log10(np.sum(real**2) / np.sum((real - other) ** 2)))
+
+
+def quantised(ir: forge.IRModule, **options: Any) -> forge.IRModule:
+    copied = ir.copy()
+    copied.quantize(**options)
+    return copied
+
+
+@pytest.fixture(scope="module")
+def real() -> forge.IRModule:
+    """Calibrated; do not change it."""
+    return network()
+
+
+@pytest.mark.parametrize(("options", "least"), [
+    ({}, 30), ({"per_channel": True}, 32), ({"activation_dtype": "uint8"}, 32),
+    ({"activation_dtype": "uint8", "kernel_dtype": "int8"}, 30),
+    ({"calib_method": "mse"}, 30), ({"calib_method": "entropy"}, 25), ({"symmetric": True}, 25), ({"quant_type": "dynamic"}, 30),
+    ({"bias_dtype": "int8"}, 20),
+], ids=str)
+def test_outputs_are_near(real: forge.IRModule, options: dict[str, Any], least: float) -> None:
+    made = quantised(real, **options)
+    assert made.is_quantized
+    assert sqnr(outputs(real), outputs(made)) > least
+
+
+def test_compiled_integers_are_those_of_the_graph(real: forge.IRModule) -> None:
+    made = quantised(real)
+    reference, run = made.get_inference_function("reference"), made.get_inference_function()
+    for sample in SAMPLES[:3]:
+        np.testing.assert_allclose(run(sample), reference(sample), atol=0.02 * np.abs(reference(sample)).max())
+
+
+def test_values_are_rounded_where_they_are_made(real: forge.IRModule) -> None:
+    """Before pools, and parts of a concatenation alike."""
+    made = quantised(real)
+    rounded = made.main.select("qnn.quantize")
+    sources = [node.operands[0] for node in rounded]
+    assert not any(v is not None and v.op in ("nn.max_pool2d", "concatenate") for v in sources)
+    (joined,) = made.main.select("concatenate")
+    scales = [pool.operands[0].producer.operands[1].constant for pool in joined.pred]
+    assert scales[0] == scales[1]
+
+
+def test_depthwise_weights_have_scales_for_each_channel(real: forge.IRModule) -> None:
+    made = quantised(real)
+    sizes = {node.attributes["groups"]: node.operands[1].producer.operands[1].size for node in made.main.select("nn.conv2d")}
+    assert sizes == {1: 1, 8: 8}
+
+
+def test_outlier_channels_are_equalised() -> None:
+    outlying = network(OUTLIER)
+    np.testing.assert_allclose(outputs(outlying), outputs(network()), rtol=1e-5, atol=1e-6)
+    without, with_ = (sqnr(outputs(outlying), outputs(quantised(outlying, equalize=e, check=False))) for e in (False, True))
+    assert with_ > 40 > without + 10
+
+
+def test_equalisation_changes_no_result() -> None:
+    module = quantise(network(OUTLIER)._verified(), Scheme(bias_correction=False)).real
+    equalised = forge.IRModule(module, fold_constants=False, fold_batch_norms=False)
+    np.testing.assert_array_equal(outputs(equalised), outputs(network(OUTLIER)))
+    assert equalise(module.main, dict(statistics_of(module)), per_channel=False) == 0
+
+
+def test_bias_correction_keeps_means() -> None:
+    """Of the outputs, on the samples that were corrected on."""
+    real = network()
+    means = [np.abs((outputs(quantised(real, calib_method="percentile", bias_correction=c)) - outputs(real)).mean(axis=0)).max()
+             for c in (False, True)]
+    assert means[1] < 0.6 * means[0]
+
+
+def test_exclusions_stay_real(real: forge.IRModule) -> None:
+    made = quantised(real, exclude=["nn.dense", lambda node: node.attributes.get("groups") == 8])
+    kinds = {(n.op, n.attributes.get("groups")): n.operands[1].op for n in made.main.select("nn.*") if len(n.operands) == 2}
+    assert kinds["nn.dense", None] == kinds["nn.conv2d", 8] == "constant"
+    assert kinds["nn.conv2d", 1] == "qnn.dequantize"
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"activation_dtype": "int4"}, "activation_dtype: got 'int4'; expected one of 'int8', 'uint8'"),
+    ({"kernel_dtype": "float"}, "kernel_dtype: got 'float'"), ({"bias_dtype": 8}, "bias_dtype: got 8"),
+    ({"calib_method": "max"}, "calib_method: got 'max'"), ({"quant_type": None}, "quant_type: got None"),
+    ({"per_channel": 1}, "per_channel: got 1"), ({"exclude": "no.such"}, "exclude: 'no.such': matches no node"),
+    ({"exclude": 3}, "exclude: got 3"),
+])
+def test_bad_arguments(real: forge.IRModule, options: dict[str, Any], message: str) -> None:
+    before = real.fingerprint
+    with pytest.raises(OptionError, match=message.replace(".", r"\.")):
+        real.quantize(**options)
+    assert real.fingerprint == before
+    assert not real.is_quantized
+
+
+def test_static_without_statistics_names_the_layers() -> None:
+    ir = forge.IRModule(NETWORK, weights())
+    with pytest.raises(OptionError, match=r"layers without statistics: .*nn\.conv2d.*nn\.dense"):
+        ir.quantize(quant_type="static")
+    ir.quantize()
+    assert {n.op for n in ir.main.nodes} >= {"min", "max"}, "ranges of each call"
+
+
+def test_quantised_models_are_refused(real: forge.IRModule) -> None:
+    made = quantised(real)
+    with pytest.raises(OptionError, match="quantised already"):
+        made.quantize()
+    made.reload()
+    assert not made.is_quantized
+
+
+def test_a_loss_is_said() -> None:
+    """Of a network whose data have outliers, when nothing is done about them."""
+    with pytest.warns(QuantizationWarning, match=r"dB from those in float.*lose most: .*quantize_with_accuracy"):
+        quantised(network(OUTLIER**2), equalize=False, bias_correction=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quantised(network(OUTLIER**2))
+
+
+def test_accuracy_keeps_the_layers_that_cost_most() -> None:
+    real = network()
+    expected = outputs(real)
+    made = real.copy()
+    found = made.quantize_with_accuracy(lambda run: min(100, sqnr(expected, np.concatenate([run(x) for x in SAMPLES]))), 46.5)
+    assert 0 < len(found.kept) < 4 and found.quantised >= 53.5 > found.trials[0].metric
+    made = real.copy()
+    found = made.quantize_with_accuracy(lambda run: 1.0)
+    assert not found.kept and len(found.trials) == 1
+    with pytest.raises(OptionError, match="gave 'x'; expected a number"):
+        real.copy().quantize_with_accuracy(lambda run: "x")  # type: ignore[arg-type,return-value]
+    with pytest.raises(OptionError, match="no samples"):
+        forge.IRModule(NETWORK, weights()).quantize_with_accuracy(lambda run: 1.0)
