@@ -87,7 +87,7 @@ def layers_of(graph: Graph, exclude: Sequence[Excluded] = ()) -> list[Layer]:
     """The layers of ``graph`` that are not excluded.
 
     Args:
-        exclude: names of nodes, of their results or of operators, patterns of such (``*`` matches any text), nodes, or
+        exclude: names of nodes, of their results or of operators, numbers as the text form has them (``%3``), patterns of such (``*`` matches any text), nodes, or
             predicates of a node.
 
     Raises:
@@ -113,6 +113,8 @@ def _matched(graph: Graph, which: Excluded) -> list[Node]:
 
 def _names(node: Node) -> Iterator[str]:
     yield node.op
+    if node.number is not None:
+        yield f"%{node.number}"
     yield from (name for name in (node.name, *(v.name for v in node.results)) if name)
 
 

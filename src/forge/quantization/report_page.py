@@ -34,7 +34,8 @@ th button { cursor: pointer } th[aria-sort] button::after { content: " \\2195"; 
 th[aria-sort=ascending] button::after { content: " \\2191" }
 th[aria-sort=descending] button::after { content: " \\2193" } :focus-visible { outline: 2px solid var(--good) }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap } td.name { min-width: 12em }
-.bar { vertical-align: middle; margin-left: .4em } .good { fill: var(--good) } .fair { fill: var(--fair) } .bad { fill: var(--bad) }
+.bar { vertical-align: middle; margin-left: .4em }
+.good { fill: var(--good) } .fair { fill: var(--fair) } .bad { fill: var(--bad) }
 .chart { max-width: 100%; height: auto } .axis, .grid { fill: none; stroke: var(--line) } .axis { stroke: var(--muted) }
 .tick, .mark { font-size: 11px; fill: var(--muted) } .mark { fill: var(--ink); font-weight: 600 }
 .front { fill: none; stroke: var(--good); stroke-dasharray: 4 3 } .point { fill: none; stroke: var(--muted); stroke-width: 1.5 }
@@ -68,8 +69,8 @@ def page(report: Report) -> str:
 
 def frame(report: Report) -> str:
     """The page inside another one, which it cannot touch."""
-    style = "width:100%;height:640px;border:1px solid #888"
-    return f'<iframe title="quantisation report" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page(report))}"></iframe>'
+    facts = 'title="quantisation report" sandbox="allow-scripts" style="width:100%;height:640px;border:1px solid #888"'
+    return f'<iframe {facts} srcdoc="{escape(page(report))}"></iframe>'
 
 
 def _head(report: Report) -> str:
@@ -125,8 +126,8 @@ def _variants(report: Report) -> str:
 
 def _variant(number: int, variant: Variant) -> str:
     share = None if variant.agreement is None else 100 * variant.agreement
-    cells = [_number(number, "d"), f'<td class="name">{text_of(variant.title)}</td>', _number(variant.sqnr, ".1f"), _number(share, ".1f")]
-    cells += [_number(1e3 * variant.seconds, ".4g"), _number(variant.bytes, ",d"), _number(variant.layers, "d")]
+    cells = [_number(number, "d"), f'<td class="name">{text_of(variant.title)}</td>', _number(variant.sqnr, ".1f")]
+    cells += [_number(share, ".1f"), _number(1e3 * variant.seconds, ".4g"), _number(variant.bytes, ",d"), _number(variant.layers, "d")]
     return f"<tr>{''.join(cells)}<td>{'yes' if variant.is_best else ''}</td></tr>"
 
 
@@ -144,8 +145,7 @@ def _layer(row: LayerRow) -> str:
     cells = [_number(row.number, "d"), f'<td class="name">{text_of(row.label)}<br><small>{text_of(row.shapes)}</small></td>']
     cells += [_number(db, ".1f", _decibel_bar(db)) for db in (error.cumulative, error.alone)]
     cells += [_number(db, ".1f") for db in (error.weight, error.data, row.only, row.without)]
-    size = "-" if row.weight is None else f"{row.weight.bytes:,} → {row.weight.code_bytes:,}"
-    cells.append(f'<td class="n" data-key="{0 if row.weight is None else row.weight.bytes}">{size}</td>')
+    cells.append(f'<td class="n" data-key="{0 if row.weight is None else row.weight.bytes}">{row.size_text}</td>')
     return f"<tr>{''.join(cells)}<td>{text_of(row.advice)}</td></tr>"
 
 
