@@ -69,7 +69,7 @@ def rounded_values(real: Module, pairs: list[Pair], scheme: Scheme) -> list[Roun
 
 def _readers(sites: Sites, layers: Mapping[int, Layer]) -> dict[Value, tuple[int, ...]]:
     numbers = {layer: number for number, layer in layers.items()}
-    found: dict[Value, tuple[int, ...]] = {value: () for value in sites.groups}
+    found: dict[Value, tuple[int, ...]] = dict.fromkeys(sites.groups, ())
     for layer, operands in sites.of.items():
         for value in {v for values in operands for v in values}:
             found[value] += (numbers[layer],)
