@@ -23,7 +23,8 @@ def small_net(convolutions: int = 2, name: str = "conv") -> forge.IRModule:
         value = _convolution(b, value, rng, f"{name}{k}")
     flat = b.call("reshape", b.call("mean", value, axis=(2, 3)), newshape=(1, WIDTH))
     weight, bias = (b.constant(rng.standard_normal(shape).astype(np.float32)) for shape in ((10, WIDTH), (10,)))
-    return forge.IRModule(Module(b.output(b.call("add", b.call("nn.dense", flat, weight, units=10, name="fc"), bias, name="out"))))
+    product = b.call("nn.dense", flat, weight, units=10, name="fc")
+    return forge.IRModule(Module(b.output(b.call("add", product, bias, name="out"))))
 
 
 def _convolution(b: Builder, value: Value, rng: np.random.Generator, name: str) -> Value:

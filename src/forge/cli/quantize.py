@@ -42,7 +42,9 @@ def quantize(
     quant_type: Annotated[
         str, typer.Option(metavar="KIND", help="static: ranges from samples; dynamic: in each call; any.")
     ] = "any",
-    exclude: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A layer, operator or pattern that stays real.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A layer, operator or pattern that stays real.")
+    ] = None,
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads, where layers are timed.")] = 1,
