@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from benchmarks.operators import all_cpus
-from forge.driver.latency import measure
 from forge.driver import check_options, compile_module
+from forge.driver.latency import measure
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType

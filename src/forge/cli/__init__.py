@@ -1,4 +1,4 @@
-"""The command line: ``forge inspect | view | export | compile | run | bench | profile | tune | support | cache | doctor``.
+"""The command line: ``forge VERB``, the verbs being those of `VERBS`.
 
 A verb is a module of this package: a function whose signature is its options, and ``EXAMPLES``, which the tests execute. It is
 imported when it is used, so that ``forge --version`` does not wait for the compiler.
@@ -17,7 +17,7 @@ import typer.core
 
 from forge._version import __version__
 
-VERBS = tuple("inspect view export compile run bench profile tune support cache doctor".split())
+VERBS = tuple("inspect view export quantize compile run bench profile tune support cache doctor".split())
 """The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
 OPTIONS = {"seconds": "--seconds", "shape": "--shape"}

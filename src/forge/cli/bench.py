@@ -9,9 +9,9 @@ import typer
 
 from forge import peers
 from forge.cli import source
-from forge.driver.latency import Latencies, measure
 from forge.cli.records import takes_records
 from forge.driver.feeds import Spec, specs_of
+from forge.driver.latency import Latencies, measure
 from forge.errors import OptionError
 from forge.options import CompileOptions
 from forge_runtime import Runtime

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from forge.quantization.accuracy import Accuracy, Validate
     from forge.quantization.layers import Excluded
     from forge.quantization.quantize import Quantised
+    from forge.quantization.report import Report
+    from forge.quantization.variants import Progress
 
 
 class Quantization(Edits):
@@ -152,3 +154,36 @@ class Quantization(Edits):
         verify(found.module)
         self._module, self._quantisation = found.module, found
         return accuracy
+
+    def quantization_report(
+        self, calib_data: Iterable[Any] | None = None, *, seconds: float = 60.0, tries: bool = True, num_threads: int = 1,
+        name: str = "model", progress: Progress | None = None,
+    ) -> Report:
+        """How near `quantize` came, layer by layer, and what other arguments would give.
+
+        Notebooks show what is returned as a page, ``print`` as a table; it also has ``save("report.html")`` or ``.json``.
+
+        Args:
+            calib_data: samples, as `calibrate` takes them; None: those that calibration kept.
+            seconds: when to stop trying other arguments; errors of the layers are measured in any case.
+            tries: quantise with other arguments, and measure times; False: errors of the layers only.
+            num_threads: of what is timed, layer by layer.
+            name: of the model, for titles.
+            progress: called with phase, number done, number in all.
+
+        Raises:
+            OptionError: `quantize` did not make this module, or there is no sample; InputError: a sample does not fit;
+            CompileError: an operator cannot be compiled.
+        """
+        from forge.driver.feeds import specs_of
+        from forge.quantization.report import make_report, record_of
+        from forge.samples import samples
+
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+            raise OptionError(f"quantization_report: seconds: got {seconds!r}; expected a positive number")
+        record = record_of(self)
+        kept: Iterable[Any] = record.real.calibration.samples
+        if calib_data is not None:
+            kept = samples(calib_data, specs_of(self.input_nodes), where="quantization_report: calib_data")
+        return make_report(record, list(kept), name=name, seconds=seconds, threads=num_threads, tries=tries,
+                           progress=progress or (lambda phase, done, total: None))

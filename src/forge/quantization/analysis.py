@@ -19,7 +19,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value, clone_node
 from forge.ir.types import TensorType
 from forge.quantization.calibration import Sample
-from forge.quantization.pairing import Pair, pairs_of, product, rounded
+from forge.quantization.pairing import Pair, pairs_of, product, rounded, value_name
 from forge_runtime import Runtime
 
 MOST_DB = 150.0
@@ -142,7 +142,7 @@ class OutputSums:
 
     @classmethod
     def of(cls, module: Module) -> OutputSums:
-        return cls([value.label.removeprefix("%") for value in module.main.outputs])
+        return cls([value_name(value) for value in module.main.outputs])
 
     def add(self, real: Sequence[np.ndarray], quantised: Sequence[np.ndarray]) -> None:
         for number, (a, b) in enumerate(zip(real, quantised)):

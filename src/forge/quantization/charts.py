@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from forge.quantization.rounding import RoundedValue
+from forge.quantization.rounding_errors import RoundedValue
 from forge.quantization.sensitivity import Exclusion
 from forge.quantization.variants import Variant
 from forge.view.page import printable
@@ -78,7 +78,7 @@ def _vertical(numbers: Sequence[float]) -> Scale:
 
 def pareto(variants: Sequence[Variant]) -> str:
     """Latency to the right, decibels upwards, size as area; the best are filled and joined by a line."""
-    known = [(k + 1, v, v.sqnr) for k, v in enumerate(variants) if v.sqnr is not None]
+    known = [(k + 1, v, min(v.sqnr, SHOWN_DB)) for k, v in enumerate(variants) if v.sqnr is not None]
     if not known:
         return ""
     x, y = _horizontal(max(1e3 * v.seconds for _, v, _ in known)), _vertical([s for *_, s in known])
@@ -106,7 +106,7 @@ def curve(exclusions: Sequence[Exclusion], before: float | None) -> str:
     if len(points) < 2:
         return ""
     x, y = _horizontal(points[-1][0]), _vertical([s for _, s in points])
-    places = [(x(k), y(s)) for k, s in points]
+    places = [(x(k), y(min(s, SHOWN_DB))) for k, s in points]
     line = "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in places)
     dots = "".join(f'<circle class="point best" cx="{a:.1f}" cy="{b:.1f}" r="3.5"><title>{k} layers: {s:.1f} dB</title></circle>'
                    for (a, b), (k, s) in zip(places, points))
@@ -125,7 +125,7 @@ def histogram(value: RoundedValue) -> str:
     for k, height in enumerate(heights):
         begin = value.first + k * value.width
         bar = _bar(x(begin), x(begin + value.width), floor, (floor - 6) * height / tallest) if height else ""
-        is_inside = value.least <= begin + value.width / 2 <= value.most
+        is_inside = begin < value.most and value.least < begin + value.width
         (inside if is_inside else outside).append(bar)
     lines = "".join(f'<path class="threshold" d="M{x(edge):.1f},2V{floor}"/>' for edge in (value.least, value.most))
     ends = f'<text class="tick" x="4" y="{floor + 12}">{x.low:.4g}</text>' \

@@ -87,8 +87,8 @@ def layers_of(graph: Graph, exclude: Sequence[Excluded] = ()) -> list[Layer]:
     """The layers of ``graph`` that are not excluded.
 
     Args:
-        exclude: names of nodes, of their results or of operators, patterns of such (``*`` matches any text), nodes, or
-            predicates of a node.
+        exclude: names of nodes, of their results or of operators, patterns of such (``*`` matches any text), numbers as the
+            text form has them (``%3``), nodes, or predicates of a node.
 
     Raises:
         OptionError: one of them matches no node.
@@ -106,6 +106,8 @@ def _matched(graph: Graph, which: Excluded) -> list[Node]:
     if not isinstance(which, str):
         raise OptionError(f"exclude: got {which!r}; expected names, patterns, nodes or predicates of a node")
     nodes = [n for n in graph.nodes if any(fnmatch.fnmatchcase(name, which) for name in _names(n))]
+    if not nodes and which.startswith("%"):
+        nodes = [n for n in graph.nodes if f"%{n.number}" == which]
     if not nodes:
         raise OptionError(f"exclude: {which!r}: matches no node; expected the name of a node, result or operator, or a pattern")
     return nodes

@@ -65,7 +65,14 @@ class Pair:
 
 
 def name_of(node: Node) -> str:
-    return next((n for n in (node.name, *(v.name for v in node.results)) if n), node.label)
+    """The name of a node or of its result, else its number."""
+    return next((n for n in (node.name, *(v.name for v in node.results)) if n), f"%{node.number}")
+
+
+def value_name(value: Value) -> str:
+    """The name of a value, else that of its node, else what it is."""
+    made = value.producer
+    return value.name or (name_of(made) if made is not None and len(made.results) == 1 else value.label)
 
 
 def pairs_of(real: Module, quantised: Module) -> list[Pair]:

@@ -139,11 +139,13 @@ class Quantised:
     """A quantised module.
 
     Attributes:
-        real: what it was made of, with its channels equalised.
+        before: what it was made of, with ``params`` as constants.
+        real: the same with its channels equalised.
         left: reasons why layers stay real, by label.
     """
 
     module: Module
+    before: Module
     real: Module
     scheme: Scheme
     left: dict[str, str]
@@ -165,6 +167,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
     bind_params(base.main)
+    before = base.copy()
     if scheme.equalize:
         equalization.equalise(base.main, known, scheme.per_channel)
     found, made = _planned(base, scheme, known, kept, {})
@@ -176,7 +179,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
         deltas = correction.corrections(base, found, numbers, module.calibration.samples) if numbers else {}
         found, made = _planned(base, scheme, known, reasons, deltas)
     _keep_statistics(base, known, found)
-    return Quantised(found, base, scheme, {layer.label: reason for layer, reason in made.left.items()})
+    return Quantised(found, before, base, scheme, {layer.label: reason for layer, reason in made.left.items()})
 
 
 def _keep_statistics(base: Module, known: Mapping[Value, Statistics], found: Module) -> None:

@@ -20,12 +20,12 @@ from forge.driver import check_options
 from forge.driver.layer_times import by_number, in_turns, marked, way
 from forge.errors import OptionError
 from forge.ir.nodes import Module
-from forge.quantization import rounding, sensitivity, variants
+from forge.quantization import rounding_errors, sensitivity, variants
 from forge.quantization.analysis import Analysis, LayerError, OutputError, analyse
 from forge.quantization.calibration import Sample
 from forge.quantization.correction import PRODUCTS
 from forge.quantization.pairing import Pair, pairs_of
-from forge.quantization.rounding import RoundedValue, WeightErrors
+from forge.quantization.rounding_errors import RoundedValue, WeightErrors
 from forge.quantization.scheme import Scheme
 from forge.quantization.sensitivity import Exclusion, Sensitivity
 from forge.quantization.variants import LEAST_GAIN, Candidate, Progress, Trials, Variant
@@ -42,15 +42,21 @@ NOT_SLOWER = 1.05
 """What an integer layer may take, next to the fastest other way, before leaving it real is suggested."""
 
 
+FAR_DB, FAR_AGREEMENT = 20.0, 0.99
+"""Outputs below these are worth a warning."""
+
+
 @dataclass(frozen=True)
 class Record:
     """What `IRModule.quantize` did.
 
     Attributes:
-        real: the module before, with what calibration found.
+        before: the module before.
+        real: the same with its channels equalised, as it was quantised.
         left: reasons why layers stayed real, by label.
     """
 
+    before: Module
     real: Module
     quantised: Module
     scheme: Scheme
@@ -66,7 +72,7 @@ def record_of(ir: Any) -> Record:
     kept = getattr(ir, "_quantisation", None)
     if kept is None:
         raise OptionError("quantization_report: got a module that `quantize` did not make; expected one after ir.quantize(...)")
-    return Record(kept.real, ir.mod, kept.scheme, kept.left)
+    return Record(kept.before, kept.real, ir.mod, kept.scheme, kept.left)
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ class LayerRow:
     seconds: Mapping[str, float]
     values: tuple[int, ...]
     advice: str
+
+    @property
+    def size_text(self) -> str:
+        return "-" if self.weight is None else f"{self.weight.bytes:,} \N{RIGHTWARDS ARROW} {self.weight.code_bytes:,}"
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,16 @@ class Report:
         """The model as it was quantised, if variants were tried."""
         return next((v for v in self.variants if v.is_chosen), None)
 
+    @property
+    def warnings(self) -> list[str]:
+        """Outputs that are far from those of the real model, with the layers that cost most and what would help."""
+        far = [o for o in self.outputs if (o.sqnr is not None and o.sqnr < FAR_DB) or (o.agreement or 1.0) < FAR_AGREEMENT]
+        found = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in far]
+        if not found:
+            return []
+        costly = [f"{row.label}{f' ({row.advice})' if row.advice else ''}" for row in self.worst[:3]]
+        return [*found, f"the layers that cost most: {'; '.join(costly)}"]
+
     def to_json(self) -> dict[str, Any]:
         """All of it, as ``json`` writes it."""
         content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, allow_nan=False))
@@ -162,9 +182,12 @@ class Report:
             ending = Path(path).suffix.lower()
             if ending not in ENDINGS:
                 raise OptionError(f"quantization_report: got {os.fspath(path)!r}; expected a path that ends in .html or .json")
-            text = self.to_html() if ending == ".html" else json.dumps(self.to_json(), indent=1) + "\n"
             with files.replacing(Path(path)) as stream:
-                stream.write(text.encode())
+                stream.write(self.text(ending).encode())
+
+    def text(self, ending: str) -> str:
+        """Of the file with this ending."""
+        return self.to_html() if ending == ".html" else json.dumps(self.to_json(), indent=1) + "\n"
 
     def _repr_html_(self) -> str:
         from forge.quantization.report_page import frame
@@ -177,26 +200,30 @@ class Report:
     def __str__(self) -> str:
         text = io.StringIO()
         console = Console(file=text, width=120, highlight=False, markup=False, emoji=False)
+        console.print(f"{len(self.layers)} quantised layers, the worst first (signal to noise in dB, of {self.samples} samples)")
         console.print(self._table())
-        for line in self.lines():
+        left = [f"stays real: {label}: {reason}" for label, reason in self.left.items()]
+        for line in [*left, *self.lines()]:
             console.print(line, soft_wrap=True)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def lines(self) -> list[str]:
         """What a printed report says after its table."""
-        left = [f"stays real: {label}: {reason}" for label, reason in self.left.items()]
         outputs = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in self.outputs]
-        return outputs + left + [f"suggestion: {s.text}" for s in self.suggestions]
+        return outputs + [f"warning: {text}" for text in self.warnings] + [f"suggestion: {s.text}" for s in self.suggestions]
 
     def _table(self) -> Table:
-        title = f"{len(self.layers)} quantised layers, the worst first (signal to noise in dB, of {self.samples} samples)"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         for column in ("layer", "in the model", "alone", "weight", "data", "output without"):
             table.add_column(column, justify="left" if column == "layer" else "right", overflow="fold")
         for row in self.worst[:SHOWN]:
-            e = row.error
-            table.add_row(row.label, *map(decibel_text, (e.cumulative, e.alone, e.weight, e.data, row.without)))
+            table.add_row(row.label, *self.cells(row))
         return table
+
+    def cells(self, row: LayerRow) -> list[str]:
+        """Decibels of a layer: in the model, alone, by its weight, by its data; and of the outputs without it."""
+        error = row.error
+        return [*map(decibel_text, (error.cumulative, error.alone, error.weight, error.data, row.without))]
 
 
 def decibel_text(number: float | None) -> str:
@@ -230,11 +257,11 @@ def make_report(
     found = Sensitivity((), (), 0)
     if pairs:
         found = sensitivity.sensitivity(real, quantised, samples, seconds / 4, _phase(progress, "sensitivity"))
-    values = rounding.rounded_values(real, pairs, scheme)
+    values = rounding_errors.rounded_values(real, pairs, scheme)
     tried: list[Variant] = []
     times: dict[str, dict[int, float]] = {}
     if tries:
-        trials = Trials.of(real, quantised, scheme, samples)
+        trials = Trials.of(record.before, quantised, scheme, samples)
         order = variants.candidates(scheme, _worth(found, errors), len(pairs))
         trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
         tried = trials.timed(TIMED_SHARE * seconds)
@@ -243,7 +270,13 @@ def make_report(
     suggestions = _suggestions(tried, _worth(found, errors), errors, rows)
     return Report(
         name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
-        suggestions, errors.samples, threads, str(Target.parse("llvm")))
+        suggestions, errors.samples, threads, cpu_text(Target.parse("llvm")))
+
+
+def cpu_text(target: Target) -> str:
+    """What decides how fast integers are."""
+    known = [name for name in ("avx512vnni", "avxvnni", "avx512bf16", "amx-int8", "avx512f", "avx2") if target.has(name)]
+    return f"{target.cpu} with {', '.join(known)}" if known else target.cpu
 
 
 def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:
@@ -274,7 +307,7 @@ def layer_times(record: Record, sample: Sample, threads: int, seconds: float) ->
 def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, times: Mapping[str, Mapping[int, float]],
          values: Sequence[RoundedValue]) -> LayerRow:
     own = next((s for s in found.layers if s.number == pair.number), None)
-    weight = rounding.weight_errors(pair, scheme)
+    weight = rounding_errors.weight_errors(pair, scheme)
     reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
     shapes = " x ".join(str(v.type) for v in pair.real.operands[:2] if v is not None)
     return LayerRow(

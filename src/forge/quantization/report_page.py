@@ -8,7 +8,7 @@ from html import escape
 from forge.quantization import charts
 from forge.quantization.charts import text_of
 from forge.quantization.report import LayerRow, Report, decibel_text, share_text
-from forge.quantization.rounding import RoundedValue
+from forge.quantization.rounding_errors import RoundedValue
 from forge.quantization.variants import Variant
 from forge.view.page import document
 
@@ -34,7 +34,8 @@ th button { cursor: pointer } th[aria-sort] button::after { content: " \\2195"; 
 th[aria-sort=ascending] button::after { content: " \\2191" }
 th[aria-sort=descending] button::after { content: " \\2193" } :focus-visible { outline: 2px solid var(--good) }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap } td.name { min-width: 12em }
-.bar { vertical-align: middle; margin-left: .4em } .good { fill: var(--good) } .fair { fill: var(--fair) } .bad { fill: var(--bad) }
+.bar { vertical-align: middle; margin-left: .4em }
+.good { fill: var(--good) } .fair { fill: var(--fair) } .bad { fill: var(--bad) }
 .chart { max-width: 100%; height: auto } .axis, .grid { fill: none; stroke: var(--line) } .axis { stroke: var(--muted) }
 .tick, .mark { font-size: 11px; fill: var(--muted) } .mark { fill: var(--ink); font-weight: 600 }
 .front { fill: none; stroke: var(--good); stroke-dasharray: 4 3 } .point { fill: none; stroke: var(--muted); stroke-width: 1.5 }
@@ -68,8 +69,8 @@ def page(report: Report) -> str:
 
 def frame(report: Report) -> str:
     """The page inside another one, which it cannot touch."""
-    style = "width:100%;height:640px;border:1px solid #888"
-    return f'<iframe title="quantisation report" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page(report))}"></iframe>'
+    facts = 'title="quantisation report" sandbox="allow-scripts" style="width:100%;height:640px;border:1px solid #888"'
+    return f'<iframe {facts} srcdoc="{escape(page(report))}"></iframe>'
 
 
 def _head(report: Report) -> str:
@@ -85,21 +86,22 @@ def _head(report: Report) -> str:
     listed = "".join(f"<div><dt>{text_of(name)}</dt><dd>{text_of(text)}</dd></div>" for name, text in cards)
     scheme = ", ".join(f"{name}={value!r}" for name, value in report.scheme.items() if value not in (None, []))
     where = f"{report.samples} samples, {report.threads} thread(s), {report.cpu}"
-    return (f"<h1>{text_of(report.name)}: quantisation</h1><p class='note'>{text_of(scheme)}<br>{text_of(where)}. dB: signal to noise "
-            f"against the model of real numbers; larger is better.</p><dl class='cards'>{listed}</dl>")
+    note = f"{text_of(scheme)}<br>{text_of(where)}. dB: signal to noise against the model of real numbers; larger is better."
+    return f"<h1>{text_of(report.name)}: quantisation</h1><p class='note'>{note}</p><dl class='cards'>{listed}</dl>"
 
 
 def _suggestions(report: Report) -> str:
     if not report.suggestions:
         return "<h2>Suggestions</h2><p>None: nothing that was tried gains much.</p>"
-    items = "".join(f"<li>{text_of(s.text)}{'' if s.measured else ' <small>(predicted)</small>'}</li>" for s in report.suggestions)
+    marks = {True: "", False: " <small>(predicted)</small>"}
+    items = "".join(f"<li>{text_of(s.text)}{marks[s.measured]}</li>" for s in report.suggestions)
     return f"<h2>Suggestions</h2><ul id='suggestions'>{items}</ul>"
 
 
 def _charts(report: Report) -> str:
     before = min((o.sqnr for o in report.outputs if o.sqnr is not None), default=None)
-    shown = [(charts.pareto(report.variants), "Variants, by their numbers in the table. Area: size. Filled: no other is better in "
-              "every respect. Red ring: as quantised."),
+    variants = "Variants, by their numbers in the table. Area: size. Filled: no other is better in all. Red ring: as quantised."
+    shown = [(charts.pareto(report.variants), variants),
              (charts.curve(report.exclusions, before), "Outputs if the layers that cost most stay real, one after the other.")]
     figures = "".join(f"<figure>{chart}<figcaption>{text}</figcaption></figure>" for chart, text in shown if chart)
     return f"<h2>Accuracy, latency, size</h2><div class='charts'>{figures}</div>" if figures else ""
@@ -112,7 +114,9 @@ def _table(name: str, heads: Sequence[str], rows: Sequence[str]) -> str:
 
 
 def _number(value: float | None, form: str, extra: str = "") -> str:
-    return '<td class="n" data-key="-1e9">-</td>' if value is None else f'<td class="n" data-key="{value}">{value:{form}}{extra}</td>'
+    if value is None:
+        return '<td class="n" data-key="-1e9">-</td>'
+    return f'<td class="n" data-key="{value}">{value:{form}}{extra}</td>'
 
 
 def _variants(report: Report) -> str:
@@ -125,16 +129,17 @@ def _variants(report: Report) -> str:
 
 def _variant(number: int, variant: Variant) -> str:
     share = None if variant.agreement is None else 100 * variant.agreement
-    cells = [_number(number, "d"), f'<td class="name">{text_of(variant.title)}</td>', _number(variant.sqnr, ".1f"), _number(share, ".1f")]
-    cells += [_number(1e3 * variant.seconds, ".4g"), _number(variant.bytes, ",d"), _number(variant.layers, "d")]
+    cells = [_number(number, "d"), f'<td class="name">{text_of(variant.title)}</td>', _number(variant.sqnr, ".1f")]
+    cells += [_number(share, ".1f"), _number(1e3 * variant.seconds, ".4g")]
+    cells += [_number(variant.bytes, ",d"), _number(variant.layers, "d")]
     return f"<tr>{''.join(cells)}<td>{'yes' if variant.is_best else ''}</td></tr>"
 
 
 def _layers(report: Report) -> str:
     heads = ("#", "layer", "in the model, dB", "alone, dB", "weight, dB", "data, dB", "output: only this, dB",
              "output: all but this, dB", "weight bytes", "what would help")
-    note = ("Alone: the layer by itself is quantised and reads real data; of that, what its weight and its data lose. Output: the "
-            "model with only this layer quantised, and with all others.")
+    note = ("Alone: the layer by itself is quantised and reads real data; of that, what its weight and its data lose. "
+            "Output: of the model with only this layer quantised, and with all others.")
     rows = [_layer(row) for row in report.worst]
     return f"<h2>Layers, the worst first</h2><p class='note'>{note}</p>{_table('layers', heads, rows)}"
 
@@ -144,8 +149,7 @@ def _layer(row: LayerRow) -> str:
     cells = [_number(row.number, "d"), f'<td class="name">{text_of(row.label)}<br><small>{text_of(row.shapes)}</small></td>']
     cells += [_number(db, ".1f", _decibel_bar(db)) for db in (error.cumulative, error.alone)]
     cells += [_number(db, ".1f") for db in (error.weight, error.data, row.only, row.without)]
-    size = "-" if row.weight is None else f"{row.weight.bytes:,} → {row.weight.code_bytes:,}"
-    cells.append(f'<td class="n" data-key="{0 if row.weight is None else row.weight.bytes}">{size}</td>')
+    cells.append(f'<td class="n" data-key="{0 if row.weight is None else row.weight.bytes}">{row.size_text}</td>')
     return f"<tr>{''.join(cells)}<td>{text_of(row.advice)}</td></tr>"
 
 

@@ -1,7 +1,8 @@
 """What each layer costs: how near the outputs are if it alone is quantised, and if all others are.
 
-One model answers for any set of layers. It is the quantised one in float32, with a switch before each rounding: ``x + s (x' - x)``
-where data are rounded, ``W x + s (W' - W) x`` for weights, and likewise for biases. Nothing is compiled for another set.
+One model answers for any set of layers. It is the quantised one in float32, with a switch before each rounding:
+``x + s (x' - x)`` where data are rounded, ``W x + s (W' - W) x`` for weights, and likewise for biases. Nothing is compiled for
+another set.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def sensitivity(
     steps = [tuple(ranked[: k + 1]) for k in range(min(MOST_EXCLUDED, len(ranked)))]
     left = {frozenset(numbers) - set(step): step for step in steps}
     further, _ = _measured(switched, runtime, [frozenset(), *left], samples[:count], np.inf, tick)
-    return Sensitivity(tuple(layers), tuple(Exclusion(step, further[s].sqnr, further[s].agreement) for s, step in left.items()), count)
+    exclusions = [Exclusion(step, further[s].sqnr, further[s].agreement) for s, step in left.items()]
+    return Sensitivity(tuple(layers), tuple(exclusions), count)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,8 @@ def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> 
     found += [Candidate({"calib_method": m}) for m in ("minmax", "average", "percentile") if m != scheme.calib_method]
     found.append(Candidate({"bias_correction": not scheme.bias_correction}))
     if scheme.kernel_dtype is None:
-        found.append(Candidate({"activation_dtype": "uint8" if scheme.activation_dtype == "int8" else "int8", "kernel_dtype": "int8"}))
+        other = "uint8" if scheme.activation_dtype == "int8" else "int8"
+        found.append(Candidate({"activation_dtype": other, "kernel_dtype": "int8"}))
     seen: list[Candidate] = [Candidate({})]
     for candidate in found:
         if candidate not in seen:

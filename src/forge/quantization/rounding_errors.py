@@ -12,7 +12,7 @@ from forge.ir.nodes import Module, Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.quantization.analysis import decibels
 from forge.quantization.layers import Layer, Sites, layer_of, sites_of
-from forge.quantization.pairing import Pair
+from forge.quantization.pairing import Pair, value_name
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
@@ -69,7 +69,7 @@ def rounded_values(real: Module, pairs: list[Pair], scheme: Scheme) -> list[Roun
 
 def _readers(sites: Sites, layers: Mapping[int, Layer]) -> dict[Value, tuple[int, ...]]:
     numbers = {layer: number for number, layer in layers.items()}
-    found: dict[Value, tuple[int, ...]] = {value: () for value in sites.groups}
+    found: dict[Value, tuple[int, ...]] = dict.fromkeys(sites.groups, ())
     for layer, operands in sites.of.items():
         for value in {v for values in operands for v in values}:
             found[value] += (numbers[layer],)
@@ -84,7 +84,7 @@ def _rounded_value(value: Value, group: list[Statistics], codes: Codes, readers:
     centres, total = own.histogram.centres, max(1, int(own.histogram.counts.sum()))
     outside = (centres < least - codes.scale / 2) | (centres > most + codes.scale / 2)
     return RoundedValue(
-        value.label.removeprefix("%"), readers, own.low, own.high, first, width, counts, codes.scale, codes.zero, codes.dtype, least,
+        value_name(value), readers, own.low, own.high, first, width, counts, codes.scale, codes.zero, codes.dtype, least,
         most, 100 * float(own.histogram.counts[outside].sum()) / total, rounding_error(own.histogram, codes),
         {m: rounding_error(own.histogram, codes_of(range_of(own, m), codes.dtype, scheme.symmetric)) for m in COMPARED})
 

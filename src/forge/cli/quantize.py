@@ -1,0 +1,124 @@
+"""``forge quantize``: layers of a model as integers, and how near that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forge.cli import source
+from forge.errors import OptionError
+from forge.files import replacing
+
+if TYPE_CHECKING:
+    from forge.module import IRModule
+    from forge.quantization.report import Report
+
+EXAMPLES = (
+    "forge quantize model.onnx --data x.npy -o int8.onnx",
+    "forge quantize model.onnx --data inputs.npz --per-channel --report report.html --seconds 2",
+    "forge quantize model.onnx --data x.npy --calib-method mse --exclude nn.dense --json",
+)
+FORMATS = (".onnx", ".forge", ".relay")
+REPORTS = (".html", ".json")
+
+
+def quantize(
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
+    *,
+    data: Annotated[Path, typer.Option(metavar="PATH", help="Samples: .npy or .npz, or a folder of them.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The quantised model: .onnx, .forge, .relay.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="A report: .html or .json. Tries other arguments.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For the report: when to stop trying.")] = 60.0,
+    activation_dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of data: int8 or uint8.")] = "int8",
+    kernel_dtype: Annotated[str | None, typer.Option(metavar="TYPE", help="Of weights; else that of data.")] = None,
+    per_channel: Annotated[bool, typer.Option("--per-channel", help="A scale for each channel of a weight.")] = False,
+    calib_method: Annotated[
+        str, typer.Option(metavar="METHOD", help="Ranges: average, entropy, minmax, percentile, mse.")
+    ] = "average",
+    quant_type: Annotated[
+        str, typer.Option(metavar="KIND", help="static: ranges from samples; dynamic: in each call; any.")
+    ] = "any",
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A layer, operator or pattern that stays real.")
+    ] = None,
+    shape: source.ShapeOption = None,
+    function: source.FunctionOption = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads, where layers are timed.")] = 1,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON document.")] = False,
+) -> None:
+    """Quantises a model on samples, and compares it with what it was.
+
+    Prints the layers, those that cost most first, how near the outputs are, and which layers stay real and why.
+    """
+    _check(output, FORMATS, force)
+    _check(report, REPORTS, force)
+    with source.progress(quiet=as_json) as progress:
+        module = source.load_model(model, shape, progress, function)
+        progress("calibrate", 0, 1)
+        module.calibrate(data)  # type: ignore[arg-type]
+        progress("calibrate", 1, 1)
+        module.quantize(activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or ())
+        found = module.quantization_report(
+            seconds=seconds, tries=report is not None, num_threads=threads, name=model.name, progress=progress)
+        with _written(report, found):
+            _write(module, output)
+    written = [path for path in (output, report) if path is not None]
+    if as_json:
+        source.print_json({**found.to_json(), "written": [str(path) for path in written]})
+    else:
+        _print(found, written)
+
+
+def _check(path: Path | None, endings: tuple[str, ...], force: bool) -> None:
+    if path is None:
+        return
+    if path.suffix not in endings:
+        raise OptionError(f"{path}: unknown format {path.suffix!r}; expected one of {', '.join(endings)}")
+    source.check_output(path, force)
+
+
+@contextmanager
+def _written(path: Path | None, found: Report) -> Iterator[None]:
+    """The report appears after what is done inside, if that succeeds."""
+    if path is None:
+        yield
+        return
+    with replacing(path) as stream:
+        stream.write(found.text(path.suffix).encode())
+        yield
+
+
+def _write(module: IRModule, output: Path | None) -> None:
+    if output is None:
+        return
+    if output.suffix == ".onnx":
+        module.to_onnx(output)
+    else:
+        module.save(output)
+
+
+def _print(found: Report, written: list[Path]) -> None:
+    columns = ("layer", "in the model", "alone", "weight", "data", "output without", "weight bytes", "what would help")
+    rows = [(row.label, *found.cells(row), row.size_text, row.advice) for row in found.worst]
+    source.show(f"{found.name}: signal to noise in dB, of {found.samples} samples", columns, rows, right=columns[1:7])
+    if found.left:
+        source.show("layers that stay real", ("layer", "reason"), found.left.items())
+    if found.variants:
+        _print_variants(found)
+    for line in found.lines():
+        source.say(line)
+    for path in written:
+        source.say(f"wrote {path} ({source.bytes_text(path.stat().st_size)})")
+
+
+def _print_variants(found: Report) -> None:
+    columns = ("variant", "outputs, dB", "arg max agrees, %", "ms", "size")
+    rows: list[Any] = [
+        (v.title, "-" if v.sqnr is None else f"{v.sqnr:.1f}", "-" if v.agreement is None else f"{100 * v.agreement:.1f}",
+         f"{1e3 * v.seconds:.4g}", source.bytes_text(v.bytes)) for v in found.variants]
+    source.show("variants", columns, rows, right=columns[1:])
