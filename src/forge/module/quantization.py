@@ -96,10 +96,10 @@ class Quantization(Edits):
         embeddings: bool = True,
         convolutions: bool = False,
     ) -> Compressed:
-        """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; what layers read stays real. In place.
+        """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
 
-        Dense layers and embedding tables get ``bits``, or 8 where their depth allows no fewer; recurrent layers 8. The result says
-        what each weight became, and ``print`` shows it as a table.
+        Dense layers and embedding tables get ``bits``, or 8 where their depth allows no fewer; recurrent layers 8. The result
+        says what each weight became, and ``print`` shows it as a table.
 
         Args:
             bits: 2, 4 or 8.

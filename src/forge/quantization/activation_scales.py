@@ -1,15 +1,15 @@
 """Scales for the inputs of dense layers, so that the columns of their weights that matter most lose least.
 
-``dense(x, w)`` --> ``dense(x / s, w * s)``: equal but for rounding, and codes for ``w * s`` have smaller errors where s is large.
-``s = rms(x)^alpha`` for each channel, with the alpha that gives the results of all layers that read x the least error (Lin et al.,
-"AWQ: activation-aware weight quantization for LLM compression and acceleration", 2024). What makes x is divided where that is a
-normalisation, a dense layer or element-wise with constants; else x itself is, where that is worth its time.
+``dense(x, w)`` --> ``dense(x / s, w * s)``: equal but for rounding, and codes for ``w * s`` have smaller errors where s is
+large. ``s = rms(x)^alpha`` for each channel, with the alpha that gives the results of all layers that read x the least error (Lin
+et al., "AWQ: activation-aware weight quantization for LLM compression and acceleration", 2024). What makes x is divided where
+that is a normalisation, a dense layer or element-wise with constants; else x itself is, where that is worth its time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,34 +43,47 @@ class Place:
     axis: int
 
 
-def rescale(module: Module, layers: Iterable[Layer], samples: Iterable[Sample], rounded: Round) -> list[Node]:
-    """Changes ``module.main``, in place, so that weights of ``layers`` lose less; returns the nodes of these.
+@dataclass
+class Rescaled:
+    """What was changed.
+
+    Attributes:
+        nodes: layers whose inputs are divided.
+        results: by layer whose results are divided, ``[N]``: by what.
+    """
+
+    nodes: set[Node] = field(default_factory=set)
+    results: dict[Node, np.ndarray] = field(default_factory=dict)
+
+
+def rescale(module: Module, layers: Iterable[Layer], samples: Iterable[Sample], rounded: Round, done: Rescaled) -> None:
+    """Changes ``module.main``, in place, so that weights of ``layers`` lose less.
 
     Args:
         layers: dense layers, whose weights nothing else reads.
         rounded: codes for a weight ``[N, K]``.
+        done: gets what was changed.
     """
-    changed: list[Node] = []
     for batch in batches(layers):
         matrices = gram_matrices(module, batch, samples)
         by_input: dict[Value, list[Layer]] = {}
         for layer in batch:
             by_input.setdefault(layer.inputs[0], []).append(layer)
         for value, same in by_input.items():
-            if _rescaled(module.main, value, same, matrices[same[0]][0], rounded):
-                changed += [layer.node for layer in same]
-    return changed
+            _rescale_inputs(module.main, value, same, matrices[same[0]][0], rounded, done)
 
 
-def _rescaled(graph: Graph, value: Value, layers: Sequence[Layer], gram: np.ndarray, rounded: Round) -> bool:
+def _rescale_inputs(
+    graph: Graph, value: Value, layers: Sequence[Layer], gram: np.ndarray, rounded: Round, done: Rescaled
+) -> None:
     rows = [rows_of(layer) for layer in layers]
     scales = best_scales([r[:: max(1, len(r) // SEARCHED_ROWS)] for r in rows], gram, rounded)
     if scales is None:
-        return False
+        return
     places = divided(graph, value, {layer.node for layer in layers})
     share = WORTH if places is None else 1.0
     if _error(rows, scales, gram, rounded) >= share * _error(rows, None, gram, rounded):
-        return False
+        return
     if places is None:
         builder = after(graph, value)
         product = builder.call("multiply", value, builder.constant(1 / scales))
@@ -79,10 +92,12 @@ def _rescaled(graph: Graph, value: Value, layers: Sequence[Layer], gram: np.ndar
         graph.sort()
     for place in places or ():
         divide(graph, place, scales)
+        if layer_of(place.node) is not None:
+            done.results[place.node] = done.results.get(place.node, np.float32(1)) * scales
     for layer in layers:
         assert layer.axis is not None
         divide(graph, Place(layer.node, 1, 1 - layer.axis), 1 / scales)
-    return True
+        done.nodes.add(layer.node)
 
 
 def rows_of(layer: Layer) -> np.ndarray:

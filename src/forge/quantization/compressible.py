@@ -21,7 +21,6 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.index.gather import Take
 from forge.ops.nn.convolution import Conv
-from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.blocks import codes_of_word
 from forge.ops.quantized.unpack import per_byte
@@ -79,7 +78,7 @@ class Holder:
 
     def group(self, bits: int, group: int | None) -> int | None:
         """The size of blocks that is nearest to what was asked for; None: codes of ``bits`` would not stay packed."""
-        depth = self.rows.shape[1]
+        depth = int(self.rows.shape[1])
         if self.kind in ("recurrent", "convolution"):
             return depth if bits == 8 else None
         word = codes_of_word(bits)
@@ -123,7 +122,7 @@ def holders(graph: Graph, exclude: Sequence[Excluded], embeddings: bool, convolu
     excluded = left_out(graph, exclude)
     found: dict[Value, Holder] = {}
     for node in graph.nodes:
-        for position, value in enumerate(node.operands):
+        for value in node.operands:
             if value is None or value.constant is None or value in found:
                 continue
             if not any(_kind(user, place) for user, place in value.uses):
@@ -175,7 +174,7 @@ def _axis(kind: str, node: Node) -> int:
 def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions: bool) -> str:
     if any(node in excluded for node, _ in holder.readers):
         return "excluded"
-    if holder.value.size < LEAST_SIZE:
+    if holder.array.size < LEAST_SIZE:
         return f"fewer than {LEAST_SIZE} numbers"
     if not np.isfinite(holder.array).all():
         return "it has numbers that are not finite"
@@ -195,8 +194,8 @@ def replace(graph: Graph, holder: Holder, rounded: Rounded, bits: int) -> None:
             *(quantized.weight(builder, zero) for zero in zeros)]
     takes = holder.takes
     if len(takes) < len(holder.readers):
-        blocks = {"axis": holder.axis} if holder.has_vectors(rounded) else {"axis": 1 - holder.axis, "block_size": rounded.group}
-        real = builder.call("qnn.dequantize", *held, **blocks)
+        axis, block = (holder.axis, 0) if holder.has_vectors(rounded) else (1 - holder.axis, rounded.group)
+        real = builder.call("qnn.dequantize", *held, axis=axis, block_size=block)
         for node, position in holder.readers:
             if node not in takes:
                 node.set_operand(position, real)

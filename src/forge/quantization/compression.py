@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from forge.errors import OptionError
+from forge.errors import OptionError, option
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.nodes import Graph, Module
 from forge.quantization import activation_scales, gram
+from forge.quantization.activation_scales import Rescaled
 from forge.quantization.calibration import Sample
 from forge.quantization.compressible import Holder, holders, holds_zeros, replace
 from forge.quantization.layers import Excluded
@@ -49,7 +51,8 @@ class Plan:
             _check(name, getattr(self, name), isinstance(getattr(self, name), bool), "True or False")
         is_group = self.group is None or type(self.group) is int and (self.group == -1 or self.group >= 1)
         _check("group", self.group, is_group, "a positive number of elements, or None for one scale for each row")
-        is_size = self.size is None or type(self.size) in (int, float) and self.size > 0 and (self.size <= 1 or self.size % 1 == 0)
+        is_number = type(self.size) in (int, float)
+        is_size = self.size is None or is_number and self.size > 0 and (self.size <= 1 or self.size % 1 == 0)
         _check("size", self.size, is_size, "a number of bytes, a share of the present one (above 0, at most 1), or None")
 
     @property
@@ -70,7 +73,7 @@ class Plan:
 
 def _check(name: str, value: Any, is_good: bool, expected: str) -> None:
     if not is_good:
-        raise OptionError(f"compress: {name}: got {value!r}; expected {expected}")
+        raise OptionError(f"compress: {option(name)}: got {value!r}; expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -140,19 +143,15 @@ class Candidate:
 
 @dataclass
 class _Search:
-    """Candidates for the weights of a graph.
-
-    Attributes:
-        rescaled: nodes whose inputs `activation_scales` changed.
-    """
+    """Candidates for the weights of a graph."""
 
     plan: Plan
     samples: Sequence[Sample]
-    rescaled: set[Any] = field(default_factory=set)
+    rescaled: Rescaled = field(default_factory=Rescaled)
 
     def candidates(self, holder: Holder, matrices: np.ndarray | None) -> list[Candidate]:
         """The smallest first; the last one is the weight as it is."""
-        found = []
+        found: list[Candidate] = []
         for bits in self.plan.choices:
             group = holder.group(bits, self.plan.block)
             if group is not None and (bits == self.plan.bits or self.plan.size is not None or not found):
@@ -167,11 +166,15 @@ class _Search:
         ways: dict[str, list[Rounded]] = {"rtn": [nearest(rows, group, fit)]}
         if matrices is not None and self.plan.scheme != "rtn":
             ways[self.plan.scheme] = self._better(rows, group, fit, matrices)
-        if holder.readers[0][0] in self.rescaled:
+        reader = holder.readers[0][0]
+        if reader in self.rescaled.nodes:
             ways["awq"] = [*ways.pop("rtn"), *ways.get("awq", [])]
-        measured = [(_error(rows, made, matrices), scheme, made) for scheme, several in ways.items() for made in several]
+        units = self.rescaled.results.get(reader, np.ones(1, np.float32))[:, None]
+        measured = [(_energy(units * (rows - made.real), matrices), scheme, made) for scheme, several in ways.items()
+                    for made in several]
         least, scheme, made = min(measured, key=lambda m: m[0])
-        return Candidate(bits, scheme, holder.bytes(made, bits), least / max(_signal(rows, matrices), 1e-30), made)
+        signal = max(_energy(units * rows, matrices), 1e-30)
+        return Candidate(bits, scheme, holder.bytes(made, bits), least / signal, made)
 
     def _better(self, rows: np.ndarray, group: int, fit: Any, matrices: np.ndarray) -> list[Rounded]:
         """With what is known of the inputs."""
@@ -186,19 +189,12 @@ class _Search:
 
 
 def _joined(parts: Sequence[Rounded]) -> Rounded:
-    arrays = (np.concatenate([getattr(p, name) for p in parts]) for name in ("codes", "scale", "zero"))
-    return Rounded(*arrays, parts[0].group, parts[0].low)
+    codes, scale, zero = (np.concatenate([getattr(p, name) for p in parts]) for name in ("codes", "scale", "zero"))
+    return Rounded(codes, scale, zero, parts[0].group, parts[0].low)
 
 
-def _error(rows: np.ndarray, made: Rounded, matrices: np.ndarray | None) -> float:
-    return _summed(rows - made.real, matrices)
-
-
-def _signal(rows: np.ndarray, matrices: np.ndarray | None) -> float:
-    return _summed(rows, matrices)
-
-
-def _summed(rows: np.ndarray, matrices: np.ndarray | None) -> float:
+def _energy(rows: np.ndarray, matrices: np.ndarray | None) -> float:
+    """The sum of the squares of the results that a weight gives, or of the weight."""
     if matrices is None:
         return error(rows, np.zeros_like(rows))
     parts = rows.reshape(len(matrices), -1, rows.shape[1])
@@ -216,12 +212,11 @@ def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tu
     """
     used = _limited(module.calibration.samples if samples is None else samples)
     if plan.scheme != "rtn" and not used:
-        raise OptionError(f"compress: scheme: {plan.scheme!r} needs samples; got none; give calib_data, or calibrate the model first")
+        advice = f"give {option('calib_data')}, or calibrate the model first"
+        raise OptionError(f"compress: {option('scheme')}: {plan.scheme!r} needs samples; got none; {advice}")
     changed = module.copy()
     before = constant_bytes(changed.main)
-    search = _Search(plan, used)
-    if plan.scheme == "awq":
-        search.rescaled = _rescale(changed, plan, used)
+    search = _Search(plan, used, _rescale(changed, plan, used) if plan.scheme == "awq" else Rescaled())
     found = _holders(changed.main, plan)
     candidates = dict(_candidates(changed, search, [h for h in found if not h.reason]))
     limit = None if plan.size is None else plan.size if plan.size > 1 else plan.size * before
@@ -254,20 +249,21 @@ def _holders(graph: Graph, plan: Plan) -> list[Holder]:
     return found
 
 
-def _rescale(module: Module, plan: Plan, samples: Sequence[Sample]) -> set[Any]:
+def _rescale(module: Module, plan: Plan, samples: Sequence[Sample]) -> Rescaled:
     products = [h for h in _holders(module.main, plan) if h.kind == "product" and not h.reason and len(h.readers) == 1]
     groups = {h.layers[0]: (bits, group) for h in products for bits in plan.choices[:1]
               if (group := h.group(bits, plan.block)) is not None and gram.sums_windows(h.layers[0])}
-    changed: list[Any] = []
+    done = Rescaled()
     for bits, group in dict.fromkeys(groups.values()):
         fit = fit_steps(bits, plan.symmetric)
         same = [layer for layer, found in groups.items() if found == (bits, group)]
-        changed += activation_scales.rescale(module, same, samples, lambda rows, g=group, f=fit: nearest(rows, g, f))
-    return set(changed)
+        activation_scales.rescale(module, same, samples, partial(nearest, group=group, fit=fit), done)
+    return done
 
 
 def _candidates(module: Module, search: _Search, found: Sequence[Holder]) -> Iterator[tuple[Holder, list[Candidate]]]:
-    by_layer = {layer: holder for holder in found for layer in holder.layers if gram.sums_windows(layer)} if search.samples else {}
+    known = found if search.samples else ()
+    by_layer = {layer: holder for holder in known for layer in holder.layers if gram.sums_windows(layer)}
     left = set(found)
     sums: dict[Holder, np.ndarray] = {}
     waiting = {holder: len(holder.layers) for holder in found}
@@ -299,8 +295,8 @@ def choose(candidates: dict[Holder, list[Candidate]], total: int, limit: float |
         return chosen
     size = total - sum(several[-1].bytes - several[0].bytes for several in candidates.values())
     if size > limit:
-        raise OptionError(f"compress: size: got {limit:.0f} bytes; expected at least {size}, what these bits and groups give; "
-                          "give a larger size, fewer bits or larger groups")
+        advice = "what these bits and groups give; give a larger size, fewer bits or larger groups"
+        raise OptionError(f"compress: {option('size')}: got {limit:.0f} bytes; expected at least {size}, {advice}")
     while True:
         steps = [((chosen[h].error - c.error) / (c.bytes - chosen[h].bytes), k, h, c)
                  for k, (h, several) in enumerate(candidates.items()) for c in several

@@ -41,8 +41,8 @@ def groups_of(layer: Layer) -> int:
 
 def depth_of(layer: Layer) -> int:
     """How many products are summed."""
-    assert layer.weight is not None and layer.axis is not None
-    return int(layer.weight.size) // int(layer.weight.shape[layer.axis])
+    assert layer.weight is not None and layer.weight.constant is not None and layer.axis is not None
+    return int(layer.weight.constant.size) // int(layer.weight.constant.shape[layer.axis])
 
 
 def batches(layers: Iterable[Layer]) -> Iterator[list[Layer]]:
@@ -121,14 +121,12 @@ def _size(dim: dims.Dim, sizes: Mapping[str, int]) -> int:
 def _product(layer: Layer, data: np.ndarray) -> np.ndarray:
     """``[groups, K, K]`` for one sample."""
     conv = Conv.of(layer.node)
-    if conv is None:
-        rows = np.asarray(data, np.float32).reshape(1, -1, data.shape[-1])
-        return np.matmul(rows.swapaxes(1, 2), rows)
-    total: np.ndarray | None = None
-    for rows in _windows(conv, data, groups_of(layer), depth_of(layer)):
-        part = np.matmul(rows.swapaxes(1, 2), rows)
-        total = part if total is None else total + part
-    return np.zeros((groups_of(layer), depth_of(layer), depth_of(layer)), np.float32) if total is None else total
+    groups, depth = groups_of(layer), depth_of(layer)
+    parts = [np.asarray(data, np.float32).reshape(1, -1, depth)] if conv is None else _windows(conv, data, groups, depth)
+    total = np.zeros((groups, depth, depth), np.float32)
+    for rows in parts:
+        total += np.matmul(rows.swapaxes(1, 2), rows)
+    return total
 
 
 def _windows(conv: Conv, data: np.ndarray, groups: int, depth: int) -> Iterator[np.ndarray]:
