@@ -17,10 +17,11 @@ import typer.core
 
 from forge._version import __version__
 
-VERBS = tuple("inspect view export quantize compile run bench profile tune support cache doctor".split())
+VERBS = tuple("inspect view export quantize compress compile run bench profile tune support cache doctor".split())
 """The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
-OPTIONS = {"seconds": "--seconds", "shape": "--shape"}
+OPTIONS = {"seconds": "--seconds", "shape": "--shape", "calib_data": "--data"} | {
+    name: f"--{name}" for name in ("bits", "group", "scheme", "size")}
 """How messages write the options of the Python interface here, besides those that `forge.options` declares."""
 
 INTERNAL_ERROR, INTERRUPTED = 70, 130

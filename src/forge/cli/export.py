@@ -27,7 +27,7 @@ def export(
     shape: source.ShapeOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Writes a model in the format that the output's ending names."""
+    """Writes a model in the format that the file's ending names."""
     if output.suffix not in FORMATS:
         raise OptionError(f"{output}: unknown format {output.suffix!r}; expected one of {', '.join(FORMATS)}")
     if output.suffix != ".onnx" and (opset is not None or external_bytes is not None):

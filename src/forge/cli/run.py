@@ -40,7 +40,7 @@ def run(
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for the run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Runs a model once on given arrays and shows the outputs.
+    """Runs a model once on arrays and shows the outputs.
 
     The elements of a sequence are called NAME[0], NAME[1], ...
     """

@@ -12,6 +12,7 @@ from forge.module.edits import Edits
 if TYPE_CHECKING:
     from forge.ir.nodes import Module
     from forge.quantization.accuracy import Accuracy, Validate
+    from forge.quantization.compression import Compressed
     from forge.quantization.layers import Excluded
     from forge.quantization.quantize import Quantised
     from forge.quantization.report import Report
@@ -187,3 +188,55 @@ class Quantization(Edits):
             kept = samples(calib_data, specs_of(self.input_nodes), where="quantization_report: calib_data")
         return make_report(record, list(kept), name=name, seconds=seconds, threads=num_threads, tries=tries,
                            progress=progress or (lambda phase, done, total: None))
+
+    def compress(
+        self,
+        bits: int = 4,
+        group: int | None = 32,
+        scheme: str = "rtn",
+        *,
+        calib_data: Iterable[Any] | None = None,
+        size: float | None = None,
+        symmetric: bool = False,
+        exclude: Excluded | Sequence[Excluded] = (),
+        embeddings: bool = True,
+        convolutions: bool = False,
+    ) -> Compressed:
+        """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
+
+        Dense layers and embedding tables get ``bits``, or 8 where their depth allows no fewer; recurrent layers 8. The result
+        says what each weight became, and ``print`` shows it as a table.
+
+        Args:
+            bits: 2, 4 or 8.
+            group: elements along the summed axis that share a scale; None or -1: those of a row. Where it does not divide the
+                depth, the next smaller size that does, or a row.
+            scheme: "rtn" rounds to the nearest code; "awq" scales the inputs of dense layers first, so that columns of large
+                inputs lose less; "gptq" makes up for the error of each column in those after it. Where either gives a layer's
+                results on the samples no smaller error, it is rounded to the nearest.
+            calib_data: samples, as `calibrate` takes them (the first 256 MiB are used); None: those that it kept. "awq" and
+                "gptq" need some; "rtn" measures errors on them.
+            size: bytes that all constants may have, or the share of what they have; layers that lose most get 8 bits, or stay
+                real, as long as there is room. None: all get ``bits``.
+            symmetric: no zero points.
+            exclude: layers that stay real, as of `quantize`.
+            embeddings: whether tables are compressed.
+            convolutions: weights of convolutions as int8, with a scale for each channel, in the module and its files; artifacts
+                hold them as real numbers.
+
+        Raises:
+            OptionError: an argument of the wrong kind or value, no samples, or a ``size`` that cannot be reached.
+            InputError: a sample does not fit the inputs, or makes a layer's input infinite or NaN.
+        """
+        from forge.driver.feeds import specs_of
+        from forge.quantization import compression
+        from forge.samples import samples
+
+        plan = compression.Plan.of(bits=bits, group=group, scheme=scheme, size=size, symmetric=symmetric, exclude=exclude,
+                                   embeddings=embeddings, convolutions=convolutions)
+        specs = specs_of(self.input_nodes)
+        given = None if calib_data is None else samples(calib_data, specs, where="compress: calib_data")
+        module, found = compression.compress(self._verified(), plan, given)
+        verify(module)
+        self._module = module
+        return found

@@ -93,9 +93,14 @@ def layers_of(graph: Graph, exclude: Sequence[Excluded] = ()) -> list[Layer]:
     Raises:
         OptionError: one of them matches no node.
     """
-    left_out = {node for which in exclude for node in _matched(graph, which)}
-    found = (layer_of(node) for node in graph.nodes if node not in left_out)
+    excluded = left_out(graph, exclude)
+    found = (layer_of(node) for node in graph.nodes if node not in excluded)
     return [layer for layer in found if layer is not None]
+
+
+def left_out(graph: Graph, exclude: Sequence[Excluded]) -> set[Node]:
+    """The nodes that ``exclude`` names; as `layers_of`."""
+    return {node for which in exclude for node in _matched(graph, which)}
 
 
 def _matched(graph: Graph, which: Excluded) -> list[Node]:

@@ -1,0 +1,226 @@
+"""Constant weights that can be codes of few bits, and how codes take their place in the graph.
+
+| kind | read by | codes in the artifact |
+|---|---|---|
+| product | ``nn.dense``, ``nn.matmul`` | 2, 4 or 8 bits, a scale for each block or row |
+| table | ``take`` of rows | the same |
+| recurrent | ``nn.lstm``, ``nn.gru``, ``nn.rnn`` | 8 bits, a scale for each row |
+| convolution | convolutions | none: real numbers again; codes of 8 bits in the module and its files only |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dtypes
+from forge.compose import quantized
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Node, Value
+from forge.ops.index.gather import Take
+from forge.ops.nn.convolution import Conv
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.ops.packed.blocks import codes_of_word
+from forge.ops.quantized.unpack import per_byte
+from forge.passes.pack_blocks import MOST_DEPTH
+from forge.passes.split_recurrent import LAYERS
+from forge.quantization.layers import Excluded, Layer, layer_of, left_out
+from forge.quantization.rounding import Rounded
+
+LEAST_BLOCK = 16
+"""Blocks are no shorter than this where they have to be shorter than what was asked for."""
+LEAST_SIZE = 256
+"""Smaller weights stay real numbers."""
+
+
+@dataclass(eq=False)
+class Holder:
+    """A constant, and all that read it.
+
+    Attributes:
+        kind: product, table, recurrent or convolution.
+        readers: nodes with the position of the operand.
+        axis: along which rows lie: elements of one row are multiplied with the same scales.
+        layers: the readers that are products or convolutions.
+        reason: why it stays as it is.
+    """
+
+    value: Value
+    kind: str
+    readers: list[tuple[Node, int]]
+    axis: int
+    layers: list[Layer]
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.readers[0][0].label
+
+    @property
+    def array(self) -> np.ndarray:
+        array = self.value.constant
+        assert array is not None
+        return np.asarray(array)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """``[N, K]``"""
+        moved = np.moveaxis(self.array, self.axis, 0)
+        return moved.reshape(len(moved), -1)
+
+    def of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """What has the shape of the constant and ``rows``."""
+        shape = self.array.shape
+        moved = (shape[self.axis], *(n for k, n in enumerate(shape) if k != self.axis))
+        return np.ascontiguousarray(np.moveaxis(rows.reshape(moved), 0, self.axis))
+
+    def group(self, bits: int, group: int | None) -> int | None:
+        """The size of blocks that is nearest to what was asked for; None: codes of ``bits`` would not stay packed."""
+        depth = int(self.rows.shape[1])
+        if self.kind in ("recurrent", "convolution"):
+            return depth if bits == 8 else None
+        word = codes_of_word(bits)
+        if depth % word or depth > MOST_DEPTH:
+            return None
+        if group is None or group >= depth:
+            return depth
+        fitting = [g for g in range(word, group + 1) if depth % g == 0 and g % word == 0 and g >= min(group, LEAST_BLOCK)]
+        return max(fitting, default=depth)
+
+    def stored(self, rounded: Rounded, bits: int) -> tuple[np.ndarray, ...]:
+        """Codes in the shape of the constant; scales; zero points, if any is not 0."""
+        dtype = dtypes.numpy_dtype(("int" if rounded.low < 0 else "uint") + str(bits))
+        codes = self.of_rows(rounded.codes).astype(dtype)
+        parameters = [rounded.scale] + ([rounded.zero.astype(dtype)] if rounded.zero.any() else [])
+        if self.has_vectors(rounded):
+            return codes, *(p[:, 0] for p in parameters)
+        return codes, *(np.ascontiguousarray(p.T if self.axis else p) for p in parameters)
+
+    def has_vectors(self, rounded: Rounded) -> bool:
+        """Whether there is a scale for each row, not for each block; those of tables are always blocks."""
+        return rounded.scale.shape[1] == 1 and not self.takes
+
+    @property
+    def takes(self) -> list[Node]:
+        return [node for node, _ in self.readers if Take.of(node)]
+
+    def bytes(self, rounded: Rounded, bits: int) -> int:
+        """Of codes, scales and zero points, as the module holds them."""
+        codes, scale, *zeros = self.stored(rounded, bits)
+        return int(scale.nbytes) + sum(_held_bytes(a, bits) for a in (codes, *zeros))
+
+
+def _held_bytes(array: np.ndarray, bits: int) -> int:
+    is_packed = bits < 8 and array.size >= quantized.LEAST_PACKED and array.shape[-1] % (8 // bits) == 0
+    return array.size * bits // 8 if is_packed else array.size
+
+
+def holders(graph: Graph, exclude: Sequence[Excluded], embeddings: bool, convolutions: bool) -> list[Holder]:
+    """The weights of ``graph`` that layers read, in order; ``reason`` says why one cannot be compressed."""
+    excluded = left_out(graph, exclude)
+    found: dict[Value, Holder] = {}
+    for node in graph.nodes:
+        for value in node.operands:
+            if value is None or value.constant is None or value in found:
+                continue
+            if not any(_kind(user, place) for user, place in value.uses):
+                continue
+            holder = _holder(value)
+            holder.reason = holder.reason or _refused(holder, excluded, embeddings, convolutions)
+            found[value] = holder
+    return list(found.values())
+
+
+def _holder(value: Value) -> Holder:
+    readers = list(value.uses)
+    layers = [layer for node, _ in readers if (layer := layer_of(node)) is not None]
+    kinds = list(dict.fromkeys(_kind(node, position) for node, position in readers))
+    axes = {_axis(kind, node) for kind in kinds for node, position in readers if _kind(node, position) == kind}
+    known = [k for k in kinds if k]
+    reason = ""
+    if "" in kinds:
+        other = next(node for node, position in readers if not _kind(node, position))
+        reason = f"{other.label} ({other.op}) reads it, too"
+    elif len(axes) > 1 or len(known) > 1 and set(known) != {"product", "table"}:
+        reason = "its readers sum along different axes"
+    kind = "product" if "product" in known else known[0]
+    return Holder(value, kind, readers, axes.pop() if len(axes) == 1 else 0, layers, reason)
+
+
+def _kind(node: Node, position: int) -> str:
+    value = node.operands[position]
+    if value is None or value.dtype != "float32":
+        return ""
+    take = Take.of(node)
+    if take is not None:
+        return "table" if position == 0 and value.rank == 2 and take.attrs.axis in (0, -2) and not take.attrs.batch_dims else ""
+    if node.op in LAYERS:
+        return "recurrent" if node.op_def.operands[position].name in ("w", "r") and value.rank == 3 else ""
+    layer = layer_of(node)
+    if layer is None or layer.weight is not value or position != 1:
+        return ""
+    return "convolution" if Conv.of(node) or Conv2DTranspose.of(node) else "product"
+
+
+def _axis(kind: str, node: Node) -> int:
+    layer = layer_of(node) if kind in ("product", "convolution") else None
+    if layer is not None and layer.axis is not None:
+        return layer.axis
+    return 1 if kind == "recurrent" else 0
+
+
+def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions: bool) -> str:
+    if any(node in excluded for node, _ in holder.readers):
+        return "excluded"
+    if holder.array.size < LEAST_SIZE:
+        return f"fewer than {LEAST_SIZE} numbers"
+    if not np.isfinite(holder.array).all():
+        return "it has numbers that are not finite"
+    if not embeddings and holder.takes:
+        return "embeddings=False"
+    if holder.kind == "convolution" and not convolutions:
+        return "artifacts hold weights of convolutions as real numbers; quantize computes them with integers"
+    return ""
+
+
+def replace(graph: Graph, holder: Holder, rounded: Rounded, bits: int) -> None:
+    """Puts codes into the place of the constant; the readers get what they stand for."""
+    first = min((node for node, _ in holder.readers), key=list(graph.nodes).index)
+    builder = Builder(graph, first, first.location)
+    codes, scale, *zeros = holder.stored(rounded, bits)
+    held = [quantized.weight(builder, codes, holder.value.name), builder.constant(scale),
+            *(quantized.weight(builder, zero) for zero in zeros)]
+    takes = holder.takes
+    if len(takes) < len(holder.readers):
+        axis, block = (holder.axis, 0) if holder.has_vectors(rounded) else (1 - holder.axis, rounded.group)
+        real = builder.call("qnn.dequantize", *held, axis=axis, block_size=block)
+        for node, position in holder.readers:
+            if node not in takes:
+                node.set_operand(position, real)
+    for node in takes:
+        _take_codes(graph, node, held, rounded.group)
+
+
+def _take_codes(graph: Graph, node: Node, held: Sequence[Value], group: int) -> None:
+    """Rows of a table: codes, scales and zero points are taken, and made numbers then."""
+    builder = Builder(graph, node, node.location)
+    result = node.result
+    real = builder.call("qnn.dequantize", *(_taken(builder, node, v) for v in held), axis=-1, block_size=group)
+    graph.replace_uses(result, real)
+    real.name, result.name = result.name, ""
+    graph.remove(node)
+
+
+def _taken(builder: Builder, node: Node, table: Value) -> Value:
+    """Of a packed table, the bytes of the rows are taken, and unpacked then."""
+    packed = table.producer if table.producer is not None and table.op == "qnn.unpack" else None
+    source = table if packed is None else packed.operands[0]
+    rows = builder.call("take", source, node.operands[1], **node.attributes)
+    return rows if packed is None else builder.call("qnn.unpack", rows, out_dtype=table.dtype)
+
+
+def holds_zeros(holder: Holder, bits: int, group: int) -> bool:
+    """Whether zero points of rows fill whole bytes, as those of a table have to."""
+    return not holder.takes or bits == 8 or holder.rows.shape[1] // group % per_byte(f"uint{bits}") == 0

@@ -1,0 +1,324 @@
+"""Weights become codes of few bits; what the layers read stays real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from forge.errors import OptionError, option
+from forge.ir.edits.dead_code import remove_dead
+from forge.ir.nodes import Graph, Module
+from forge.quantization import activation_scales, gram
+from forge.quantization.activation_scales import Rescaled
+from forge.quantization.calibration import Sample
+from forge.quantization.compressible import Holder, holders, holds_zeros, replace
+from forge.quantization.layers import Excluded
+from forge.quantization.rounding import Rounded, compensated, error, fit_steps, nearest
+
+BITS = (2, 4, 8)
+SCHEMES = ("rtn", "awq", "gptq")
+REAL = 32
+"""Bits of a weight that stays as it is."""
+MOST_SAMPLES = 256 << 20
+"""Bytes of samples that are used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The arguments of `IRModule.compress`, checked.
+
+    Raises:
+        OptionError: which argument, what was given, what is expected.
+    """
+
+    bits: int = 4
+    group: int | None = 32
+    scheme: str = "rtn"
+    size: float | None = None
+    symmetric: bool = False
+    exclude: tuple[Excluded, ...] = ()
+    embeddings: bool = True
+    convolutions: bool = False
+
+    def __post_init__(self) -> None:
+        _check("bits", self.bits, type(self.bits) is int and self.bits in BITS, "2, 4 or 8")
+        _check("scheme", self.scheme, self.scheme in SCHEMES, "'rtn', 'awq' or 'gptq'")
+        for name in ("symmetric", "embeddings", "convolutions"):
+            _check(name, getattr(self, name), isinstance(getattr(self, name), bool), "True or False")
+        is_group = self.group is None or type(self.group) is int and (self.group == -1 or self.group >= 1)
+        _check("group", self.group, is_group, "a positive number of elements, or None for one scale for each row")
+        is_number = type(self.size) in (int, float)
+        is_size = self.size is None or is_number and self.size > 0 and (self.size <= 1 or self.size % 1 == 0)
+        _check("size", self.size, is_size, "a number of bytes, a share of the present one (above 0, at most 1), or None")
+
+    @property
+    def block(self) -> int | None:
+        return None if self.group == -1 else self.group
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Bits of codes that a weight may get, the fewest first."""
+        return tuple(b for b in BITS if b == self.bits or b == 8)
+
+    @classmethod
+    def of(cls, **arguments: Any) -> Plan:
+        exclude = arguments.pop("exclude", ())
+        several = isinstance(exclude, list | tuple | set | frozenset)
+        return cls(**arguments, exclude=tuple(exclude) if several else (exclude,))
+
+
+def _check(name: str, value: Any, is_good: bool, expected: str) -> None:
+    if not is_good:
+        raise OptionError(f"compress: {option(name)}: got {value!r}; expected {expected}")
+
+
+@dataclass(frozen=True)
+class CompressedWeight:
+    """What became of a weight.
+
+    Attributes:
+        label: the layer that reads it.
+        kind: product, table, recurrent or convolution.
+        bits: of a code; 32: it stays real.
+        group: elements that share a scale; 0: it stays real.
+        scheme: the one that gave the codes: ``rtn`` where another was asked for and gave no smaller error.
+        sqnr: signal to noise in dB, of the layer's results on the samples; without samples, and for tables and recurrent layers,
+            of the weight. Infinite where nothing is lost.
+        reason: why it stays real, where that was not chosen for its accuracy.
+    """
+
+    label: str
+    kind: str
+    bits: int
+    group: int
+    scheme: str
+    bytes_before: int
+    bytes_after: int
+    sqnr: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """What `IRModule.compress` did; ``print`` shows a table.
+
+    Attributes:
+        bytes_before, bytes_after: of all constants of the model.
+    """
+
+    weights: tuple[CompressedWeight, ...]
+    bytes_before: int
+    bytes_after: int
+
+    COLUMNS = ("layer", "kind", "bits", "group", "scheme", "bytes before", "bytes after", "SQNR dB", "reason")
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table."""
+        return [(w.label, w.kind, str(w.bits), str(w.group or ""), w.scheme, str(w.bytes_before), str(w.bytes_after),
+                 f"{w.sqnr:.1f}" if np.isfinite(w.sqnr) else "", w.reason) for w in self.weights]
+
+    def __str__(self) -> str:
+        cells = [self.COLUMNS, *self.rows]
+        widths = [max(len(row[k]) for row in cells) for k in range(len(self.COLUMNS))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in cells]
+        share = self.bytes_after / max(1, self.bytes_before)
+        return "\n".join([*lines, f"weights: {self.bytes_before} bytes before, {self.bytes_after} after ({share:.0%})"])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to hold a weight; ``rounded`` is None for real numbers. ``error`` is relative to the squared sum of the results."""
+
+    bits: int
+    scheme: str
+    bytes: int
+    error: float
+    rounded: Rounded | None = None
+
+
+@dataclass
+class _Search:
+    """Candidates for the weights of a graph."""
+
+    plan: Plan
+    samples: Sequence[Sample]
+    rescaled: Rescaled = field(default_factory=Rescaled)
+
+    def candidates(self, holder: Holder, matrices: np.ndarray | None) -> list[Candidate]:
+        """The smallest first; the last one is the weight as it is."""
+        found: list[Candidate] = []
+        for bits in self.plan.choices:
+            group = holder.group(bits, self.plan.block)
+            if group is not None and (bits == self.plan.bits or self.plan.size is not None or not found):
+                found.append(self._candidate(holder, bits, group, matrices))
+        nbytes = holder.array.nbytes
+        return [*(c for c in found if c.bytes < nbytes), Candidate(REAL, "", nbytes, 0.0)]
+
+    def _candidate(self, holder: Holder, bits: int, group: int, matrices: np.ndarray | None) -> Candidate:
+        rows = np.asarray(holder.rows, np.float32)
+        is_plain = holder.kind in ("recurrent", "convolution") or not holds_zeros(holder, bits, group)
+        fit = fit_steps(bits, self.plan.symmetric or is_plain)
+        ways: dict[str, list[Rounded]] = {"rtn": [nearest(rows, group, fit)]}
+        if matrices is not None and self.plan.scheme != "rtn":
+            ways[self.plan.scheme] = self._better(rows, group, fit, matrices)
+        reader = holder.readers[0][0]
+        if reader in self.rescaled.nodes:
+            ways["awq"] = [*ways.pop("rtn"), *ways.get("awq", [])]
+        units = self.rescaled.results.get(reader, np.ones(1, np.float32))[:, None]
+        measured = [(_energy(units * (rows - made.real), matrices), scheme, made) for scheme, several in ways.items()
+                    for made in several]
+        least, scheme, made = min(measured, key=lambda m: m[0])
+        signal = max(_energy(units * rows, matrices), 1e-30)
+        return Candidate(bits, scheme, holder.bytes(made, bits), least / signal, made)
+
+    def _better(self, rows: np.ndarray, group: int, fit: Any, matrices: np.ndarray) -> list[Rounded]:
+        """With what is known of the inputs."""
+        found = []
+        if len(matrices) == 1:
+            found.append(nearest(rows, group, fit, np.diagonal(matrices[0]).astype(np.float32)))
+        if self.plan.scheme == "gptq":
+            parts = rows.reshape(len(matrices), -1, rows.shape[1])
+            for by_size in (False, True):
+                found.append(_joined([compensated(p, m, group, fit, by_size) for p, m in zip(parts, matrices)]))
+        return found
+
+
+def _joined(parts: Sequence[Rounded]) -> Rounded:
+    codes, scale, zero = (np.concatenate([getattr(p, name) for p in parts]) for name in ("codes", "scale", "zero"))
+    return Rounded(codes, scale, zero, parts[0].group, parts[0].low)
+
+
+def _energy(rows: np.ndarray, matrices: np.ndarray | None) -> float:
+    """The sum of the squares of the results that a weight gives, or of the weight."""
+    if matrices is None:
+        return error(rows, np.zeros_like(rows))
+    parts = rows.reshape(len(matrices), -1, rows.shape[1])
+    return sum(error(p, np.zeros_like(p), m) for p, m in zip(parts, matrices))
+
+
+def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tuple[Module, Compressed]:
+    """A compressed copy of ``module``, and what was done.
+
+    Args:
+        samples: None: those that calibration kept.
+
+    Raises:
+        OptionError: the scheme needs samples, and there are none; or ``size`` cannot be reached.
+    """
+    used = _limited(module.calibration.samples if samples is None else samples)
+    if plan.scheme != "rtn" and not used:
+        advice = f"give {option('calib_data')}, or calibrate the model first"
+        raise OptionError(f"compress: {option('scheme')}: {plan.scheme!r} needs samples; got none; {advice}")
+    changed = module.copy()
+    before = constant_bytes(changed.main)
+    search = _Search(plan, used, _rescale(changed, plan, used) if plan.scheme == "awq" else Rescaled())
+    found = _holders(changed.main, plan)
+    candidates = dict(_candidates(changed, search, [h for h in found if not h.reason]))
+    limit = None if plan.size is None else plan.size if plan.size > 1 else plan.size * before
+    chosen = choose(candidates, constant_bytes(changed.main), limit)
+    result = [_described(h, candidates, chosen) for h in found]
+    for holder, one in chosen.items():
+        if one.rounded is not None:
+            replace(changed.main, holder, one.rounded, one.bits)
+    changed.main.sort()
+    remove_dead(changed.main)
+    return changed, Compressed(tuple(result), before, constant_bytes(changed.main))
+
+
+def _limited(samples: Iterable[Sample]) -> list[Sample]:
+    kept: list[Sample] = []
+    held = 0
+    for sample in samples:
+        held += sum(a.nbytes for a in sample.values())
+        if kept and held > MOST_SAMPLES:
+            break
+        kept.append(sample)
+    return kept
+
+
+def _holders(graph: Graph, plan: Plan) -> list[Holder]:
+    found = holders(graph, plan.exclude, plan.embeddings, plan.convolutions)
+    for holder in found:
+        if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices):
+            holder.reason = f"a depth of {holder.rows.shape[1]}: codes would not stay packed"
+    return found
+
+
+def _rescale(module: Module, plan: Plan, samples: Sequence[Sample]) -> Rescaled:
+    products = [h for h in _holders(module.main, plan) if h.kind == "product" and not h.reason and len(h.readers) == 1]
+    groups = {h.layers[0]: (bits, group) for h in products for bits in plan.choices[:1]
+              if (group := h.group(bits, plan.block)) is not None and gram.sums_windows(h.layers[0])}
+    done = Rescaled()
+    for bits, group in dict.fromkeys(groups.values()):
+        fit = fit_steps(bits, plan.symmetric)
+        same = [layer for layer, found in groups.items() if found == (bits, group)]
+        activation_scales.rescale(module, same, samples, partial(nearest, group=group, fit=fit), done)
+    return done
+
+
+def _candidates(module: Module, search: _Search, found: Sequence[Holder]) -> Iterator[tuple[Holder, list[Candidate]]]:
+    known = found if search.samples else ()
+    by_layer = {layer: holder for holder in known for layer in holder.layers if gram.sums_windows(layer)}
+    left = set(found)
+    sums: dict[Holder, np.ndarray] = {}
+    waiting = {holder: len(holder.layers) for holder in found}
+    for batch in gram.batches(by_layer):
+        matrices = gram.gram_matrices(module, batch, search.samples)
+        for layer in batch:
+            holder = by_layer[layer]
+            sums[holder] = sums[holder] + matrices[layer] if holder in sums else matrices[layer]
+            waiting[holder] -= 1
+            if not waiting[holder]:
+                left.discard(holder)
+                yield holder, search.candidates(holder, sums.pop(holder))
+    for holder in found:
+        if holder in left:
+            yield holder, search.candidates(holder, None)
+
+
+def choose(candidates: dict[Holder, list[Candidate]], total: int, limit: float | None) -> dict[Holder, Candidate]:
+    """The first candidate of each weight, and within ``limit`` better ones: those that save most error for a byte.
+
+    Args:
+        total: bytes of all constants, uncompressed.
+
+    Raises:
+        OptionError: the smallest candidates are larger than ``limit``.
+    """
+    chosen = {holder: several[0] for holder, several in candidates.items()}
+    if limit is None:
+        return chosen
+    size = total - sum(several[-1].bytes - several[0].bytes for several in candidates.values())
+    if size > limit:
+        advice = "what these bits and groups give; give a larger size, fewer bits or larger groups"
+        raise OptionError(f"compress: {option('size')}: got {limit:.0f} bytes; expected at least {size}, {advice}")
+    while True:
+        steps = [((chosen[h].error - c.error) / (c.bytes - chosen[h].bytes), k, h, c)
+                 for k, (h, several) in enumerate(candidates.items()) for c in several
+                 if c.bytes > chosen[h].bytes and c.error < chosen[h].error and size + c.bytes - chosen[h].bytes <= limit]
+        if not steps:
+            return chosen
+        _, _, holder, better = max(steps, key=lambda s: (s[0], -s[1]))
+        size += better.bytes - chosen[holder].bytes
+        chosen[holder] = better
+
+
+def _described(holder: Holder, candidates: dict[Holder, list[Candidate]], chosen: dict[Holder, Candidate]) -> CompressedWeight:
+    nbytes = holder.array.nbytes
+    one = chosen.get(holder)
+    if one is None or one.rounded is None:
+        reason = holder.reason or ("" if len(candidates[holder]) > 1 else "codes and scales are no smaller")
+        return CompressedWeight(holder.label, holder.kind, REAL, 0, "", nbytes, nbytes, np.inf, reason)
+    sqnr = float(-10 * np.log10(one.error)) if one.error > 0 else np.inf
+    return CompressedWeight(holder.label, holder.kind, one.bits, one.rounded.group, one.scheme, nbytes, one.bytes, sqnr)
+
+
+def constant_bytes(graph: Graph) -> int:
+    """Of all constants; equal arrays count once where they are one."""
+    arrays = {id(v.constant): v.constant for node in graph.nodes for v in node.results if v.constant is not None}
+    return sum(a.nbytes for a in arrays.values())

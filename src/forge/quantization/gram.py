@@ -1,0 +1,145 @@
+"""Gram matrices of layers: sums of ``x x^T`` over what the rows of a weight are multiplied with, on samples.
+
+For a convolution, x are the elements of a window in the order of the weight's (channels of one group, then the window).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.driver import check_options, compile_module
+from forge.errors import InputError
+from forge.ir.edits.extract import extract
+from forge.ir.nodes import Graph, Module, Value
+from forge.ops.core.window_geometry import sliding_windows
+from forge.ops.nn.convolution import Conv
+from forge.ops.nn.matmul import Dense, Matmul
+from forge.quantization.calibration import Sample
+from forge.quantization.layers import Layer
+
+MOST_BYTES = 256 << 20
+"""Of the matrices that are summed in one run over the samples; a larger one gets a run of its own."""
+MOST_DEPTH = 11_585
+"""A matrix of this depth has 1 GiB."""
+CHUNK = 1 << 23
+"""So many elements of windows are copied at a time."""
+
+
+def sums_windows(layer: Layer) -> bool:
+    """Whether ``layer`` has Gram matrices: a dense layer or a convolution, of a depth that memory allows."""
+    return layer.weight is not None and bool(Conv.of(layer.node) or Dense.of(layer.node) or Matmul.of(layer.node)) \
+        and depth_of(layer) <= MOST_DEPTH
+
+
+def groups_of(layer: Layer) -> int:
+    conv = Conv.of(layer.node)
+    return 1 if conv is None else int(conv.attrs.groups)
+
+
+def depth_of(layer: Layer) -> int:
+    """How many products are summed."""
+    assert layer.weight is not None and layer.weight.constant is not None and layer.axis is not None
+    return int(layer.weight.constant.size) // int(layer.weight.constant.shape[layer.axis])
+
+
+def batches(layers: Iterable[Layer]) -> Iterator[list[Layer]]:
+    """Layers whose matrices have ``MOST_BYTES`` together, or one; those of the same inputs share one and stay together."""
+    by_input: dict[tuple[Value, bool], list[Layer]] = {}
+    for layer in layers:
+        by_input.setdefault((layer.inputs[0], Conv.of(layer.node) is not None), []).append(layer)
+    batch: list[Layer] = []
+    held = 0
+    for same in by_input.values():
+        size = max(8 * groups_of(layer) * depth_of(layer) ** 2 for layer in same)
+        if batch and held + size > MOST_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch, held = batch + same, held + size
+    if batch:
+        yield batch
+
+
+def gram_matrices(module: Module, layers: Sequence[Layer], samples: Iterable[Sample]) -> dict[Layer, np.ndarray]:
+    """``[groups, K, K]`` of float64 by layer; dense layers of the same inputs share one array.
+
+    Args:
+        layers: of ``module.main``, with `sums_windows`.
+
+    Raises:
+        InputError: there is no sample, or an input of a layer is not finite.
+    """
+    inputs = list(dict.fromkeys(layer.inputs[0] for layer in layers))
+    found: dict[object, np.ndarray] = {}
+    for arrays in _computed(module, inputs, samples):
+        for key, layer in {_key(layer): layer for layer in layers}.items():
+            product = _product(layer, arrays[layer.inputs[0]])
+            if not np.isfinite(np.einsum("gkk->", product)):
+                raise InputError(f"samples: the input of {layer.label} is not finite; expected finite numbers")
+            found[key] = found[key] + product if key in found else product.astype(np.float64)
+    if not found and layers:
+        raise InputError("samples: got none; expected one or more")
+    return {layer: found[_key(layer)] for layer in layers}
+
+
+def _key(layer: Layer) -> object:
+    return layer if Conv.of(layer.node) else layer.inputs[0]
+
+
+def _computed(module: Module, values: Sequence[Value], samples: Iterable[Sample]) -> Iterator[Mapping[Value, np.ndarray]]:
+    """What ``values`` of ``main`` are, for each sample."""
+    made = [v for v in values if v not in module.main.inputs]
+    run = None
+    if made:
+        observed = Module(extract(module.main, made))
+        observed.params = {k: a for k, a in module.params.items() if k in {v.name for v in observed.main.inputs}}
+        observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
+        run = compile_module(observed, check_options(), name="layer_inputs").runtime()
+    for sample in samples:
+        given = {**_empty_states(module.main, sample), **module.params, **sample}
+        results = [] if run is None else run.run([given[name] for name in run.input_names])
+        yield {**{v: np.asarray(given[v.name]) for v in values if v not in made}, **dict(zip(made, results))}
+
+
+def _empty_states(graph: Graph, sample: Sample) -> dict[str, np.ndarray]:
+    """States that samples lack: zeros, of sizes that only states have none."""
+    missing = [v for v in graph.inputs if v.name in graph.states and v.name not in sample]
+    sizes: dict[str, int] = {}
+    for value in graph.inputs if missing else ():
+        if value.name in sample:
+            solved = (dims.solve(d, n) for d, n in zip(value.shape, np.shape(sample[value.name])) if not isinstance(d, int))
+            sizes.update(pair for pair in solved if pair is not None)
+    return {v.name: np.zeros([_size(d, sizes) for d in v.shape], dtypes.numpy_dtype(v.dtype)) for v in missing}
+
+
+def _size(dim: dims.Dim, sizes: Mapping[str, int]) -> int:
+    return int(dims.evaluate(dim, {**dict.fromkeys(dims.symbols(dim), 0), **sizes}))
+
+
+def _product(layer: Layer, data: np.ndarray) -> np.ndarray:
+    """``[groups, K, K]`` for one sample."""
+    conv = Conv.of(layer.node)
+    groups, depth = groups_of(layer), depth_of(layer)
+    parts = [np.asarray(data, np.float32).reshape(1, -1, depth)] if conv is None else _windows(conv, data, groups, depth)
+    total = np.zeros((groups, depth, depth), np.float32)
+    for rows in parts:
+        total += np.matmul(rows.swapaxes(1, 2), rows)
+    return total
+
+
+def _windows(conv: Conv, data: np.ndarray, groups: int, depth: int) -> Iterator[np.ndarray]:
+    """``[groups, positions, K]``: the windows of one element of the batch, or of a part of it, after another."""
+    shape = conv.shape(data.shape, conv.weight.shape, conv.attrs)
+    axes = range(2, data.ndim)
+    counts = [tap.positions(data.shape[axis]) for axis, tap in zip(axes, shape.taps)]
+    view = sliding_windows(np.asarray(data, np.float32), axes, shape.taps, counts, conv.attrs.pad_value)
+    spatial = len(shape.taps)
+    step = max(1, CHUNK // max(1, groups * depth * int(np.prod(counts[1:]))))
+    for image in view:
+        for first in range(0, counts[0], step):
+            part = image[:, first : first + step]
+            by_group = part.reshape(groups, part.shape[0] // groups, *part.shape[1:])
+            order = (0, *range(2, 2 + spatial), 1, *range(2 + spatial, 2 + 2 * spatial))
+            yield by_group.transpose(order).reshape(groups, -1, depth)

@@ -1,0 +1,226 @@
+"""Codes for the rows of a weight: to the nearest, or so that later columns make up for the errors of earlier ones.
+
+``compensated`` is GPTQ (Frantar et al., "GPTQ: accurate post-training quantization for generative pre-trained transformers",
+2023): columns are rounded one by one, and what an error does to the results of the layer is taken from the columns that are left,
+as the Gram matrix of the layer's inputs says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from forge.quantization.ranges import LEAST_SCALE
+
+RATIOS = np.linspace(1, 0.5, 21)
+"""Of the range of a block, with few bits: the one is chosen that gives the least squared error."""
+SEARCHED_BITS = 4
+COLUMNS = 128
+"""So many columns are rounded before the rest of the weight is corrected for all of them."""
+DAMPING = 0.01
+"""Of the mean of the diagonal, added to it: inputs that samples lack, or that depend on others."""
+CHUNK = 1 << 22
+"""So many elements are rounded at a time."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What codes stand for: ``(code - zero) * scale``, with a scale and a zero point for each block, ``[..., 1]``.
+
+    Attributes:
+        zero: whole numbers, as float32.
+        low, high: the least and the greatest code.
+    """
+
+    scale: np.ndarray
+    zero: np.ndarray
+    low: int
+    high: int
+
+    def codes(self, numbers: np.ndarray) -> np.ndarray:
+        """float32"""
+        found: np.ndarray = np.clip(np.rint(numbers / self.scale) + self.zero, self.low, self.high)
+        return found
+
+    def real(self, codes: np.ndarray) -> np.ndarray:
+        found: np.ndarray = (codes - self.zero) * self.scale
+        return found
+
+    def error(self, numbers: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
+        """``[..., 1]``: the sum of squared errors of each block, weighted by ``importance``."""
+        squares = np.square(numbers - self.real(self.codes(numbers)))
+        found: np.ndarray = (squares if importance is None else squares * importance).sum(axis=-1, keepdims=True)
+        return found
+
+
+Fit = Callable[[np.ndarray, np.ndarray | None], Steps]
+"""Steps for blocks ``[..., G]`` and the importance of their elements, which broadcasts with them; None: all count alike."""
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A weight ``[N, K]`` in blocks of ``group`` columns.
+
+    Attributes:
+        codes: ``[N, K]``, int16.
+        scale, zero: ``[N, K / group]``; zero is int16.
+        low: the least possible code.
+    """
+
+    codes: np.ndarray
+    scale: np.ndarray
+    zero: np.ndarray
+    group: int
+    low: int
+
+    @property
+    def real(self) -> np.ndarray:
+        """float32"""
+        blocks = self.codes.reshape(len(self.codes), -1, self.group)
+        wide: np.ndarray = (blocks - self.zero[..., None]).astype(np.float32) * self.scale[..., None]
+        return wide.reshape(self.codes.shape)
+
+
+def fit_steps(bits: int, symmetric: bool) -> Fit:
+    """How steps of ``bits`` are found: around 0 without a zero point, or unsigned with one."""
+
+    def fit(blocks: np.ndarray, importance: np.ndarray | None) -> Steps:
+        make = _symmetric if symmetric else _with_zero
+        best = make(blocks, bits, 1.0)
+        if bits > SEARCHED_BITS:
+            return best
+        least = best.error(blocks, importance)
+        for ratio in RATIOS[1:]:
+            found = make(blocks, bits, float(ratio))
+            error = found.error(blocks, importance)
+            better = error < least
+            least = np.where(better, error, least)
+            best = replace(best, scale=np.where(better, found.scale, best.scale), zero=np.where(better, found.zero, best.zero))
+        return best
+
+    return fit
+
+
+def _symmetric(blocks: np.ndarray, bits: int, ratio: float) -> Steps:
+    most = (1 << (bits - 1)) - 1
+    size = np.abs(blocks).max(axis=-1, keepdims=True)
+    scale = np.maximum(size * (ratio / most), LEAST_SCALE).astype(np.float32)
+    return Steps(scale, np.zeros_like(scale), -most - (bits <= SEARCHED_BITS), most)
+
+
+def _with_zero(blocks: np.ndarray, bits: int, ratio: float) -> Steps:
+    most = (1 << bits) - 1
+    low = np.minimum(blocks.min(axis=-1, keepdims=True), 0) * ratio
+    high = np.maximum(blocks.max(axis=-1, keepdims=True), 0) * ratio
+    scale = np.maximum((high - low) / most, LEAST_SCALE).astype(np.float32)
+    return Steps(scale, np.clip(np.rint(-low / scale), 0, most).astype(np.float32), 0, most)
+
+
+def nearest(weight: np.ndarray, group: int, fit: Fit, importance: np.ndarray | None = None) -> Rounded:
+    """Each element of ``weight [N, K]`` becomes the code nearest to it.
+
+    Args:
+        importance: ``[K]``, of columns, where steps are chosen.
+    """
+    units, depth = weight.shape
+    weights = None if importance is None else importance.reshape(-1, group)
+    codes, low = np.empty((units, depth), np.int16), 0
+    scale, zero = np.empty((units, depth // group), np.float32), np.empty((units, depth // group), np.int16)
+    rows = max(1, CHUNK // depth)
+    for first in range(0, units, rows):
+        part = slice(first, first + rows)
+        blocks = weight[part].reshape(-1, depth // group, group).astype(np.float32)
+        steps = fit(blocks, weights)
+        codes[part] = steps.codes(blocks).reshape(-1, depth)
+        scale[part], zero[part], low = steps.scale[..., 0], steps.zero[..., 0], steps.low
+    return Rounded(codes, scale, zero, group, low)
+
+
+def compensated(weight: np.ndarray, gram: np.ndarray, group: int, fit: Fit, by_size: bool = False) -> Rounded:
+    """Rounds the columns of ``weight [N, K]`` one by one, and corrects those that are left for the errors in the results.
+
+    Args:
+        gram: ``[K, K]``, sum of ``x x^T`` over the layer's inputs.
+        group: columns of a block; a whole part of K. Its steps are chosen when its first column is reached.
+        by_size: the columns of the largest inputs come first; steps are those of the real weight then.
+    """
+    diagonal = np.diagonal(gram)
+    order = np.argsort(-diagonal, kind="stable") if by_size else np.arange(len(gram))
+    factor = inverse_factor(gram[np.ix_(order, order)])
+    left = np.ascontiguousarray(weight.T[order], np.float32)
+    run = _Run(left, factor, np.asarray(diagonal, np.float32), group, fit)
+    if by_size:
+        run.choose_all(np.asarray(weight, np.float32))
+    for first, last in _spans(len(left), group):
+        run.round(first, last, order, chosen=by_size)
+    return run.rounded(order)
+
+
+def inverse_factor(gram: np.ndarray) -> np.ndarray:
+    """Upper triangular U with ``U^T U`` the inverse of the damped matrix; float32."""
+    matrix = np.array(gram, np.float64)
+    mean = float(np.trace(matrix)) / len(matrix) or 1.0
+    damping = DAMPING * mean
+    while True:
+        matrix[np.diag_indices_from(matrix)] += damping
+        try:
+            return np.linalg.cholesky(np.linalg.inv(matrix)).T.astype(np.float32)
+        except np.linalg.LinAlgError:
+            damping *= 10
+
+
+def _spans(depth: int, group: int) -> list[tuple[int, int]]:
+    """Columns that are rounded together: no block begins in the middle of some, but at the begin of a column's own."""
+    step = group if group >= COLUMNS else COLUMNS // group * group
+    return [(first, min(first + COLUMNS, start + step, depth))
+            for start in range(0, depth, step) for first in range(start, min(start + step, depth), COLUMNS)]
+
+
+class _Run:
+    """``left [K, N]`` is what the columns should be, with the errors so far made up for."""
+
+    def __init__(self, left: np.ndarray, factor: np.ndarray, diagonal: np.ndarray, group: int, fit: Fit) -> None:
+        depth, units = left.shape
+        self.left, self.factor, self.diagonal, self.group, self.fit = left, factor, diagonal, group, fit
+        self.codes = np.empty((depth, units), np.int16)
+        self.scale, self.zero = (np.empty((depth // group, units), np.float32) for _ in range(2))
+        self.limits = (0, 0)
+
+    def choose_all(self, weight: np.ndarray) -> None:
+        for block in range(len(self.scale)):
+            self.choose(block, weight[:, block * self.group : (block + 1) * self.group])
+
+    def choose(self, block: int, numbers: np.ndarray) -> None:
+        """The steps of a block ``[N, group]``."""
+        steps = self.fit(numbers, self.diagonal[block * self.group : (block + 1) * self.group])
+        self.scale[block], self.zero[block] = steps.scale[:, 0], steps.zero[:, 0]
+        self.limits = (steps.low, steps.high)
+
+    def round(self, first: int, last: int, order: np.ndarray, chosen: bool) -> None:
+        """Rounds the columns from ``first`` to ``last``."""
+        errors = np.empty((last - first, self.left.shape[1]), np.float32)
+        for k in range(first, last):
+            block = int(order[k]) // self.group
+            if not chosen and k % self.group == 0:
+                self.choose(block, self.left[k : k + self.group].T)
+            steps = Steps(self.scale[block], self.zero[block], *self.limits)
+            codes = steps.codes(self.left[k])
+            self.codes[k] = codes
+            errors[k - first] = (self.left[k] - steps.real(codes)) / self.factor[k, k]
+            self.left[k + 1 : last] -= np.outer(self.factor[k, k + 1 : last], errors[k - first])
+        self.left[last:] -= self.factor[first:last, last:].T @ errors
+
+    def rounded(self, order: np.ndarray) -> Rounded:
+        codes = np.empty_like(self.codes.T)
+        codes[:, order] = self.codes.T
+        scale, zero = np.ascontiguousarray(self.scale.T), np.ascontiguousarray(self.zero.T).astype(np.int16)
+        return Rounded(codes, scale, zero, self.group, self.limits[0])
+
+
+def error(rows: np.ndarray, real: np.ndarray, gram: np.ndarray | None = None) -> float:
+    """The sum of squared differences of the results that two weights ``[N, K]`` give; without ``gram``, of the weights."""
+    difference = rows - real
+    products = difference if gram is None else difference @ gram.astype(np.float32)
+    return float(np.sum(products * difference, dtype=np.float64))
