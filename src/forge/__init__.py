@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from forge.loaders import from_onnx, from_torch
     from forge.module import IRModule, RelayModule, join, load
     from forge.nd import cpu
+    from forge.numerics import bisect, compare
     from forge.ops.core.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime, Session, donate, get_registered_func, register_func, remove_registered_func
@@ -31,6 +32,7 @@ _HOMES = {name: module for module, names in {
     "forge.target": ("Target",),
     "forge.driver.pass_context": ("PassContext",),
     "forge.nd": ("cpu",),
+    "forge.numerics": ("bisect", "compare"),
     "forge.executor": ("create_executor",),
     "forge.ops.core.define": ("define_operator",),
     "forge.errors": ("ForgeError", "TVMError", "OpNotImplemented", "OpAttributeInvalid"),
@@ -61,6 +63,8 @@ __all__ = [
     "TVMError",
     "Target",
     "__version__",
+    "bisect",
+    "compare",
     "cpu",
     "create_executor",
     "define_operator",

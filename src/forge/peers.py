@@ -113,3 +113,80 @@ def load_torch_program(path: Path, feed: Feed, threads: int) -> Call:
         return [np.asarray(output) for output in tree_leaves(outputs) if output is not None]
 
     return call
+
+
+def onnx_reference(path: Path, names: Sequence[str]) -> Callable[[Feed], list[NDArray[Any]]]:
+    """ONNX Runtime with its optimisations off, which gives values of the graph by their ``names`` after the outputs."""
+    import onnx
+    import onnxruntime
+
+    model = onnx.load(path, load_external_data=False)
+    outputs = [output.name for output in model.graph.output]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name not in outputs)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.absolute().parent))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda feed: list(session.run([*outputs, *names], dict(feed)))
+
+
+def onnx_values(path: Path) -> set[str]:
+    """Names of the values that the nodes of a graph compute."""
+    import onnx
+
+    return {name for node in onnx.load(path, load_external_data=False).graph.node for name in node.output if name}
+
+
+def onnx_scales(path: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+    """Scales and zero points of quantised values by name, as ONNX Runtime names them: ``x_quantized`` has ``x_scale``."""
+    import onnx
+    from onnx import numpy_helper
+
+    arrays = {tensor.name: tensor for tensor in onnx.load(path, load_external_data=False).graph.initializer}
+    found = {}
+    for name, scale in arrays.items():
+        base = name.removesuffix("_scale")
+        zero_point = arrays.get(f"{base}_zero_point")
+        if base != name and zero_point is not None and not scale.external_data and not zero_point.external_data:
+            found[f"{base}_quantized"] = numpy_helper.to_array(scale), numpy_helper.to_array(zero_point)
+    return found
+
+
+def torch_program(path: Path) -> Any:
+    """What ``torch.export.save`` wrote. Open only files that you trust: torch may run code in them."""
+    import torch
+
+    return torch.export.load(str(path))
+
+
+def torch_values(program: Any) -> set[str]:
+    """Names of the nodes of an exported program that compute something."""
+    return {node.name for node in program.graph.nodes if node.op == "call_function"}
+
+
+def torch_reference(program: Any, names: Sequence[str], outputs: int) -> Callable[[Feed], list[NDArray[Any]]]:
+    """Eager torch on an exported program, which gives results of its nodes by their ``names`` after the outputs."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    wanted = set(names)
+
+    interpreter = torch.fx.Interpreter(program.module())
+    run_node = interpreter.run_node
+    found: dict[str, NDArray[Any]] = {}
+
+    def recorded(node: Any) -> Any:
+        result = run_node(node)
+        if node.name in wanted and isinstance(result, torch.Tensor):
+            found[node.name] = result.detach().numpy(force=True).copy()
+        return result
+
+    interpreter.run_node = recorded
+
+    def call(feed: Feed) -> list[NDArray[Any]]:
+        with torch.inference_mode():
+            results = interpreter.run(*map(torch.tensor, feed.values()), enable_io_processing=False)
+        leaves = [np.asarray(leaf) for leaf in tree_leaves(results) if leaf is not None]
+        return [*leaves[:outputs], *(found[name] for name in names)]
+
+    return call

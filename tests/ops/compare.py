@@ -16,31 +16,12 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.op import Accuracy
+from forge.numerics.tolerances import epsilon as epsilon
+from forge.numerics.tolerances import tolerance as tolerance
 
 _finfo: Any = ml_dtypes.finfo
 
-RELATIVE = {Accuracy.ROUNDING: 16, Accuracy.ACCUMULATING: 16}
-TO_LARGEST = {Accuracy.ROUNDING: 4, Accuracy.ACCUMULATING: 64}
-NARROW_RELATIVE = 3
-"""Of types of 16 bits and less, which are computed in float32 and rounded a few times at most."""
-
 SUBNORMALS = 4
-
-
-def epsilon(dtype: str) -> float:
-    """Distance from 1 to the next number."""
-    return float(_finfo(dtypes.numpy_dtype(dtype)).eps)
-
-
-def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
-    """Error allowed relative to the element, and relative to the largest element."""
-    if dtypes.is_complex(dtype):
-        dtype = dtypes.part(dtype)
-    if accuracy is Accuracy.EXACT or not dtypes.is_float(dtype):
-        return 0.0, 0.0
-    if dtypes.bits(dtype) <= 16:
-        return NARROW_RELATIVE * epsilon(dtype), epsilon(dtype) / 2
-    return RELATIVE[accuracy] * epsilon(dtype), TO_LARGEST[accuracy] * epsilon(dtype)
 
 
 def least(dtype: str) -> float:

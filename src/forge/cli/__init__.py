@@ -17,7 +17,8 @@ import typer.core
 
 from forge._version import __version__
 
-VERBS = tuple("inspect view export quantize compress compile run bench profile tune support cache doctor".split())
+VERBS = tuple(
+    "inspect view export quantize compress compile run bench profile compare bisect tune support cache doctor".split())
 """The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
 OPTIONS = {"seconds": "--seconds", "shape": "--shape", "calib_data": "--data"} | {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,3 +107,10 @@ def bind_params(graph: Graph) -> None:
         graph.replace_uses(value, Builder(graph, before=first).constant(array, name=name))
         graph.inputs.remove(value)
     graph.params = {}
+
+
+def of_graphs(graphs: Mapping[str, Graph], options: CompileOptions) -> Compilation:
+    """A compilation of copies of ``graphs``, by name, for stages that are run one by one; ``params`` become constants."""
+    compilation = Compilation(Module(), options)
+    compilation.functions = [FunctionStages(name, bound(graph)) for name, graph in graphs.items()]
+    return compilation

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.nodes import Graph, Value
 from forge.lowering.objects import described
-
-Spec = tuple[str, str, Sequence[Dim | str | None]]
-"""Name, dtype and shape of an input; a text is the name of a symbol, None a size that is computed from symbols."""
+from forge.samples import Spec as Spec
 
 
 def specs_of(values: Iterable[Value]) -> list[Spec]:

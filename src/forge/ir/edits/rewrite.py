@@ -23,7 +23,7 @@ from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
-from forge.ir.edits import journal
+from forge.ir.edits import budget, journal
 from forge.ir.edits.edit import edit
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import OpDef, Trait
@@ -224,6 +224,7 @@ class _Driver:
         self.limit = REPLACEMENTS_PER_NODE * (len(graph.nodes) + REPLACEMENTS_PER_NODE)
         self.touched: dict[Node, None] = {}
         self.journal = journal.current()
+        self.budget = budget.current()
         self.verifies = knobs.VERIFY.flag
 
     def run(self) -> int:
@@ -238,6 +239,8 @@ class _Driver:
 
     def _visit(self, node: Node) -> bool:
         builder, op = self.builder, node.op_def
+        if self.budget is not None and self.budget.is_spent:
+            return False
         if op not in self.by_operator:
             self.by_operator[op] = tuple(r for r in self.rules if r.is_for(op))
         for tried in self.by_operator[op]:
@@ -252,7 +255,7 @@ class _Driver:
 
     def _settle(self, tried: Rule, node: Node, outcome: Outcome) -> bool:
         """Does what a rule wants; whether that is a replacement."""
-        label = "" if self.journal is None else node.label
+        label = "" if self.journal is None and self.budget is None else node.label
         if isinstance(outcome, Declined):
             reason = outcome.reason
         else:
@@ -261,6 +264,8 @@ class _Driver:
             reason = "" if self._replace(tried, replaced) else "an output of the graph would lose its name"
         if self.journal is not None:
             self.journal.note(tried.name, node, label, [] if reason else self.builder.made, reason, tried.moves_rounding)
+        if self.budget is not None and not reason:
+            self.budget.note(tried.name, label)
         return not reason
 
     def _replace(self, tried: Rule, wanted: Replace) -> bool:
