@@ -90,6 +90,7 @@ def test_examples_run(verb: str, line: str, here: Path, digits_build: Path, caps
     ["run", "build", "-i", "x.npy"], ["run", "model.onnx", "-i", "image=x.npy"], ["bench", "build", "--rounds", "1"],
     ["bench", "model.onnx", "--rounds", "1", "--dim", "batch=2"], ["support", "onnx"], ["cache"], ["doctor"],
     ["support", "model.onnx"],
+    ["compare", "model.onnx", "model.onnx"], ["bisect", "model.onnx"],
     ["tune", "model.onnx", "--seconds", "1"], ["tune", "--show"], ["tune", "--clear"],
 ], ids=" ".join)
 def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +103,7 @@ def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("arguments", [
     [], ["--bogus"], ["frobnicate"], ["inspect"], ["inspect", "--bogus"], ["compile", "model.onnx", "-O", "9"],
     ["compile", "model.onnx", "-O", "x"], ["tune", "model.onnx", "--seconds", "x"], ["run"],
-    ["bench", "model.onnx", "--rounds", "0"], ["run", "build", "--threads", "0"],
+    ["bench", "model.onnx", "--rounds", "0"], ["compare"], ["compare", "model.onnx", "--opt-level-a", "9"], ["bisect"], ["run", "build", "--threads", "0"],
 ], ids=" ".join)
 def test_wrong_usage_exits_2(arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 2
@@ -163,6 +164,19 @@ WRONG = {
     "bench model.onnx --dim batch": "expected NAME=SIZE",
     "bench model.onnx --dim batch=-1": "expected NAME=SIZE",
     "bench model.onnx --dim length=3": "expected one of: batch",
+    "compare build": "build: is compiled; expected a model",
+    "compare nowhere.onnx": "nowhere.onnx: no such file",
+    "compare model.onnx --run-a tensorrt": "no way to run it is called 'tensorrt'; expected one of: compiled, interpreter",
+    "compare plain.relay --run-a onnxruntime": "onnxruntime reads ONNX files; got .relay; expected an .onnx file",
+    "compare model.onnx --run-b torch": "torch reads exported programs; got .onnx; expected a .pt2 file",
+    "compare model.onnx plain.relay": "plain.relay: input 'x': got Tensor[(n), float32]; expected Tensor[(batch, 1, 8, 8), float32]",
+    "compare model.onnx --data nowhere.npz": "nowhere.npz: no such file",
+    "compare model.onnx --data bad.npz": "no array file",
+    "compare model.onnx --data empty": "got no .npy or .npz file",
+    "compare model.onnx --dim batch": "expected NAME=SIZE",
+    "bisect build": "build: is compiled; expected a model",
+    "bisect model.onnx --data x.npy --tolerance much": "tolerance: got 'much'; expected the largest difference",
+    "bisect model.onnx -o nodir/r": "nodir/r.forge: there is no folder nodir",
     "tune": "expected exactly one of: a model, --show",
     "tune model.onnx --show": "expected exactly one of: a model, --show",
     "tune model.onnx --seconds 0": "--seconds: got 0.0; expected a positive number",

@@ -27,7 +27,7 @@ def bisect(
         Path | None, typer.Option(metavar="FILES", help="A .npz or .npy of samples, or a folder of them; else random.")
     ] = None,
     tolerance: Annotated[
-        str | None, typer.Option(metavar="LIMIT", help="Largest relative difference (1e-3), or SQNR (60dB); else of the operators.")
+        str | None, typer.Option(metavar="LIMIT", help="Relative difference (1e-3) or SQNR (60dB) that is allowed.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="NAME", help="Write NAME.forge, .npz and .py; else MODEL_bisect.")

@@ -15,7 +15,7 @@ from forge.numerics.comparison import compare as compare_sides
 from forge.numerics.sides import Side, check_way, source_way
 
 EXAMPLES = (
-    "forge compare model.onnx --data inputs.npz",
+    "forge compare model.onnx --run-a onnxruntime --data inputs.npz",
     "forge compare model.onnx model.onnx --run-a interpreter --opt-level-b 4 --dim batch=8",
     "forge compare model.onnx model.onnx --opt-level-a 0 --threshold 80 --json",
 )

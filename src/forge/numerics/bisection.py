@@ -232,8 +232,9 @@ class _Search:
 
     def _wrong_after(self, stage: Stage, graph: Graph, inputs: Sequence[Any]) -> list[int]:
         judge = self._judge(graph, inputs, run_graph(graph, inputs))
+        changed = apply_stage(stage, graph, self.options)
         try:
-            found = run_graph(apply_stage(stage, graph, self.options), inputs)
+            found = run_graph(changed, inputs)
         except FAILURES:
             return list(range(len(graph.outputs)))
         return [number for number, _ in judge.wrong(found)]

@@ -97,7 +97,7 @@ def _fewer_outputs(segment: Segment, wrong: Wrong) -> Segment:
 def _wrong(wrong: Wrong, segment: Segment) -> list[int]:
     try:
         return wrong(segment.graph, segment.inputs)
-    except ForgeError:
+    except FAILURES:
         return []
 
 
