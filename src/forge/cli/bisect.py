@@ -38,7 +38,7 @@ def bisect(
     options: CompileOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Finds the first stage or kernel where compiled code leaves the interpreter.
+    """Finds the stage or kernel where compiled code goes wrong.
 
     Exits with 0 where they agree. Else a part of the model that shows the difference is written with its inputs and a script, and
     the exit status is 1.
