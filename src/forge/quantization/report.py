@@ -314,14 +314,14 @@ def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, time
         pair.number, pair.label, pair.name, pair.real.op, shapes, error, None if own is None else own.only,
         None if own is None else own.without, weight,
         {name: seconds[pair.number] for name, seconds in times.items() if pair.number in seconds}, reads,
-        _advice(error, weight, scheme, [values[k] for k in reads]))
+        _advice(error, weight, [values[k] for k in reads]))
 
 
-def _advice(error: LayerError, weight: WeightErrors | None, scheme: Scheme, reads: Sequence[RoundedValue]) -> str:
+def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[RoundedValue]) -> str:
     """What would make the larger part of the error smaller, by the errors of rounding themselves."""
     if weight is not None and error.weight is not None and error.weight < error.data:
-        gain = weight.per_channel - weight.per_tensor
-        return f"per_channel=True: the weight {gain:+.1f} dB" if not scheme.per_channel and gain > LEAST_GAIN else ""
+        gain = weight.per_channel - weight.sqnr
+        return f"per_channel=True: the weight {gain:+.1f} dB" if gain > LEAST_GAIN else ""
     gains = {method: min(v.methods[method] - v.sqnr for v in reads) for method in (reads[0].methods if reads else ())}
     best = max(gains, key=lambda m: gains[m], default="")
     return f"calib_method={best!r}: the data {gains[best]:+.1f} dB" if best and gains[best] > LEAST_GAIN else ""
