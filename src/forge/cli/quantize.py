@@ -62,7 +62,8 @@ def quantize(
         progress("calibrate", 0, 1)
         module.calibrate(data)  # type: ignore[arg-type]
         progress("calibrate", 1, 1)
-        module.quantize(activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or ())
+        module.quantize(
+            activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False)
         found = module.quantization_report(
             seconds=seconds, tries=report is not None, num_threads=threads, name=model.name, progress=progress)
         with _written(report, found):

@@ -67,13 +67,13 @@ def axes(x: Scale, y: Scale, x_title: str, y_title: str) -> str:
     return "".join([*parts, f'<text class="tick" {place} text-anchor="middle">{text_of(y_title)}</text>'])
 
 
-def _horizontal(high: float) -> Scale:
-    return Scale(0.0, 1.08 * high or 1.0, _LEFT, WIDTH - _RIGHT)
+def _horizontal(high: float, low: float = 0.0) -> Scale:
+    return Scale(low, 1.08 * high or 1.0, _LEFT, WIDTH - _RIGHT)
 
 
 def _vertical(numbers: Sequence[float]) -> Scale:
     shown = [min(n, SHOWN_DB) for n in numbers]
-    return Scale(min([0.0, *shown]), max([10.0, *shown]) * 1.06, HEIGHT - _BOTTOM, _TOP)
+    return Scale(min(shown) - 5, max(shown) + 5, HEIGHT - _BOTTOM, _TOP)
 
 
 def pareto(variants: Sequence[Variant]) -> str:
@@ -81,7 +81,8 @@ def pareto(variants: Sequence[Variant]) -> str:
     known = [(k + 1, v, min(v.sqnr, SHOWN_DB)) for k, v in enumerate(variants) if v.sqnr is not None]
     if not known:
         return ""
-    x, y = _horizontal(max(1e3 * v.seconds for _, v, _ in known)), _vertical([s for *_, s in known])
+    times = [1e3 * v.seconds for _, v, _ in known]
+    x, y = _horizontal(max(times), 0.9 * min(times)), _vertical([s for *_, s in known])
     largest = max(v.bytes for _, v, _ in known) or 1
     best = sorted((x(1e3 * v.seconds), y(s)) for _, v, s in known if v.is_best)
     line = "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in best) if best else ""
@@ -99,10 +100,9 @@ def _point(number: int, variant: Variant, x: float, y: float, share: float) -> s
     return f'{circle}<text class="mark" x="{x + radius + 3:.1f}" y="{y + 4:.1f}">{number}</text>'
 
 
-def curve(exclusions: Sequence[Exclusion], before: float | None) -> str:
+def curve(exclusions: Sequence[Exclusion]) -> str:
     """Decibels of the outputs if more and more layers stay real."""
-    known = [(0, before), *((len(e.numbers), e.sqnr) for e in exclusions)]
-    points = [(k, s) for k, s in known if s is not None]
+    points = [(len(e.numbers), e.sqnr) for e in exclusions if e.sqnr is not None]
     if len(points) < 2:
         return ""
     x, y = _horizontal(points[-1][0]), _vertical([s for _, s in points])

@@ -21,7 +21,7 @@ from forge.driver.layer_times import by_number, in_turns, marked, way
 from forge.errors import OptionError
 from forge.ir.nodes import Module
 from forge.quantization import rounding_errors, sensitivity, variants
-from forge.quantization.analysis import Analysis, LayerError, OutputError, analyse
+from forge.quantization.analysis import LayerError, OutputError, analyse
 from forge.quantization.calibration import Sample
 from forge.quantization.correction import PRODUCTS
 from forge.quantization.pairing import Pair, pairs_of
@@ -123,7 +123,7 @@ class Report:
         layers: those that were quantised, in order.
         left: reasons why others stayed real, by label.
         values: what is rounded, with histograms.
-        exclusions: outputs if more and more layers stay real.
+        exclusions: outputs if more and more layers stay real, as `Sensitivity` has them.
         variants: what was tried; the first are not quantised.
         samples: how many were run.
     """
@@ -262,12 +262,12 @@ def make_report(
     times: dict[str, dict[int, float]] = {}
     if tries:
         trials = Trials.of(record.before, quantised, scheme, samples)
-        order = variants.candidates(scheme, _worth(found, errors), len(pairs))
+        order = variants.candidates(scheme, _worth(found), len(pairs))
         trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
         tried = trials.timed(TIMED_SHARE * seconds)
         times = layer_times(record, samples[0], threads, TIMED_SHARE * seconds)
     rows = tuple(_row(pair, error, found, scheme, times, values) for pair, error in zip(pairs, errors.layers))
-    suggestions = _suggestions(tried, _worth(found, errors), errors, rows)
+    suggestions = _suggestions(tried, found, rows)
     return Report(
         name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
         suggestions, errors.samples, threads, cpu_text(Target.parse("llvm")))
@@ -283,10 +283,10 @@ def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:
     return lambda done, total: progress(name, done, total)
 
 
-def _worth(found: Sensitivity, errors: Analysis) -> list[Exclusion]:
+def _worth(found: Sensitivity) -> list[Exclusion]:
     """Exclusions, until one more layer gains too little."""
-    kept, before = [], errors.sqnr
-    for exclusion in found.exclusions:
+    kept, before = [], found.exclusions[0].sqnr if found.exclusions else None
+    for exclusion in found.exclusions[1:]:
         if before is None or exclusion.sqnr is None or exclusion.sqnr < before + LEAST_GAIN:
             break
         kept.append(exclusion)
@@ -314,25 +314,24 @@ def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, time
         pair.number, pair.label, pair.name, pair.real.op, shapes, error, None if own is None else own.only,
         None if own is None else own.without, weight,
         {name: seconds[pair.number] for name, seconds in times.items() if pair.number in seconds}, reads,
-        _advice(error, weight, scheme, [values[k] for k in reads]))
+        _advice(error, weight, [values[k] for k in reads]))
 
 
-def _advice(error: LayerError, weight: WeightErrors | None, scheme: Scheme, reads: Sequence[RoundedValue]) -> str:
+def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[RoundedValue]) -> str:
     """What would make the larger part of the error smaller, by the errors of rounding themselves."""
     if weight is not None and error.weight is not None and error.weight < error.data:
-        gain = weight.per_channel - weight.per_tensor
-        return f"per_channel=True: the weight {gain:+.1f} dB" if not scheme.per_channel and gain > LEAST_GAIN else ""
+        gain = weight.per_channel - weight.sqnr
+        return f"per_channel=True: the weight {gain:+.1f} dB" if gain > LEAST_GAIN else ""
     gains = {method: min(v.methods[method] - v.sqnr for v in reads) for method in (reads[0].methods if reads else ())}
     best = max(gains, key=lambda m: gains[m], default="")
     return f"calib_method={best!r}: the data {gains[best]:+.1f} dB" if best and gains[best] > LEAST_GAIN else ""
 
 
-def _suggestions(tried: Sequence[Variant], worth: Sequence[Exclusion], errors: Analysis, rows: Sequence[LayerRow]
-                 ) -> tuple[Suggestion, ...]:
+def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
     """What gains most first."""
     found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
     if not any(v.excluded for v in tried):
-        found += [_of_exclusion(exclusion, errors, rows) for exclusion in worth[:3]]
+        found += [_of_exclusion(exclusion, sets.exclusions[0], rows) for exclusion in _worth(sets)[:3]]
     better = sorted((s for s in found if s is not None and s.gain >= LEAST_GAIN), key=lambda s: -s.gain)
     return (*better, *filter(None, map(_of_times, rows)))
 
@@ -350,12 +349,12 @@ def _of_variant(variant: Variant, tried: Sequence[Variant]) -> Suggestion | None
     return Suggestion(f"{variant.title}: {', '.join(parts)}", variant.sqnr - chosen.sqnr, True)
 
 
-def _of_exclusion(exclusion: Exclusion, errors: Analysis, rows: Sequence[LayerRow]) -> Suggestion | None:
-    if exclusion.sqnr is None or errors.sqnr is None:
+def _of_exclusion(exclusion: Exclusion, before: Exclusion, rows: Sequence[LayerRow]) -> Suggestion | None:
+    if exclusion.sqnr is None or before.sqnr is None:
         return None
     names = {row.number: row.name for row in rows}
     title = Candidate({}, exclusion.numbers).title(names)
-    gain = exclusion.sqnr - errors.sqnr
+    gain = exclusion.sqnr - before.sqnr
     return Suggestion(f"{title}: outputs {gain:+.1f} dB", gain, False)
 
 

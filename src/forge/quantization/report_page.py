@@ -99,10 +99,9 @@ def _suggestions(report: Report) -> str:
 
 
 def _charts(report: Report) -> str:
-    before = min((o.sqnr for o in report.outputs if o.sqnr is not None), default=None)
     variants = "Variants, by their numbers in the table. Area: size. Filled: no other is better in all. Red ring: as quantised."
     shown = [(charts.pareto(report.variants), variants),
-             (charts.curve(report.exclusions, before), "Outputs if the layers that cost most stay real, one after the other.")]
+             (charts.curve(report.exclusions), "Outputs if the layers that cost most stay real, one after the other.")]
     figures = "".join(f"<figure>{chart}<figcaption>{text}</figcaption></figure>" for chart, text in shown if chart)
     return f"<h2>Accuracy, latency, size</h2><div class='charts'>{figures}</div>" if figures else ""
 

@@ -11,6 +11,7 @@ from forge import dtypes
 from forge.ir.nodes import Module, Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.quantization.analysis import decibels
+from forge.quantization.equalization import is_depthwise
 from forge.quantization.layers import Layer, Sites, layer_of, sites_of
 from forge.quantization.pairing import Pair, value_name
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
@@ -109,9 +110,9 @@ def _shown(histogram: Histogram) -> tuple[float, float, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class WeightErrors:
-    """Of rounding a weight, in dB: with one scale, and with one for each channel; and its bytes in float32 and as codes."""
+    """Of rounding a weight, in dB: as it is done, and with a scale for each channel; and its bytes in float32 and as codes."""
 
-    per_tensor: float
+    sqnr: float
     per_channel: float
     bytes: int
     code_bytes: int
@@ -123,10 +124,10 @@ def weight_errors(pair: Pair, scheme: Scheme) -> WeightErrors | None:
     if weight is None or layer is None or layer.axis is None:
         return None
     found, codes = [], 0
-    for per_channel in (False, True):
+    has_channels = scheme.per_channel or is_depthwise(layer)
+    for per_channel in (has_channels, True):
         made = quantised_weight(weight, layer.axis, scheme.weights, per_channel)
         found.append(decibels(float(np.sum(np.square(weight, dtype=np.float64))),
                               float(np.sum(np.square(weight - made.real, dtype=np.float64)))))
-        if per_channel is scheme.per_channel:
-            codes = made.codes.nbytes + made.scale.nbytes
+        codes = codes or made.codes.nbytes + made.scale.nbytes
     return WeightErrors(found[0], found[1], weight.nbytes, codes)

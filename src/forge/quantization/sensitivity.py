@@ -53,7 +53,13 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """``layers`` in the order of the model; ``exclusions``: those that gain most come first; of so many samples."""
+    """What sets of layers cost.
+
+    Attributes:
+        layers: in the order of the model.
+        exclusions: of no layer, of that which gains most, of the two that do, and so on.
+        samples: how many were run.
+    """
 
     layers: tuple[LayerSensitivity, ...]
     exclusions: tuple[Exclusion, ...]
@@ -76,7 +82,7 @@ def sensitivity(
     found, count = _measured(switched, runtime, sets, samples, end, tick)
     layers = [LayerSensitivity(k, found[frozenset({k})].sqnr, found[frozenset(numbers) - {k}].sqnr) for k in numbers]
     ranked = [x.number for x in sorted(layers, key=lambda x: -(x.without if x.without is not None else -np.inf))]
-    steps = [tuple(ranked[: k + 1]) for k in range(min(MOST_EXCLUDED, len(ranked)))]
+    steps = [tuple(ranked[:k]) for k in range(min(MOST_EXCLUDED, len(ranked)) + 1)]
     left = {frozenset(numbers) - set(step): step for step in steps}
     further, _ = _measured(switched, runtime, [frozenset(), *left], samples[:count], np.inf, tick)
     exclusions = [Exclusion(step, further[s].sqnr, further[s].agreement) for s, step in left.items()]
