@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from forge.module import IRModule, RelayModule, join, load
     from forge.nd import cpu
     from forge.numerics import bisect, compare
+    from forge.onnx_module import ONNXModule
     from forge.ops.core.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime, Session, donate, get_registered_func, register_func, remove_registered_func
@@ -34,6 +35,7 @@ _HOMES = {name: module for module, names in {
     "forge.nd": ("cpu",),
     "forge.numerics": ("bisect", "compare"),
     "forge.executor": ("create_executor",),
+    "forge.onnx_module": ("ONNXModule",),
     "forge.ops.core.define": ("define_operator",),
     "forge.errors": ("ForgeError", "TVMError", "OpNotImplemented", "OpAttributeInvalid"),
 }.items() for name in names}  # fmt: skip
@@ -54,6 +56,7 @@ OPERATOR_LIBRARIES = ["forge.ops"]
 __all__ = [
     "ForgeError",
     "IRModule",
+    "ONNXModule",
     "OpAttributeInvalid",
     "OpNotImplemented",
     "PassContext",

@@ -131,7 +131,7 @@ def test_bias_correction_keeps_means() -> None:
 
 
 def test_exclusions_stay_real(real: forge.IRModule) -> None:
-    made = quantised(real, exclude=["nn.dense", lambda node: node.attributes.get("groups") == 8])
+    made = quantised(real, exclude=[real.main.find("nn.dense"), lambda node: node.attributes.get("groups") == 8])
     kinds = {(n.op, n.attributes.get("groups")): n.operands[1].op for n in made.main.select("nn.*") if len(n.operands) == 2}
     assert kinds["nn.dense", None] == kinds["nn.conv2d", 8] == "constant"
     assert kinds["nn.conv2d", 1] == "qnn.dequantize"

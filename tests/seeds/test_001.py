@@ -16,7 +16,7 @@ import forge
 from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.nodes import Graph, Node
 from tests.frontends.onnx.support import model
-from tests.seeds.items import differs, later, works
+from tests.seeds.items import differs, works
 from tests.seeds.models import X, network, weights
 
 ADD = "def @main(%x: Tensor[(n), float32]) { %0 = add(1f, 2f); add(%x, %0) }"
@@ -253,14 +253,27 @@ def test_quantize(ir: forge.IRModule) -> None:
     assert 0 < np.linalg.norm(error) < 0.1 * np.linalg.norm(real)
 
 
-@later("attribute `is_split_tensors`", "`split_tensors(force=False)`", note="calibration and quantisation")
-def test_split_tensors(shared: forge.IRModule) -> None:
-    assert not hasattr(shared, "split_tensors")
+@works("attribute `is_split_tensors`", "`split_tensors(force=False)`")
+def test_split_tensors(ir: forge.IRModule) -> None:
+    data = samples(ir)
+    before = ir.get_inference_function()(data[0])
+    assert not ir.is_split_tensors
+    ir.calibrate(data)
+    with pytest.raises(ValueError, match="force=True"):
+        ir.split_tensors()
+    ir.split_tensors(force=True)
+    assert ir.is_split_tensors
+    assert not ir.is_calibrated
+    np.testing.assert_allclose(ir.get_inference_function()(data[0]), before, rtol=1e-4, atol=1e-5)
 
 
-@later("`forge.ONNXModule`, the successor of `partition_for_tensorrt`", note="calibration and quantisation")
-def test_onnx_module() -> None:
-    assert not hasattr(forge, "ONNXModule")
+@works("`forge.ONNXModule`, the successor of `partition_for_tensorrt`", note="files for TensorRT are checked by format")
+def test_onnx_module(tmp_path: Path) -> None:
+    made = forge.ONNXModule(network())
+    made.calibrate(samples(made.ir))
+    made.quantize("uint8", "uint8", quant_type="static")
+    made.export(tmp_path / "made.onnx", uuid="some")
+    assert forge.from_onnx(tmp_path / "made.onnx").is_quantized
 
 
 @works("`copy() -> RelayModule`: a deep copy", note="weights are read-only and shared: a copy can never change its original")

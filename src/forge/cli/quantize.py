@@ -60,7 +60,7 @@ def quantize(
     with source.progress(quiet=as_json) as progress:
         module = source.load_model(model, shape, progress, function)
         progress("calibrate", 0, 1)
-        module.calibrate(data)  # type: ignore[arg-type]
+        module.calibrate(data)
         progress("calibrate", 1, 1)
         module.quantize(
             activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from forge.errors import OptionError
+from forge.ir.nodes import Node
 from forge.quantization.layers import Excluded
 from forge.quantization.ranges import METHODS
 
@@ -56,7 +57,8 @@ class Scheme:
     def of(cls, **arguments: Any) -> Scheme:
         exclude = arguments.pop("exclude", ())
         several = isinstance(exclude, list | tuple | set | frozenset)
-        return cls(**arguments, exclude=tuple(exclude) if several else (exclude,))
+        given = tuple(exclude) if several else (exclude,)
+        return cls(**arguments, exclude=tuple(f"%{e.number}" if isinstance(e, Node) else e for e in given))
 
     def describe(self) -> dict[str, Any]:
         """Its arguments as JSON has them."""

@@ -1,0 +1,265 @@
+"""Outlier channels of weights are split, so that a scale for the whole weight has smaller steps.
+
+    y = sum_c w[c] * x[c]    -->    w[c] * x[c] = (w[c] / 2 - d) * x[c] + (w[c] / 2 + d) * x[c]
+
+The channels of a weight along which products are summed, and that have its largest elements, are computed in two halves or more
+(R. Zhao et al., Improving Neural Network Quantization without Retraining using Outlier Channel Splitting, ICML 2019). With ``d``
+a quarter of the step of int8, the rounded halves add up to the rounded element: a split channel is rounded as finely as others.
+
+What makes the data makes the channels several times, where their way from the layer before goes through per-channel operators
+and is read by nothing else. In other places they are copied in each call; that has to gain more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from forge.ir.builder import Builder
+from forge.ir.edits.dead_code import remove_dead
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.retype import infer_again
+from forge.ops.nn.bias_add import BiasAdd
+from forge.ops.nn.convolution import Conv
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.quantization.layers import Layer, layer_of, layers_of
+from forge.quantization.weights import quantised_weight
+
+ATTRIBUTE = "split_tensors"
+"""Of a graph whose layers were split."""
+
+EXPANSION = 0.05
+"""The share of its channels that a weight gets in addition, rounded up."""
+
+MOST_LEFT, MOST_LEFT_COPIED = 0.5, 0.25
+"""So much of the squared error of a weight may be left; and where data are copied in each call."""
+
+CODES = 127
+"""The largest of int8."""
+
+
+def split_outliers(graph: Graph) -> int:
+    """Splits channels of the layers of ``graph``, in place; returns how many layers.
+
+    The graph computes the same, but for float rounding.
+    """
+    count = sum(_split_layer(graph, layer) for layer in layers_of(graph))
+    graph.sort()
+    remove_dead(graph)
+    graph.attributes[ATTRIBUTE] = True
+    return count
+
+
+def _split_layer(graph: Graph, layer: Layer) -> bool:
+    axis = summed_axis(layer)
+    if axis is None or layer.weight is None or layer.weight.constant is None:
+        return False
+    array, (data,) = np.asarray(layer.weight.constant), layer.inputs
+    found = best_split(array, axis)
+    if found is None:
+        return False
+    made, left = found
+    region = region_of(graph, data, layer.channel_axis, layer.node)
+    if left > (MOST_LEFT if region is not None else MOST_LEFT_COPIED):
+        return False
+    if region is not None:
+        region.widen(graph, made.sources)
+    else:
+        _copy_channels(graph, layer, data, made.sources)
+    _set_constant(graph, layer.node, 1, made.weight(array, axis))
+    infer_again(layer.node)
+    return True
+
+
+def summed_axis(layer: Layer) -> int | None:
+    """The axis of the weight along which products are summed; None: there is none that can be split."""
+    product = Conv.of(layer.node) or Conv2DTranspose.of(layer.node)
+    if layer.axis is None or (product is not None and product.attrs.groups != 1):
+        return None
+    return 1 - layer.axis
+
+
+@dataclass(frozen=True)
+class Split:
+    """Channels of a weight as they are split.
+
+    Attributes:
+        parts: by channel, of how many it becomes the sum.
+        step: of the codes for the split weight.
+    """
+
+    parts: np.ndarray
+    step: float
+
+    @property
+    def sources(self) -> np.ndarray:
+        """The channel that each channel of the split weight is a part of: all of them, then the added ones."""
+        added = np.repeat(np.arange(len(self.parts)), self.parts - 1)
+        return np.concatenate([np.arange(len(self.parts)), added])
+
+    def weight(self, array: np.ndarray, axis: int) -> np.ndarray:
+        """The split weight: with k parts, part j of an element ``w`` is ``w / k + step * (2 j + 1 - k) / (2 k)``.
+
+        Rounded to the step, the parts add up to ``w`` rounded (Hermite's identity).
+        """
+        sources = self.sources
+        along = [-1 if k == axis else 1 for k in range(array.ndim)]
+        number = np.array([np.count_nonzero(sources[:k] == c) for k, c in enumerate(sources)])
+        count = self.parts[sources]
+        shift = self.step * (2 * number + 1 - count) / (2 * count)
+        divided = np.take(array, sources, axis).astype(np.float64) / count.reshape(along)
+        made: np.ndarray = (divided + shift.reshape(along)).astype(np.float32)
+        return made
+
+    def joined(self, array: np.ndarray, axis: int) -> np.ndarray:
+        """The sums of the parts."""
+        made = np.zeros([len(self.parts) if k == axis else n for k, n in enumerate(array.shape)])
+        np.add.at(np.moveaxis(made, axis, 0), self.sources, np.moveaxis(array, axis, 0))
+        return made
+
+
+def splits(array: np.ndarray, axis: int) -> Iterator[Split]:
+    """With one added channel, two, and so on: each time of the channel whose parts are the largest."""
+    largest = np.abs(array).max(axis=tuple(k for k in range(array.ndim) if k != axis)).astype(np.float64)
+    parts = np.ones(len(largest), np.int64)
+    for _ in range(math.ceil(EXPANSION * len(largest))):
+        parts[np.argmax(largest / parts)] += 1
+        reach = (largest / parts) / (1 - (parts - 1) / (2 * parts * CODES))
+        yield Split(parts.copy(), float(reach.max()) / CODES)
+
+
+def best_split(array: np.ndarray, axis: int) -> tuple[Split, float] | None:
+    """What leaves the least of the squared error of int8 with one scale, and how much of it; None: there is nothing to gain.
+
+    Of splits that leave nearly as little, that with the fewest channels.
+    """
+    if not array.size or not np.isfinite(array).all():
+        return None
+    before = _error(array, array, axis)
+    if before == 0:
+        return None
+    found = [(split, _error(array, split.weight(array, axis), axis, split) / before) for split in splits(array, axis)]
+    least = min(left for _, left in found)
+    return next((split, left) for split, left in found if left <= 1.05 * least)
+
+
+def _error(array: np.ndarray, weight: np.ndarray, axis: int, split: Split | None = None) -> float:
+    real = quantised_weight(weight, axis, "int8", per_channel=False).real
+    return float(np.sum(np.square((real if split is None else split.joined(real, axis)) - array)))
+
+
+@dataclass
+class Widening:
+    """How a node makes some channels several times.
+
+    Attributes:
+        constants: operands that get the channels, each with its axis.
+        data: operands that have to have them.
+        attributes: that count channels.
+    """
+
+    constants: dict[int, int] = field(default_factory=dict)
+    data: list[int] = field(default_factory=list)
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass
+class Region:
+    """Nodes that make a value, from the layers before it, and that nothing else reads."""
+
+    nodes: dict[Node, Widening]
+
+    def widen(self, graph: Graph, sources: np.ndarray) -> None:
+        """The channels of their results are ``sources``, numbers of channels that they have now."""
+        for node in [n for n in graph.nodes if n in self.nodes]:
+            widening = self.nodes[node]
+            for position, axis in widening.constants.items():
+                operand = node.operands[position]
+                assert operand is not None
+                _set_constant(graph, node, position, np.take(np.asarray(operand.constant), sources, axis))
+            changed = {name: len(sources) for name in widening.attributes if node.attributes[name] is not None}
+            node.attrs = node.op_def.make_attrs({**node.attributes, **changed})
+            infer_again(node)
+
+
+def region_of(graph: Graph, value: Value, axis: int, reader: Node) -> Region | None:
+    """What has to change so that ``value``, which ``reader`` reads, has more channels; None: it cannot."""
+    region, pending, wide = Region({}), [value], {value}
+    while pending:
+        node = pending.pop().producer
+        widening = None if node is None else _widening(node, axis)
+        if node is None or widening is None:
+            return None
+        region.nodes[node] = widening
+        operands = [v for k in widening.data if (v := node.operands[k]) is not None and v not in wide]
+        wide.update(operands)
+        pending += operands
+    inside = region.nodes.keys() | {reader}
+    is_closed = all(not graph.is_output(v) and all(user in inside for user, _ in v.uses) for v in wide)
+    return region if is_closed else None
+
+
+def _widening(node: Node, axis: int) -> Widening | None:
+    if len(node.results) != 1 or node.regions:
+        return None
+    layer = layer_of(node)
+    if layer is not None:
+        return _widened_layer(layer, axis)
+    bias = BiasAdd.of(node)
+    if bias is not None:
+        fits = bias.attrs.axis % node.result.rank == axis % node.result.rank and bias.bias.constant is not None
+        return Widening({1: 0}, [0]) if fits else None
+    if node.op_def.is_map:
+        return _widened_map(node, axis % node.result.rank)
+    is_pool = node.op.endswith(POOLS) and node.attributes.get("layout", "").startswith("NC")
+    return Widening({}, [0]) if is_pool and axis == 1 else None
+
+
+POOLS = ("pool1d", "pool2d", "pool3d")
+
+
+def _widened_layer(layer: Layer, axis: int) -> Widening | None:
+    node, attributes = layer.node, tuple(name for name in ("channels", "units") if name in layer.node.attributes)
+    if layer.axis is None or axis % node.result.rank != layer.channel_axis % node.result.rank:
+        return None
+    groups = node.attributes.get("groups", 1)
+    if groups == 1:
+        return Widening({1: layer.axis}, [], attributes)
+    (data,) = layer.inputs
+    is_depthwise = layer.axis == 0 and layer.weight is not None and layer.weight.shape[:2] == (groups, 1)
+    return Widening({1: 0}, [0], (*attributes, "groups")) if is_depthwise and data.shape[1] == groups else None
+
+
+def _widened_map(node: Node, axis: int) -> Widening | None:
+    """Operands broadcast: what has one number for all channels stays as it is."""
+    widening = Widening()
+    for position, value in enumerate(node.operands):
+        own = -1 if value is None else axis - (node.result.rank - value.rank)
+        if value is None or own < 0 or value.shape[own] == 1:
+            continue
+        if value.shape[own] != node.result.shape[axis]:
+            return None
+        if value.constant is not None:
+            widening.constants[position] = own
+        elif value.rank == node.result.rank:
+            widening.data.append(position)
+        else:
+            return None
+    return widening if widening.data else None
+
+
+def _set_constant(graph: Graph, node: Node, position: int, array: np.ndarray) -> None:
+    old = node.operands[position]
+    name = "" if old is None else old.name
+    node.set_operand(position, Builder(graph, node, node.location).constant(np.ascontiguousarray(array), name=name))
+
+
+def _copy_channels(graph: Graph, layer: Layer, data: Value, sources: np.ndarray) -> None:
+    builder = Builder(graph, layer.node, layer.node.location)
+    attributes: dict[str, Any] = {"axis": layer.channel_axis % data.rank, "mode": "fast"}
+    index = builder.constant(sources.astype(np.int32))
+    layer.node.set_operand(layer.data[0], builder.call("take", data, index, **attributes))
