@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,21 @@ def test_torch_against_compiled_code(tmp_path: Path) -> None:
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         compare(forge.IRModule(FLOAT), **arguments)
+
+
+def test_a_missing_framework_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(OptionError, match="package onnxruntime is not installed; pip install onnxruntime, or choose another way"):
+        compare(MODEL)
+
+
+def test_a_framework_that_refuses_the_model_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    values = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Sin", ["x"], ["y"])], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), tmp_path / "m.onnx")
+    with pytest.raises(OptionError, match="onnxruntime cannot load the model"):
+        compare(tmp_path / "m.onnx")
 
 
 def test_wrong_data_are_named() -> None:
