@@ -6,6 +6,7 @@ The libraries are optional and imported by their loader.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -128,6 +129,13 @@ def onnx_reference(path: Path, names: Sequence[str]) -> Callable[[Feed], list[ND
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.absolute().parent))
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return lambda feed: list(session.run([*outputs, *names], dict(feed)))
+
+
+def onnxruntime_errors() -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises of models; nothing while it is not imported."""
+    state = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+    classes = [] if state is None else [c for c in vars(state).values() if isinstance(c, type)]
+    return tuple(c for c in classes if issubclass(c, Exception))
 
 
 def onnx_values(path: Path) -> set[str]:

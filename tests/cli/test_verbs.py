@@ -103,7 +103,8 @@ def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("arguments", [
     [], ["--bogus"], ["frobnicate"], ["inspect"], ["inspect", "--bogus"], ["compile", "model.onnx", "-O", "9"],
     ["compile", "model.onnx", "-O", "x"], ["tune", "model.onnx", "--seconds", "x"], ["run"],
-    ["bench", "model.onnx", "--rounds", "0"], ["compare"], ["compare", "model.onnx", "--opt-level-a", "9"], ["bisect"], ["run", "build", "--threads", "0"],
+    ["bench", "model.onnx", "--rounds", "0"], ["compare"], ["compare", "model.onnx", "--opt-level-a", "9"], ["bisect"],
+    ["run", "build", "--threads", "0"],
 ], ids=" ".join)
 def test_wrong_usage_exits_2(arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 2
@@ -169,7 +170,7 @@ WRONG = {
     "compare model.onnx --run-a tensorrt": "no way to run it is called 'tensorrt'; expected one of: compiled, interpreter",
     "compare plain.relay --run-a onnxruntime": "onnxruntime reads ONNX files; got .relay; expected an .onnx file",
     "compare model.onnx --run-b torch": "torch reads exported programs; got .onnx; expected a .pt2 file",
-    "compare model.onnx plain.relay": "plain.relay: input 'x': got Tensor[(n), float32]; expected Tensor[(batch, 1, 8, 8), float32]",
+    "compare model.onnx plain.relay": "plain.relay: input 'x': got Tensor[(n), float32]; expected Tensor[(batch, 1, 8, 8)",
     "compare model.onnx --data nowhere.npz": "nowhere.npz: no such file",
     "compare model.onnx --data bad.npz": "no array file",
     "compare model.onnx --data empty": "got no .npy or .npz file",

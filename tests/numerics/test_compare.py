@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,8 @@ def test_external_data_is_found(tmp_path: Path) -> None:
 
 def test_torch_against_compiled_code(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 5))
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 5)]
+    network = torch.nn.Sequential(*layers)
     program = torch.export.export(network.eval(), (torch.randn(2, 3, 6, 6),))
     torch.export.save(program, tmp_path / "m.pt2")
     for model in (program, tmp_path / "m.pt2"):
@@ -179,12 +181,27 @@ def test_torch_against_compiled_code(tmp_path: Path) -> None:
     ({"run_a": "tensorrt"}, "no way to run it is called 'tensorrt'; expected one of: compiled, interpreter, onnxruntime, torch"),
     ({"run_a": "onnxruntime"}, "onnxruntime reads ONNX files; got a module; expected an .onnx file"),
     ({"run_b": "torch"}, "torch reads exported programs; got a module"),
-    ({"b": forge.IRModule("def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) { add(%x, %y) }")}, "got 2 inputs and 1"),
+    ({"b": forge.IRModule("def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) { add(%x, %y) }")}, "got 2 inputs"),
     ({"b": forge.IRModule("def @main(%x: Tensor[(n, 9), float32]) { exp(%x) }")}, "input 'x': got Tensor"),
 ])
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         compare(forge.IRModule(FLOAT), **arguments)
+
+
+def test_a_missing_framework_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(OptionError, match="package onnxruntime is not installed; pip install onnxruntime, or choose another way"):
+        compare(MODEL)
+
+
+def test_a_framework_that_refuses_the_model_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    values = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Sin", ["x"], ["y"])], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), tmp_path / "m.onnx")
+    with pytest.raises(OptionError, match="onnxruntime cannot load the model"):
+        compare(tmp_path / "m.onnx")
 
 
 def test_wrong_data_are_named() -> None:

@@ -35,8 +35,9 @@ def test_the_place_of_the_largest_element_counts_by_row() -> None:
 
 
 @pytest.mark.parametrize(("expected", "found"), [
-    (A, A), (np.array([np.nan, np.inf, -np.inf, 1]), np.array([np.nan, np.inf, -np.inf, 1])), (np.zeros((0, 3)), np.zeros((0, 3))),
-    (np.array(["a"], object), np.array(["a"], object)), ([A, [A]], [A, [A]]), (None, None), ([], []), (np.array(True), np.array(True)),
+    (A, A), (np.array([np.nan, np.inf, -np.inf, 1]), np.array([np.nan, np.inf, -np.inf, 1])),
+    (np.zeros((0, 3)), np.zeros((0, 3))), (np.array(["a"], object), np.array(["a"], object)), ([A, [A]], [A, [A]]),
+    (None, None), ([], []), (np.array(True), np.array(True)),
     (A.astype(ml_dtypes.bfloat16), A.astype(ml_dtypes.bfloat16)),
 ])
 def test_equal_values(expected: Any, found: Any) -> None:
@@ -45,8 +46,9 @@ def test_equal_values(expected: Any, found: Any) -> None:
 
 
 @pytest.mark.parametrize(("expected", "found"), [
-    (A, A[:1]), (np.array([1.0]), np.array([np.nan])), (np.array([np.nan]), np.array([1.0])), (np.array([np.inf]), np.array([-np.inf])),
-    (np.array(["a"], object), np.array(["b"], object)), ([A], [A, A]), ([A], None), (A, [A]), (np.array([1.0]), np.array([np.inf])),
+    (A, A[:1]), (np.array([1.0]), np.array([np.nan])), (np.array([np.nan]), np.array([1.0])),
+    (np.array([np.inf]), np.array([-np.inf])), (np.array(["a"], object), np.array(["b"], object)),
+    ([A], [A, A]), ([A], None), (A, [A]), (np.array([1.0]), np.array([np.inf])),
     (np.zeros(3), np.ones(3)),
 ])
 def test_values_that_have_nothing_in_common(expected: Any, found: Any) -> None:

@@ -204,6 +204,7 @@ def _peer(way: str, source: Any, names: Sequence[str], outputs: int) -> Callable
             return peers.onnx_reference(Path(source), names)
         return peers.torch_reference(_program(source), names, outputs)
     except ImportError as error:
-        raise OptionError(f"compare: the package {way} is not installed; pip install {way}") from error
-    except (RuntimeError, ValueError, NotImplementedError, OSError) as error:
+        problem = f"the package {way} is not installed"
+        raise OptionError(f"compare: {problem}; pip install {way}, or choose another way to run it") from error
+    except (RuntimeError, ValueError, OSError, *peers.onnxruntime_errors()) as error:
         raise OptionError(f"compare: {way} cannot load the model: {type(error).__name__}: {error}") from error

@@ -65,11 +65,12 @@ class Tensor:
 
 
 @pytest.mark.parametrize(("source", "shapes"), [
-    (X, [(2, 3)]), (X[0], [(1, 3)]), (np.stack([X, X, X]), [(2, 3)] * 3), ({"x": X}, [(2, 3)]), ((X,), [(2, 3)]), ([X, X], [(2, 3)] * 2),
-    ([{"x": X}], [(2, 3)]), ([(X, 7)], [(2, 3)]), ((array for array in (X, X)), [(2, 3)] * 2), (Dataset([(X[0], 1), (X[1], 0)]), [(1, 3)] * 2),
+    (X, [(2, 3)]), (X[0], [(1, 3)]), (np.stack([X, X, X]), [(2, 3)] * 3), ({"x": X}, [(2, 3)]), ((X,), [(2, 3)]),
+    ([X, X], [(2, 3)] * 2), ([{"x": X}], [(2, 3)]), ([(X, 7)], [(2, 3)]), ((array for array in (X, X)), [(2, 3)] * 2),
+    (Dataset([(X[0], 1), (X[1], 0)]), [(1, 3)] * 2),
     (Loader(), [(2, 3)] * 2), (Tensor(X), [(2, 3)]), ([Tensor(X)], [(2, 3)]), (Dataset([{"x": X}]), [(2, 3)]),
-], ids=["array", "row", "stacked", "dictionary", "tuple", "list", "dictionaries", "labelled", "generator", "data set", "loader", "tensor",
-        "tensors", "data set of dictionaries"])
+], ids=["array", "row", "stacked", "dictionary", "tuple", "list", "dictionaries", "labelled", "generator", "data set", "loader",
+        "tensor", "tensors", "data set of dictionaries"])
 def test_sources_of_one_input(source: Any, shapes: list[tuple[int, ...]]) -> None:
     assert [s["x"].shape for s in read(source)] == shapes
     assert all(s["x"].dtype == np.float32 for s in read([X]))
@@ -132,8 +133,8 @@ def test_a_folder_with_a_file_for_each_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "wanted"), [
-    ("float64", "float32"), ("float32", "float64"), ("int64", "int32"), ("bool", "int8"), ("uint8", "float32"), ("float32", "bfloat16"),
-    ("float32", "complex64"),
+    ("float64", "float32"), ("float32", "float64"), ("int64", "int32"), ("bool", "int8"), ("uint8", "float32"),
+    ("float32", "bfloat16"), ("float32", "complex64"),
 ])
 def test_element_types_are_converted(given: str, wanted: str) -> None:
     found = read(np.array([1, 0], given), [("x", wanted, (2,))])[0]["x"]
@@ -166,7 +167,7 @@ WRONG: dict[str, tuple[Any, list[Spec], str]] = {
     "unknown": ({"x": X, "y": X}, ONE, "'y' is no input of the model; expected x"),
     "too few": ((X,), TWO, "sample 0: got 1 arrays; expected 2 arrays: x, ids"),
     "one for two": ([X, X], TWO, "sample 0: got ndarray; expected a tuple of 2 arrays, or arrays by name: x, ids"),
-    "counts": ({"x": np.zeros((4, 2, 3), "f"), "ids": np.zeros((3, 2), "i")}, TWO, "'ids': got 3 samples; expected 4, as 'x' has"),
+    "counts": ({"x": np.zeros((4, 2, 3), "f"), "ids": np.zeros((3, 2), "i")}, TWO, "'ids': got 3 samples; expected 4, as 'x'"),
     "empty list": ([], ONE, "data: got no sample; expected one or more, for x"),
     "empty stack": (np.zeros((0, 1, 3), "f"), ONE, "got no sample"),
     "no source": (7, ONE, "got int; expected arrays"),
@@ -205,7 +206,7 @@ def test_a_model_without_inputs_has_one_sample() -> None:
 
 
 def test_the_message_says_whose_data_they_are() -> None:
-    with pytest.raises(InputError, match="^calibrate: data: got no sample"):
+    with pytest.raises(InputError, match=r"^calibrate: data: got no sample"):
         read([], where="calibrate: data")
 
 
