@@ -1,0 +1,130 @@
+"""``IRModule.calibrate``: statistics equal NumPy's, bad data change nothing, and what keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import forge
+from forge.ir.nodes import Value
+from forge.ir.saved.statistics import BINS, Histogram, Statistics
+from forge.quantization.quantize import statistics_of
+from tests.quantization.models import cnn, data
+
+SAMPLES = data("cnn", 6)
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> forge.IRModule:
+    """Do not change it."""
+    ir = cnn()
+    ir.calibrate(SAMPLES)
+    return ir
+
+
+def known(ir: forge.IRModule) -> dict[Value, Statistics]:
+    return statistics_of(ir.mod)
+
+
+def test_statistics_are_those_of_numpy(calibrated: forge.IRModule) -> None:
+    ir = calibrated.copy()
+    values = list(known(ir))
+    arrays = [ir.extract(value).get_inference_function("reference") for value in values]
+    for value, run in zip(values, arrays):
+        found, seen = known(ir)[value], [np.asarray(run(x), np.float64) for x in SAMPLES]
+        others = tuple(k for k in range(value.rank) if k != found.channel_axis % value.rank)
+        whole = np.concatenate(seen)
+        near = {"rtol": 1e-4, "atol": 1e-5}
+        np.testing.assert_allclose([found.low, found.high], [whole.min(), whole.max()], **near)
+        np.testing.assert_allclose(found.low_sum, sum(a.min() for a in seen), **near)
+        np.testing.assert_allclose(found.high_sum, sum(a.max() for a in seen), **near)
+        np.testing.assert_allclose(found.channel_sum, whole.sum(axis=others), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(found.channel_low, whole.min(axis=others), **near)
+        np.testing.assert_allclose(found.channel_high, whole.max(axis=others), **near)
+        counts = np.histogram(whole, found.histogram.edges)[0]
+        assert found.calls == len(SAMPLES)
+        assert found.histogram.counts.sum() == whole.size
+        moved = np.abs(np.cumsum(counts) - np.cumsum(found.histogram.counts)).max()
+        assert moved <= max(4, 0.01 * whole.size), "by rounding at the edges of bins"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 1), (-1e-9, 40), (0, 1e30), (-7, 0)])
+def test_wider_histograms_hold_the_same_numbers(low: float, high: float) -> None:
+    numbers = np.random.default_rng(0).random(1000) * 0.3
+    narrow = Histogram(np.histogram(numbers, np.arange(BINS + 1) / BINS)[0].astype(np.int64), 1 / BINS)
+    wide = narrow.widened(low, high)
+    assert wide.covers(low, high)
+    assert wide.is_signed == (low < 0)
+    np.testing.assert_array_equal(np.histogram(numbers, wide.edges)[0], wide.counts)
+
+
+def _failing() -> Iterator[np.ndarray]:
+    yield SAMPLES[0]
+    raise ZeroDivisionError
+
+
+def _interrupted() -> Iterator[np.ndarray]:
+    yield SAMPLES[0]
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("bad", "error", "message"), [
+    ([np.full_like(SAMPLES[0], np.nan)], ValueError, "'x'.*nan"), ([SAMPLES[0], SAMPLES[0] / 0], ValueError, "'x'.*(inf|nan)"),
+    ([SAMPLES[0][:, :2]], ValueError, "'x'.*shape"), ([], ValueError, "no sample"), (["text"], ValueError, "'x'"),
+    ([{"y": SAMPLES[0]}], ValueError, "'y' is no input"), (_failing, ZeroDivisionError, ""),
+    (_interrupted, KeyboardInterrupt, ""),
+], ids=["NaN", "infinity", "shape", "nothing", "text", "name", "failing", "interrupted"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_bad_data_change_nothing(calibrated: forge.IRModule, bad: object, error: type[BaseException], message: str) -> None:
+    for ir in (cnn(), calibrated.copy()):
+        before, kept = ir.fingerprint, known(ir)
+        given = bad() if callable(bad) else bad
+        with pytest.raises(error, match=message):
+            ir.calibrate(given)
+        assert (ir.fingerprint, known(ir)) == (before, kept)
+
+
+@pytest.mark.parametrize("given", [[np.zeros_like(SAMPLES[0])], SAMPLES[:1], [255 * np.abs(x) for x in SAMPLES]],
+                         ids=["constant", "one", "another scale"])
+def test_odd_data_work(given: list[np.ndarray]) -> None:
+    ir = cnn()
+    ir.calibrate(given)
+    ir.quantize(check=False)
+    assert np.isfinite(ir.get_inference_function()(SAMPLES[0])).all()
+
+
+def test_without_reset_statistics_add_up(calibrated: forge.IRModule) -> None:
+    parts = cnn()
+    parts.calibrate(SAMPLES[:2])
+    parts.calibrate(SAMPLES[2:], reset=False)
+    for found, expected in zip(known(parts).values(), known(calibrated).values()):
+        assert found.calls == expected.calls
+        assert (found.low, found.high) == (expected.low, expected.high)
+        np.testing.assert_allclose(found.channel_sum, expected.channel_sum)
+        np.testing.assert_array_equal(found.histogram.counts, expected.histogram.counts)
+    again = cnn()
+    again.calibrate(SAMPLES[:2])
+    again.calibrate(SAMPLES)
+    assert [s.calls for s in known(again).values()] == [s.calls for s in known(calibrated).values()]
+
+
+def test_what_keeps_statistics(calibrated: forge.IRModule, tmp_path: Path) -> None:
+    count = len(known(calibrated))
+    calibrated.save(tmp_path / "m.forge")
+    batched = calibrated.copy()
+    batched.set_batch_size(3)
+    for kept in (calibrated.copy(), forge.load(tmp_path / "m.forge"), batched):
+        assert kept.is_calibrated
+        assert len(known(kept)) == count
+    loaded = known(forge.load(tmp_path / "m.forge"))
+    assert [s.numbers() for s in loaded.values()] == [s.numbers() for s in known(calibrated).values()]
+    edited = calibrated.copy()
+    with edited.edit() as e:
+        clip = edited.main.find("clip")
+        e.set_attributes(clip, a_max=5.0)
+    assert 0 < len(known(edited)) < count, "the values before the edit"
+    edited.reload()
+    assert not edited.is_calibrated
