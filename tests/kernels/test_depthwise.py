@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from forge.dtypes import integer_range
 from forge.errors import CompileError
 from forge.target import Target
+from forge.target.features import host_features
 from forge.tir import expr as E
 from tests.kernels.case import Case, Spec
 from tests.kernels.support import assert_close, block_channels, convolve, run, targets_here, unblock_channels
 
 RNG = np.random.default_rng(7)
+# AVX-512 without VNNI, and on machines with AVX-512 AVX2 with the dot products of AVX-512VL.
+MORE = ("llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3 -mattr=+avxvnni -num-cores=2")
+BYTE_TARGETS = [*targets_here(), *(t for t in MORE if set(Target.parse(t).features) <= set(host_features()))]
 
 ROWS = {
     # channels, image, kernel, strides, padding, dilation, batch
@@ -70,3 +75,69 @@ def test_unequal_blocks_are_refused() -> None:
                 {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1)})
     with pytest.raises(CompileError, match="channel blocks"):
         case.function("llvm")
+
+
+BYTES = {
+    **{name: row for name, row in ROWS.items() if row[5][1] == 1},
+    "dilated along columns": (16, (17, 12), (3, 3), (1, 1), (2, 1, 2, 1), (2, 1), 1),
+    "five, stride 1": (20, (11, 14), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1), 1),
+    "five, strided": (33, (15, 18), (5, 5), (2, 2), (2, 1, 2, 2), (1, 1), 2),
+    "seven": (17, (9, 23), (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), 1),
+    "four, stride 3": (16, (13, 19), (4, 4), (3, 3), (1, 2, 1, 2), (1, 1), 1),
+    "along one axis": (24, (1, 301), (1, 31), (1, 1), (0, 15, 0, 15), (1, 1), 2),
+    "more rows of taps than are written out": (8, (14, 9), (11, 3), (1, 1), (5, 1, 5, 1), (1, 1), 1),
+    "strips": (16, (5, 900), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    "strips of strides": (16, (9, 1203), (5, 5), (2, 2), (2, 2, 2, 2), (1, 1), 1),
+    "many rows": (16, (75, 60), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    "two columns": (16, (8, 2), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    "one tap, strided": (16, (8, 9), (1, 1), (3, 2), (0, 0, 0, 0), (1, 1), 1),
+}
+
+
+def bytes_case(name: str, target: str, group: int, dtype: str = "uint8", pad_value: int = 77, **options: object
+               ) -> tuple[Case, list[np.ndarray], np.ndarray]:
+    """The case, data and packed weight, and the sums."""
+    channels, image, kernel, strides, padding, dilation, batch = BYTES[name]
+    lanes = Target.parse(target).lanes("float32")
+    blocks, steps = -(-channels // lanes), -(-kernel[1] // group)
+    low, high = integer_range(dtype)
+    x = RNG.integers(low, high + 1, (batch, channels, *image)).astype(dtype)
+    x[0, 0], w = high, RNG.integers(-128, 128, (channels, 1, *kernel)).astype(np.int8)
+    w[0] = -128
+    packed = np.zeros((blocks * lanes, kernel[0], steps * group), np.int8)
+    packed[:channels, :, : kernel[1]] = w[:, 0]
+    packed = packed.reshape(blocks, lanes, kernel[0], steps, group).transpose(0, 2, 3, 1, 4)
+    (top, left, bottom, right), prologue = padding, options.get("prologues", {0: lambda v: v})[0]  # type: ignore[index]
+    whole = np.pad(prologue(x), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value)
+    want = convolve(whole, w, strides, (0, 0, 0, 0), dilation, channels)
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "pad_value": pad_value, "kernel_size": kernel}
+    data = block_channels(x, lanes, 3)
+    case = Case("depthwise_conv2d_nchwc", [Spec(data.shape, dtype), Spec(packed.shape, "int8")],
+                Spec((batch, blocks, *want.shape[2:], lanes), "int32"), attrs, **options)  # type: ignore[arg-type]
+    return case, [data, np.ascontiguousarray(packed)], want
+
+
+@pytest.mark.parametrize("target", BYTE_TARGETS)
+@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize("group", [2, 4])
+def test_sums_of_bytes_are_exact(target: str, name: str, group: int) -> None:
+    """The same integers on every target, and nothing is read outside of the data."""
+    case, arrays, want = bytes_case(name, target, group)
+    np.testing.assert_array_equal(unblock_channels(run(case, arrays, target), BYTES[name][0]), want)
+
+
+@pytest.mark.parametrize("target", BYTE_TARGETS)
+@pytest.mark.parametrize("name", ["same", "strided, asymmetric", "two columns"])
+def test_sums_of_16_bits_are_exact(target: str, name: str) -> None:
+    case, arrays, want = bytes_case(name, target, 2, "int16", -300)
+    np.testing.assert_array_equal(unblock_channels(run(case, arrays, target), BYTES[name][0]), want)
+
+
+@pytest.mark.parametrize("target", BYTE_TARGETS)
+@pytest.mark.parametrize("name", ["same", "five, strided", "two columns"])
+@pytest.mark.parametrize("group", [2, 4])
+def test_prologue_and_epilogue_of_bytes(target: str, name: str, group: int) -> None:
+    """Padding is not in what the prologue applies to."""
+    case, arrays, want = bytes_case(name, target, group, prologues={0: lambda v: v ^ 128 if isinstance(v, np.ndarray) else
+                                    E.binary("xor", v, E.const(128, "uint8", v.lanes))}, epilogue=lambda v, _: v * 2 + 1)
+    np.testing.assert_array_equal(unblock_channels(run(case, arrays, target), BYTES[name][0]), want * 2 + 1)

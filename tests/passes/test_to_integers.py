@@ -125,6 +125,32 @@ def test_convolutions_by_weights_of_nine_bits_are_exact(groups: int, known: bool
     assert weight.dtype == ("int8" if groups == 1 else "float32")
 
 
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("spatial", "attributes"), [
+    ((6, 7), {"padding": (1, 1)}), ((9, 14), {"padding": (2, 1, 0, 3), "strides": (2, 1)}), ((7, 12), {"dilation": (2, 3)}),
+    ((40,), {"padding": (1, 2), "strides": (2,)}),
+])
+def test_depthwise_convolutions_sum_bytes(spatial: tuple[int, ...], attributes: dict[str, Any], known: bool) -> None:
+    """The same integers on every target and number of threads; padding is what stands for zero."""
+    b = Builder()
+    x = b.input(TensorType((2, 20, *spatial), "int8"), "x")
+    zero = b.constant(np.int8(-77)) if known else b.input(TensorType((), "int8"), "zero")
+    weight = b.constant(whole("int8", 20, 1, *(3,) * len(spatial)))
+    wide = [b.call("cast", v, dtype="int32") for v in (x, zero, weight)]
+    data = b.call("subtract", wide[0], wide[1])
+    graph = b.output(b.call(f"nn.conv{len(spatial)}d", data, wide[2], groups=20, **attributes))
+    inputs = [whole(v.dtype, *(int(d) for d in v.shape)) for v in graph.inputs]
+    (expected,) = run_graph(graph, inputs)
+    for target in targets_here():
+        for threads in (1, 2):
+            got = compile_module(Module(graph), check_options(target)).runtime(num_threads=threads)(*inputs)
+            np.testing.assert_array_equal(np.asarray(got), expected)
+    rewrite(to_integers.run, graph)
+    np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
+    (made,) = [n for n in graph.walk() if n.op.startswith("nn.conv")]
+    assert [v.dtype for v in made.operands if v is not None] == ["uint8", "int8"]
+
+
 def grouped() -> Graph:
     b = Builder()
     x = dequantized(b, b.input(TensorType((1, 32, 5, 5), "uint8"), "x"), np.float32(0.02), np.uint8(3))

@@ -215,6 +215,20 @@ def test_interleaved_stores(target: str, count: int, dtype: str) -> None:
 
 
 @TARGETS
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize(("channels", "block"), [(1, 4), (3, 4), (5, 8), (7, 8)])
+def test_blocks_with_padding_are_interleaved(target: str, dtype: str, channels: int, block: int) -> None:
+    """As images of few channels are, which a block of channels holds."""
+    x = (RNG.standard_normal((2, channels, 5, 37)) * 50).astype(dtype)
+    source = placeholder(x, "x")
+
+    def body(n: te.Expr, y: te.Expr, i: te.Expr, c: te.Expr) -> te.Expr:
+        return te.select(c < channels, source[n, te.clamp(c, te.const(channels)), y, i], te.const(0, dtype))
+
+    check([te.compute((2, 5, 37, block), body)], {source: x}, target)
+
+
+@TARGETS
 def test_repeated_elements_of_symbolic_length(target: str) -> None:
     a = normal(5, 50)
     n, m = te.symbol_var("n"), te.symbol_var("m")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from forge import dtypes
-from forge.codegen import arithmetic, conversions, intrinsics, memory
+from forge.codegen import arithmetic, conversions, intrinsics, memory, quantization
 from forge.codegen.arithmetic import Typed
 from forge.codegen.llvm import NARROW_FLOATS, IRBuilder, Operand, register_dtype, register_type
 from forge.errors import CompileError
@@ -182,6 +182,8 @@ def _cast(e: ExpressionEmitter, x: tir.Cast) -> Operand:
     """
     whole = x.x if isinstance(x.x, tir.Cast) else x
     clip = _clipped(whole.x, whole.dtype)
+    if clip is not None and whole is x and (byte := quantization.to_bytes(e, x, *clip)) is not None:
+        return byte
     value = None if clip is None else e.value(clip[0])
     if clip is not None and isinstance(value, str):
         number, low, high = clip

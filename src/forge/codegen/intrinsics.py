@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from forge import dtypes
@@ -131,7 +131,21 @@ def _shuffle(e: ExpressionEmitter, x: tir.Call) -> Operand:
     values = [e.value(a), e.value(b)]
     if a.lanes == 1:
         values = [t.insert("poison", value, 0) for value in values]
+    if a is b and isinstance(values[0], str) and _permutes_bytes(e, a, len(numbers)):
+        return _permuted_bytes(e, values[0], numbers)
     return t.shuffle(values[0], values[1], numbers)
+
+
+def _permutes_bytes(e: ExpressionEmitter, vector: tir.Expr, lanes: int) -> bool:
+    """Whether one instruction permutes the lanes in any order."""
+    return dtypes.itemsize(vector.dtype) == 1 and vector.lanes == lanes == 64 and e.target.has("avx512vbmi")
+
+
+def _permuted_bytes(e: ExpressionEmitter, vector: str, order: Sequence[int]) -> str:
+    """LLVM does not know the order: it would split the vector, and take eight instructions to interleave its quarters."""
+    t = Values(e.builder, "i8", len(order))
+    places = memory.hidden(e, t.type, f"<{', '.join(f'i8 {k}' for k in order)}>")
+    return t.native("x86.avx512.permvar.qi.512", t.typed(vector), t.typed(places))
 
 
 def _reinterpret(e: ExpressionEmitter, x: tir.Call) -> Operand:

@@ -167,8 +167,7 @@ class MemoryAccess:
         return self._hidden(self.t.vector, loaded)
 
     def _hidden(self, vector: str, value: str, register: str = "v") -> str:
-        """``value`` as LLVM knows nothing of it."""
-        return self.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
+        return hidden(self.e, vector, value, register)
 
     def _whole_mask(self, mask: str) -> str:
         """``mask`` of a load, passed through an empty instruction where the load is wider than a register.
@@ -319,6 +318,11 @@ class MemoryAccess:
     def _scatter(self, value: Operand) -> None:
         args = f"{self.t.typed(value)}, {self._pointers()}, {self._mask_text()}"
         self.builder.effect(f"call void {self._intrinsic('scatter')}.v{self.lanes}p0({args})")
+
+
+def hidden(e: ExpressionEmitter, vector: str, value: str, register: str = "v") -> str:
+    """``value`` as LLVM knows nothing of it."""
+    return e.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
 
 
 def _is_below(x: tir.Expr, limit: int) -> bool:

@@ -113,7 +113,9 @@ class _GroupBuilder:
 
     def _buffer(self, name: str, value: Value, writable: bool) -> Buffer:
         type_ = value.tensor_type
-        return Buffer(name, type_.dtype, te.shape_of(type_.shape), alignment=self.alignment(value), writable=writable)
+        whole = value in self.group.numbers and is_whole(value)
+        shape = te.shape_of(type_.shape)
+        return Buffer(name, type_.dtype, shape, alignment=self.alignment(value), writable=writable, whole=whole)
 
     def reader(self, value: Value) -> Reader:
         type_ = value.tensor_type
@@ -166,6 +168,12 @@ class _GroupBuilder:
             return x if operand is previous else self.read(operand, at, mask)
 
         return expand(tensor, indices, source)
+
+
+def is_whole(value: Value) -> bool:
+    """Whether a constant of one element of float32 is one of the numbers that bytes are, as zero points are."""
+    number = None if value.constant is None or value.dtype != "float32" else float(value.constant.reshape(()))
+    return number is not None and number.is_integer() and 0 <= number <= 255
 
 
 def _has_complex(node: Node) -> bool:

@@ -20,7 +20,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Category, Kind
 from forge.ir.types import Type
-from forge.lowering.build import group_symbols
+from forge.lowering.build import group_symbols, is_whole
 from forge.lowering.groups import Group, scalar_constant
 from forge.ops.core.op import Op
 
@@ -45,7 +45,7 @@ class Signature:
     def key(self, group: Group, alignment: Callable[[Value], int]) -> str:
         """Equal for groups that share a kernel."""
         aligned = [alignment(v) for v in (*group.external_operands(), *group.sink.results)]
-        literals = [v.type if v in group.numbers else scalar_constant(v) for node, k in self.places
+        literals = [(v.type, is_whole(v)) if v in group.numbers else scalar_constant(v) for node, k in self.places
                     if (v := node.operands[k]) is not None]
         return f"{self.text}; {aligned}; {literals!r}"
 

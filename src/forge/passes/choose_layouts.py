@@ -97,7 +97,7 @@ class _Blocked(Relayout):
     def _convolution(self, conv: Conv2D) -> Value | None:
         data, kernel, node, groups = conv.data, plain_weight(conv), conv.node, conv.attrs.groups
         attributes, channels = node.attributes, data.shape[1]
-        if kernel is None or not (groups == 1 or groups == channels == kernel.shape[0] and kernel.dtype != np.int8):
+        if kernel is None or not (groups == 1 or groups == channels == kernel.shape[0]):
             return None
         if groups == 1:
             if channels >= self.size or data in self.new:
@@ -107,12 +107,22 @@ class _Blocked(Relayout):
                 self.narrow[data] = self.builder.call(
                     "layout_transform", self.usual(data), src_layout="NCHW", dst_layout=f"NCHW{block}c")
             return self._convolve(conv, self.narrow[data], kernel, block, attributes)
-        layout, source = f"OHW{self.size}o", self.converted(data)
-        packed = self.builder.constant(with_layout(kernel[:, 0], "OHW", layout), name=conv.weight.name)
-        sizes = {"channels": channels, "in_channels": channels, "kernel_size": kernel.shape[2:]}
-        layouts = {"data_layout": self.layout, "kernel_layout": layout, "out_layout": self.layout}
+        return self._depthwise(conv, self.converted(data), kernel)
+
+    def _depthwise(self, conv: Conv2D, source: Value, kernel: np.ndarray) -> Value:
+        """A convolution of each channel on its own; taps of a row of bytes are in groups, and not apart."""
+        layout, dilation = f"OHW{self.size}o", conv.attrs.dilation
+        if kernel.dtype == np.int8:
+            kernel, dilation = spread(kernel, dilation[-1]), (dilation[0], 1)
+        packed = with_layout(kernel[:, 0], "OHW", layout)
+        if kernel.dtype == np.int8:
+            group = integer_group(self.target, conv.data.dtype)
+            packed = paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
+        changed = {"channels": len(kernel), "in_channels": len(kernel), "kernel_size": kernel.shape[2:], "dilation": dilation,
+                   "data_layout": self.layout, "kernel_layout": layout, "out_layout": self.layout}
         return self.builder.call(
-            "nn.contrib_depthwise_conv2d_NCHWc", source, packed, name=node.name, **{**attributes, **sizes, **layouts})
+            "nn.contrib_depthwise_conv2d_NCHWc", source, self.builder.constant(packed, name=conv.weight.name),
+            name=conv.node.name, **{**conv.node.attributes, **changed})
 
     def _convolve(self, of: ConvBase[Any], source: Value, kernel: np.ndarray, block: int, attributes: dict[str, Any]) -> Value:
         """The convolution of ``source``, in blocks of ``block``, with ``kernel[O, I, kh, kw]``, under the names of ``of``."""
@@ -194,6 +204,13 @@ class _Blocked(Relayout):
             return image
         end = tuple(b + e for b, e in zip(first, extents))
         return builder.call("strided_slice", image, begin=first, end=end, axes=(2, 3))
+
+
+def spread(kernel: np.ndarray, dilation: int) -> np.ndarray:
+    """``kernel[..., kw]`` with zeros between its taps, so that they are neighbours with the same sums."""
+    wide = np.zeros((*kernel.shape[:-1], (kernel.shape[-1] - 1) * dilation + 1), kernel.dtype)
+    wide[..., ::dilation] = kernel
+    return wide
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:

@@ -144,7 +144,37 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
     total = _sum(builder, value) if np.all(low <= high) else None
     if total is None or not total.terms or not total.is_finite:
         return None
-    real = builder.call("round", _real(builder, total.times(1 / wanted.scale)))
+    return _rounded_to(builder, found, wanted, _real(builder, total.times(1 / wanted.scale)), low, high)
+
+
+@rule(Quantize, moves_rounding=True)
+def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """Of two quantised numbers: whole numbers, of which the smaller tensor is multiplied with all scales first.
+
+    A function of one quantised tensor is better as a table.
+    """
+    wanted = None if _argument(found.node) is not None else _wanted(found)
+    value, low, high = (found.data, ONE, -ONE) if wanted is None else _bounded(found.data, wanted)
+    product = made_by(value, "multiply")
+    if wanted is None or product is None or not np.all(low <= high):
+        return None
+    factors = [_bytes(operand(product, k)) for k in (0, 1)]
+    parts = [f for f in factors if f is not None and f.scale.constant is not None and f.data.dtype in BYTES]
+    if len(parts) < 2:
+        return None
+    if parts[0].result.shape == value.shape:
+        parts.reverse()
+    scale = np.prod([np.float64(p.scale.constant.reshape(())) for p in parts if p.scale.constant is not None]) / wanted.scale
+    if not np.isfinite(scale.astype(np.float32)).all():
+        return None
+    small, large = (_centred_real(builder, p) for p in parts)
+    real = builder.call("multiply", large, builder.call("multiply", small, builder.constant(scale.astype(np.float32))))
+    return _rounded_to(builder, found, wanted, real, low, high)
+
+
+def _rounded_to(builder: RuleBuilder, found: Quantize, wanted: _Steps, real: Value, low: np.ndarray, high: np.ndarray) -> Value:
+    """``real``, in steps of ``wanted``, as what ``found`` gives, between bounds."""
+    real = builder.call("round", real)
     if wanted.zero.any():
         real = builder.call("add", real, builder.constant(wanted.zero.astype(np.float32)))
     return builder.call("cast", _between(builder, real, low, high), dtype=wanted.dtype, name=found.node.name)
@@ -384,6 +414,15 @@ def _centred(builder: RuleBuilder, found: Dequantize) -> Value:
     if found.zero_point is None:
         return whole
     zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype="int32")
+    return builder.call("subtract", whole, zero)
+
+
+def _centred_real(builder: RuleBuilder, found: Dequantize) -> Value:
+    """`_centred` as float32, in a form of its own: shared with another reader of the integers, it would be stored for both."""
+    whole = builder.call("cast", found.data, dtype="float32")
+    if found.zero_point is None:
+        return whole
+    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype="float32")
     return builder.call("subtract", whole, zero)
 
 

@@ -3,9 +3,10 @@
 ``nn.dense(qnn.dequantize(%x, s, z), qnn.dequantize(w, t))`` -->
 ``multiply(cast(subtract(nn.dense(%u, w, out_dtype="int32"), z * sum(w))), s * t)``, where ``%u`` is ``%x`` as uint8, and the same
 for products of ``subtract(cast(%x, int32), z)`` with constants, and for convolutions. Sums of integers are exact: the result is
-rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers. Depthwise
-convolutions sum the same integers in float32, which holds them. A weight of uint8 whose
-difference to its zero point is no int8 is one and a number for each result, times the sum of the data that this result has read.
+rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers. A weight of uint8
+whose difference to its zero point is no int8 is one and a number for each result, times the sum of the data that this result has
+read. Depthwise convolutions by such weights, and of data with a zero point for each channel, sum the same integers in float32,
+which holds them.
 
 Data of 16 bits are multiplied as int16, in as many parts of the depth as their sums need to fit into 32 bits, whatever the data
 are: ``multiply(cast(subtract(nn.dense(%i, w, out_dtype="int32"), z * sum(w))), s * t)``, or a sum of several of these. Of such
@@ -18,7 +19,7 @@ What is around them: ``forge.passes.integer_rules``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -207,7 +208,7 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
     operands = _operands(node, channels=conv.attrs.groups == conv.data.shape[1])
     if not isinstance(operands, tuple):
         return operands
-    data, weight = operands
+    data, weight = _with_one_zero(builder, operands[0]), operands[1]
     if not has_usual_layout(conv):
         return Declined("the kernels of blocked layouts do not take it")
     if data.zero is not None and data.zero.size != 1 and data.scale is None:
@@ -233,10 +234,11 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
         return Declined("16 bits, and float32 takes fewer products (Winograd's algorithm)")
     if data.data.dtype in WIDE:
         return _wide_convolution(builder, conv, data, found)
-    longest = MOST_TAPS if depthwise else _longest(found)
+    in_float = depthwise and not (found.is_plain and _has_one_zero(data))
+    longest = MOST_TAPS if in_float else _longest(found)
     if kernel[0].size > longest:
         return Declined(f"sums of {kernel[0].size} products; expected at most {longest}")
-    make = _depthwise if depthwise else _convolution
+    make = _depthwise if in_float else _convolution
     scale = None if found.scale is None else found.scale.reshape(along)
     return _scaled(builder, make(builder, conv, data, found, along), data, scale)
 
@@ -432,6 +434,19 @@ def _operands(node: Node, channels: bool = False) -> tuple[_Integers, _Integers]
     if parameters and not (channels and data.axis == 1 and all(v.constant is not None for v in parameters)):
         return Declined(SEVERAL)
     return data, weight
+
+
+def _with_one_zero(builder: RuleBuilder, data: _Integers) -> _Integers:
+    """``data`` with one zero point, if all of theirs are the same."""
+    known = None if data.zero is None else data.zero.constant
+    if known is None or known.size < 2 or (known != known.flat[0]).any():
+        return data
+    return replace(data, zero=builder.constant(np.asarray(known.flat[0])))
+
+
+def _has_one_zero(data: _Integers) -> bool:
+    """Whether one number is the zero point of all data, so that padding may be it."""
+    return data.zero is None or data.zero.size == 1
 
 
 def _is_byte(data: _Integers) -> bool:

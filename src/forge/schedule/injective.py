@@ -33,14 +33,26 @@ CHEAP: Final = 12
 def schedule_injective(call: KernelCall, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
-    parts = [part for whole in whole_blocks(tuple(axes), body, algebra) for part in _split(*whole, algebra)]
+    whole = [(tuple(axes), body)] if _is_interleaved(axes, body, algebra) else whole_blocks(tuple(axes), body, algebra)
+    parts = [part for nest in whole for part in _split(*nest, algebra)]
     return seq(*(_nest(call.target, *part, algebra) for part in parts))
 
 
 def _nest(target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
+    kept, body = _collapsed(axes, body, algebra)
+    return _Injective(target, kept, body, algebra).build() if kept else body
+
+
+def _collapsed(axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> tuple[tuple[Loop, ...], Stmt]:
+    """What axes and ``body`` are after merging."""
     collapsed = collapse(axes, analyse((), (body,), algebra), algebra)
-    body = IndexSimplifier(algebra).stmt(map_expressions(body, renaming(collapsed.substitution)))
-    return _Injective(target, collapsed.loops, body, algebra).build() if collapsed.loops else body
+    return collapsed.loops, IndexSimplifier(algebra).stmt(map_expressions(body, renaming(collapsed.substitution)))
+
+
+def _is_interleaved(axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> bool:
+    """Whether vectors are stored side by side, also those that are padding: a block of them is not cut."""
+    kept, body = _collapsed(axes, body, algebra)
+    return interleaved_axes(kept, body, analyse((), (body,), algebra), algebra) is not None
 
 
 def _split(axes: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[tuple[tuple[Loop, ...], Stmt]]:

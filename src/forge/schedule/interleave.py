@@ -15,6 +15,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.rewrite import substitute
 from forge.tir.stmt import Stmt, Store, seq, store
+from forge.tir.visit import nodes
 
 # The short axis has at most this extent.
 MAX_SHORT: Final = 8
@@ -23,7 +24,7 @@ MAX_SHORT: Final = 8
 def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, algebra: Algebra) -> tuple[Loop, Loop] | None:
     """(vector axis, short axis) where one store steps by 1 along the short axis, and whole vectors of it lie side by side.
 
-    Loads must be contiguous, or of one element, along the vector axis.
+    Loads must be contiguous, or of one element, along the vector axis; masks are known for each place of the short axis.
     """
     if not isinstance(body, Store) or body.mask is not None or body.value.dtype == "string":
         return None
@@ -36,9 +37,15 @@ def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, alge
             if axis is short or axis.assumed < 4 or step != algebra.poly(short.extent):
                 continue
             strides = accesses.strides(algebra, axis.var)
-            if all(item.node is None or not item.masked and pattern(s) != OTHER for item, s in zip(accesses.items, strides)):
+            if all(item.node is None or _is_known(item.node.mask, short) and pattern(s) != OTHER
+                   for item, s in zip(accesses.items, strides)):
                 return axis, short
     return None
+
+
+def _is_known(mask: Expr | None, short: Loop) -> bool:
+    """Whether a mask, if there is one, depends on the place along the short axis only."""
+    return mask is None or {x for x in nodes(mask) if isinstance(x, E.Var)} == {short.var}
 
 
 def interleaved_store(body: Store, axis: Loop, short: Loop, extent: Expr, at: Expr, lanes: int, mask: Expr | None) -> Stmt:

@@ -182,7 +182,8 @@ class Buffer:
 
     ``shape`` (scalar int64 expressions) documents the row-major extents; ``scope`` is "global" (a pointer parameter, aligned to
     ``alignment`` bytes), or "local" (on the stack, constant size; indices that are constant after unrolling live in registers).
-    ``lanes`` > 1 makes every element a vector (accumulators). ``writable`` False promises no store to it in this function.
+    ``lanes`` > 1 makes every element a vector (accumulators). ``writable`` False promises no store to it in this function,
+    ``whole`` that every element is one of the numbers 0 to 255.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Buffer:
     lanes: int = 1
     alignment: int = 0  # bytes; 0 = the element's own
     writable: bool = True
+    whole: bool = False
 
     def offset(self, *indices: ExprLike) -> Expr:
         """Row-major flat index of ``indices`` (one per dimension)."""

@@ -1,6 +1,7 @@
 """Kernel family ``depthwise_conv2d_nchwc``: each channel has its own window.
 
 Operands: data [N][C/c][H][W][c], weight [C/c][kh][kw][c]; result [N][C/c][OH][OW][c]. ``attrs``: strides, padding, dilation.
+Data and weights of bytes: ``depthwise_bytes``.
 
 Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
 taps and multiplied with all taps that meet it. Rows of taps outside the data are left out by the bounds of their loop, columns
@@ -15,7 +16,7 @@ from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
-from forge.kernels.cpu import tiles
+from forge.kernels.cpu import depthwise_bytes, tiles
 from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, kernel
@@ -46,6 +47,8 @@ class DepthwisePlan:
 @kernel("depthwise_conv2d_nchwc")
 def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution over blocked channels."""
+    if call.operands[1] is not None and len(call.operands[1].shape) == 5:
+        return depthwise_bytes.build(call)
     plan = _plan(call)
     window = plan.window
     row_blocks = -(-window.height.out // plan.row_block)

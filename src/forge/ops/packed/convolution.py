@@ -42,7 +42,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         sizes = [weight_shape[axis] for axis in self.kernel_axes]
         return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
 
-    def weight_type(self, weight: TensorType) -> TensorType:
+    def weight_type(self, weight: TensorType, attrs: PackedConv2DAttrs) -> TensorType:
         """The type of the weight, without groups."""
         expect_rank(self.name, weight, "weight", self.weight_rank)
         return weight
@@ -56,7 +56,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
 
     def infer(self, attrs: PackedConv2DAttrs, data: Value, weight: Value) -> TensorTypes:
         check_pad_value(self.name, data, attrs)
-        plain = self.weight_type(weight.tensor_type)
+        plain = self.weight_type(weight.tensor_type, attrs)
         in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
             raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
@@ -103,8 +103,8 @@ class Conv2DNCHWc(_PackedConv):
     weight_rank = 6
     may_pair = True
 
-    def weight_type(self, weight: TensorType) -> TensorType:
-        return super().weight_type(pairs.plain_type(weight, self.weight_rank) if self.may_pair else weight)
+    def weight_type(self, weight: TensorType, attrs: PackedConv2DAttrs) -> TensorType:
+        return super().weight_type(pairs.plain_type(weight, self.weight_rank) if self.may_pair else weight, attrs)
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
@@ -154,8 +154,9 @@ class DepthwiseConv2DNCHWc(_PackedConv):
     ``out[n, C, y, x, c] = sum over taps (v, u) of data[n, C, y * sh + v * dh - ph, x * sw + u * dw - pw, c] *
     weight[C, v, u, c]``.
 
-    Operands: data ``[N, ceil(C / c), H, W, c]``, weight ``[ceil(C / c), kh, kw, c]``. Attributes: those of nn.conv2d,
-    ``groups`` = ``channels`` = ``in_channels`` = C. Kernel family ``depthwise_conv2d_nchwc``.
+    Operands: data ``[N, ceil(C / c), H, W, c]``, weight ``[ceil(C / c), kh, kw, c]``, or of int8 in groups of taps, the last of
+    which ends with zeros: ``[ceil(C / c), kh, ceil(kw / g), c, g]``. Attributes: those of nn.conv2d, ``groups`` = ``channels`` =
+    ``in_channels`` = C. Kernel family ``depthwise_conv2d_nchwc``.
     """
 
     name = "nn.contrib_depthwise_conv2d_NCHWc"
@@ -171,29 +172,37 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         numbers = (attrs.groups, attrs.channels, attrs.in_channels)
         if len(set(numbers)) != 1:
             raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
-        if attrs.pad_value:
-            raise fail(self.name, "pad_value", attrs.pad_value, "0")
         return super().infer(attrs, data, weight)
+
+    def weight_type(self, weight: TensorType, attrs: PackedConv2DAttrs) -> TensorType:
+        plain = super().weight_type(pairs.plain_type(weight, self.weight_rank), attrs)
+        if plain == weight or attrs.kernel_size is None:
+            return plain
+        return TensorType((*plain.shape[:2], attrs.kernel_size[1], plain.shape[3]), plain.dtype)
 
     def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
+        if weight.ndim > self.weight_rank:
+            weight = pairs.plain_array(weight, self.weight_rank)[:, :, : attrs.kernel_size[1]]
         return [np.einsum("nbhwcvu,bvuc->nbhwc", self.view(data, weight, attrs), weight)]
 
     def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
-        v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((1, "rh"), (2, "rw")))
-        rows, columns = self.taps(weight.shape, attrs)
+        sizes = [weight.shape[1], weight.shape[2] if len(weight.shape) == self.weight_rank else te.const(attrs.kernel_size[1])]
+        v, u = (reduction_axis(size, name, axes) for size, name in zip(sizes, ("rh", "rw")))
+        rows, columns = self.taps((weight.shape[0], *sizes), attrs)
 
         def body(n: Expr, block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
             source = (n, block, rows.position(y, v), columns.position(x, u), lane)
             overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
             value = padded_read(data, source, overhang, attrs.pad_value)
-            return te.reduce("sum", te.cast(value, dtype) * te.cast(weight[block, v, u, lane], dtype), axes)
+            factor = pairs.element(weight, self.weight_rank, (block, v, u, lane))
+            return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 
         total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
         return [cast_result(total, results[0].dtype)]
 
     def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
-        return 2 * n * h * w * attrs.channels * weight.shape[1] * weight.shape[2]
+        return 2 * n * h * w * attrs.channels * weight.shape[1] * (attrs.kernel_size or weight.shape[1:3])[1]

@@ -1,0 +1,358 @@
+"""Depthwise convolutions of bytes: a step of a sum takes neighbouring taps of a row, by dot products.
+
+Operands: data [N][C/c][H][W][c] of uint8, or of int16 for g = 2, weight [C/c][kh][kw/g][c][g] of int8, in groups of g taps of
+which the last ends with zeros; result [N][C/c][OH][OW][c] of int32. ``attrs``: strides, padding, dilation (1 along rows),
+pad_value, kernel_size.
+
+Rows of data are copied into groups of g neighbouring positions of each channel, one group from every second position on, with
+padding where there are no data: [W/2][c][g]. A copy serves all rows of taps, and each of its groups the outputs whose windows
+begin at its first position and at the next one: those have weights with a zero in front. So a row of three taps takes one dot
+product, and a row of five takes two. Of wide images a task keeps the rows under one row of outputs only, of strips of columns
+that fit into the first-level cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from forge import loops
+from forge.errors import CompileError
+from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
+from forge.loops import Accumulators, RegisterTile, pairs
+from forge.loops.contract import KernelCall
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+
+# The image is cut into about this many tasks per core.
+TASKS_PER_CORE: Final = 4
+# A multiply-add takes as long as this many in a kernel that reuses its operands.
+MEMORY_FACTOR: Final = 2
+# Positions from one group to the next.
+STEP: Final = 2
+# So many rows of taps are written out, others are a loop.
+MOST_ROWS: Final = 8
+# So many groups are copied in one iteration.
+COPIES: Final = 4
+
+
+@dataclass(frozen=True)
+class BytesPlan:
+    """``width`` outputs are a tile, ``strip`` of a row are computed from one copy; ``row_block`` rows of a block are a task.
+
+    ``steps`` groups of taps are in a row of the weight. ``slots`` rows are held at a time: all of a task, or those under one row
+    of outputs.
+    """
+
+    window: BlockedWindow
+    blocks: int
+    unit: pairs.Group
+    steps: int
+    pad_value: int
+    row_block: int
+    strip: int
+    width: int
+    slots: int
+
+    @property
+    def size(self) -> int:
+        """Numbers in a group of positions of all channels."""
+        return self.window.block * self.unit.size
+
+    @property
+    def is_ring(self) -> bool:
+        return self.slots < self.window.height.span(self.row_block)
+
+    def steps_from(self, parity: int) -> int:
+        """Groups under the taps of an output whose window begins ``parity`` after the first position of one."""
+        return -(-(self.window.width.kernel + parity) // self.unit.size)
+
+    @property
+    def steps_in_row(self) -> int:
+        """Groups of weights of a row of taps: those of even places, then those of odd ones, if there are such."""
+        return self.steps_from(0) + (self.steps_from(1) if self.window.width.stride % STEP else 0)
+
+    def groups(self, outputs: int) -> int:
+        """Groups under ``outputs`` neighbouring positions, of which the first begins at a group."""
+        return max(max(self.meeting(outputs)) // STEP + 1, 1)
+
+    def meeting(self, outputs: int) -> dict[int, list[tuple[int, int]]]:
+        """Groups under neighbouring outputs by their first position, each with the (output, group of weights) that read it."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for output in range(outputs):
+            place = output * self.window.width.stride
+            parity = place % STEP
+            for step in range(self.steps_from(parity)):
+                weight = step + (self.steps_from(0) if parity else 0)
+                found.setdefault(place - parity + step * self.unit.size, []).append((output, weight))
+        return dict(sorted(found.items()))
+
+
+def build(call: KernelCall) -> Function:
+    """The kernel of a depthwise convolution whose weight is in groups."""
+    plan = _plan(call)
+    window = plan.window
+    row_blocks = -(-window.height.out // plan.row_block)
+    extents = {"image": window.batch, "block": E.const(plan.blocks), "row_block": E.const(row_blocks)}
+
+    def task(index: Expr) -> Stmt:
+        lets, (image, block, row_block) = loops.bound_indices(index, extents)
+        return seq(lets, _Task(plan, image, block, row_block * plan.row_block).statement())
+
+    work = plan.row_block * window.width.out * window.block * window.height.kernel * plan.steps
+    return call.function(loops.parallel(loops.product(list(extents.values())), work * MEMORY_FACTOR, task))
+
+
+def _plan(call: KernelCall) -> BytesPlan:
+    blocks, kernel_h, steps, block, group = static_shape(call, call.operands[1], 5, "[C/c][kh][kw/g][c][g]")
+    window = window_of(call, (kernel_h, int(call.attrs.kernel_size[1])))
+    if not block == window.block == window.out_block or window.width.dilation != 1:
+        raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
+                           f"{window.out_block}, dilation along rows {window.width.dilation}; expected equal blocks and 1")
+    images = loops.static(window.batch) or 1
+    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
+    row_block = -(-window.height.out // min(wanted, window.height.out))
+    unit = pairs.Group.of("int8", group, "int32")
+    width = min(window.width.out, 8 if call.target.vector_registers >= 32 else 6)
+
+    def plan(strip: int, slots: int) -> BytesPlan:
+        return BytesPlan(window, blocks, unit, steps, int(call.attrs.pad_value), row_block, strip, width, slots)
+
+    rows, ring = window.height.span(row_block), loops.next_power_of_two(window.height.reach)
+    if rows * _row_bytes(plan(window.width.out, rows), window.width.out) <= call.target.l1_cache // 2 or rows <= ring:
+        ring = rows
+    strip = window.width.out
+    while strip > 2 * width and ring * _row_bytes(plan(strip, ring), strip) > call.target.l1_cache:
+        strip = loops.round_up(-(-strip // 2), width)
+    return plan(strip, ring)
+
+
+def _row_bytes(plan: BytesPlan, outputs: int) -> int:
+    """Bytes of the groups under ``outputs`` of a row."""
+    return plan.groups(outputs) * plan.window.block * 4
+
+
+class _Task:
+    """Statements of one task: rows of one channel block."""
+
+    def __init__(self, plan: BytesPlan, image: Expr, block: Expr, first_row: Expr) -> None:
+        self.plan = plan
+        self.window = plan.window
+        self.image = image
+        self.block = block
+        self.first_row = first_row
+        self.row_size = plan.groups(plan.strip) * plan.size
+        self.patch = loops.local("patch", plan.unit.copied, plan.slots * self.row_size)
+        self.weights = loops.local("weights", pairs.PAIR, plan.window.height.kernel * plan.steps_in_row, plan.window.block)
+
+    def statement(self) -> Stmt:
+        rows = loops.serial("tap_row", self.window.height.kernel, self._weight_row)
+        if self.window.height.kernel <= MOST_ROWS:
+            rows = loops.unroll("tap_row", self.window.height.kernel, self._weight_row)
+        return seq(Allocate(self.patch), Allocate(self.weights), rows, (self._run(*run) for run in self._runs()))
+
+    def _weight_row(self, tap: Expr) -> Stmt:
+        """Weights of a row of taps, of which those of odd places are those of even ones after a zero."""
+        plan, parts = self.plan, list[Stmt]()
+        even = [loops.bound(self._weight(tap, step), parts, "w") for step in range(plan.steps)]
+        bits = 32 // plan.unit.size
+        for place in range(plan.steps_in_row):
+            step = place - plan.steps_from(0)
+            value = even[place] if step < 0 else E.const(0, pairs.PAIR, self.window.block)
+            if 0 <= step < plan.steps:
+                value = E.binary("shl", even[step], bits)
+            if step > 0:
+                value = E.binary("or", value, E.binary("shr", even[step - 1], 32 - bits))
+            parts.append(store(self.weights, tap * plan.steps_in_row + place, value))
+        return seq(parts)
+
+    def _weight(self, tap: Expr, step: int) -> Expr:
+        plan, buffer, lanes = self.plan, self.window.weight.buffer, self.window.block
+        if buffer is None:
+            raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
+        first = ((self.block * self.window.height.kernel + tap) * plan.steps + step) * plan.size
+        return E.call("reinterpret", plan.unit.weights(buffer, first, lanes), dtype=pairs.PAIR, lanes=lanes)
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Strips as ranges [begin, end) of outputs: neighbouring ones off the borders share one range."""
+        runs: list[tuple[int, int]] = []
+        out, strip = self.window.width.out, self.plan.strip
+        for begin in range(0, out, strip):
+            end = min(begin + strip, out)
+            is_inner = end - begin == strip and self._is_inside(begin)
+            if is_inner and runs and runs[-1][1] == begin and self._is_inside(runs[-1][0]):
+                runs[-1] = (runs[-1][0], end)
+            else:
+                runs.append((begin, end))
+        return runs
+
+    def _is_inside(self, begin: int) -> bool:
+        """Whether all positions under the strip from output ``begin`` are on data."""
+        axis = self.window.width
+        first = begin * axis.stride - axis.before
+        return first >= 0 and first + (self.plan.groups(self.plan.strip) - 1) * STEP + self.plan.unit.size <= axis.extent
+
+    def _run(self, begin: int, end: int) -> Stmt:
+        strip = self.plan.strip
+        if end - begin <= strip:
+            return self._strip(E.const(begin), end - begin)
+        return loops.serial("strip", (end - begin) // strip, lambda i: self._strip(i * strip + begin, strip))
+
+    def _strip(self, first: Expr, outputs: int) -> Stmt:
+        """All rows of ``outputs`` from column ``first``, which is a constant at borders."""
+        height, plan = self.window.height, self.plan
+        rows = E.binary("min", E.const(plan.row_block), E.const(height.out) - self.first_row)
+        copies = _Copies(self, first, plan.groups(outputs))
+        overlap = max(0, height.reach - height.stride)
+
+        def row(number: Expr) -> Stmt:
+            start = E.select(number.eq(0), E.const(0), number * height.stride + overlap)
+            count = number * height.stride + height.reach - start
+            copied = loops.serial("copied_row", count, lambda k: self._copy_row(copies, k), start)
+            lets, bases = list[Stmt](), list[Expr]()
+            if height.kernel <= MOST_ROWS:
+                bases = [loops.bound(self._place(number, E.const(tap)), lets, "base") for tap in range(height.kernel)]
+            return seq(copied, lets, self._tiles(number, bases, first, outputs))
+
+        return loops.serial("row", rows, row)
+
+    def _copy_row(self, copies: _Copies, number: Expr) -> Stmt:
+        """Row ``number`` of those under the task."""
+        height, parts = self.window.height, list[Stmt]()
+        base = loops.bound(self._slot(number), parts, "slot")
+        h = loops.bound(self.first_row * height.stride - height.before + number, parts, "h")
+        if not height.padded:
+            return seq(parts, copies.data(base, h))
+        return seq(parts, loops.guard(E.logical_and(h >= 0, h < height.extent), copies.data(base, h), copies.padding(base)))
+
+    def _slot(self, number: Expr) -> Expr:
+        """Where row ``number`` of those under the task begins in the copies."""
+        return (number % self.plan.slots if self.plan.is_ring else number) * self.row_size
+
+    def _place(self, row: Expr, tap: Expr) -> Expr:
+        height = self.window.height
+        return self._slot(row * height.stride + tap * height.dilation)
+
+    def _tiles(self, row: Expr, bases: list[Expr], first: Expr, outputs: int) -> Stmt:
+        """The outputs of one row; tiles have an even number of them, so that each begins at a group."""
+        width = self.plan.width
+        if width < outputs:
+            width -= width % STEP
+
+        def tile(begin: Expr, count: int) -> Stmt:
+            return self._tile(row, bases, first, begin, count)
+
+        whole, rest = divmod(outputs, width)
+        full = loops.serial("tile", whole, lambda i: tile(i * width, width)) if whole else seq()
+        return seq(full, tile(E.const(whole * width), rest) if rest else seq())
+
+    def _tile(self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int) -> Stmt:
+        """``count`` outputs from ``begin`` of a strip."""
+        plan, result = self.plan, self.window.result
+        acc = Accumulators(RegisterTile(count, 1, self.window.block, "int32"))
+        start = begin * plan.window.width.stride // STEP * plan.size
+        if bases:
+            sums = seq(self._tap_row(acc, E.const(tap), base + start) for tap, base in enumerate(bases))
+        else:
+            sums = loops.serial("tap_row", self.window.height.kernel,
+                                lambda tap: self._tap_row(acc, tap, self._place(row, tap) + start))
+
+        def write(position: Expr) -> Stmt:
+            indices = [self.image, self.block, self.first_row + row, first + begin + position, E.ramp(0, 1, self.window.block)]
+            return result.write(indices, loops.finished(acc.get(position, 0), result.dtype))
+
+        return seq(acc.allocate(), acc.clear(), sums, acc.each(lambda position, _: write(position)))
+
+    def _tap_row(self, acc: Accumulators, tap: Expr, base: Expr) -> Stmt:
+        """One row of taps: each group of positions once."""
+        plan, parts = self.plan, list[Stmt]()
+        for place, meeting in plan.meeting(acc.tile.rows).items():
+            data = loops.bound(pairs.load(self.patch, base + place // STEP * plan.size, self.window.block), parts, "x")
+            for output, number in meeting:
+                weight = plan.unit.factor(E.load(self.weights, tap * plan.steps_in_row + number))
+                parts.append(acc.set(output, 0, loops.multiply_add(data, weight, acc.get(output, 0))))
+        return seq(parts)
+
+
+class _Copies:
+    """What copies ``count`` groups of a row under a strip that begins with output ``first``, a constant at borders."""
+
+    def __init__(self, task: _Task, first: Expr, count: int) -> None:
+        self.task = task
+        self.plan = task.plan
+        self.data_in = task.window.data
+        self.count = count
+        axis = task.window.width
+        self.start = first * axis.stride - axis.before
+        self.inner = self._inner(axis)
+
+    def _inner(self, axis: SpatialAxis) -> range:
+        """Groups all of whose positions are on data."""
+        start = loops.static(self.start)
+        if start is None:
+            return range(self.count)
+        on_data = [k for k in range(self.count) if 0 <= start + k * STEP <= axis.extent - self.plan.unit.size]
+        return range(on_data[0], on_data[-1] + 1) if on_data else range(0)
+
+    def padding(self, base: Expr) -> Stmt:
+        """A row outside of data."""
+        return loops.unroll_by("k", self.count, COPIES, lambda k: self._store(base, k, self._pads()))
+
+    def data(self, base: Expr, h: Expr) -> Stmt:
+        """Row ``h`` of the data, and padding on both sides of it."""
+        def inner(k: Expr) -> Stmt:
+            place = self.start + (k + self.inner.start) * STEP
+            return self._store(base, k + self.inner.start, self._grouped(self._read(h, place), None))
+
+        borders = (self._border(base, h, k) for k in range(self.count) if k not in self.inner)
+        copied = loops.unroll_by("k", len(self.inner), COPIES, inner) if self.inner else seq()
+        return seq(copied, borders)
+
+    def _border(self, base: Expr, h: Expr, number: int) -> Stmt:
+        """A group with positions outside of data."""
+        extent, size = self.task.window.width.extent, self.plan.unit.size
+        begin = loops.known(self.start, "the first column at a border") + number * STEP
+        held = min(max(begin, 0), max(0, extent - size))
+        sources = [place - held if 0 <= place < extent else None for place in range(begin, begin + size)]
+        if sources == [None] * size:
+            return self._store(base, E.const(number), self._pads())
+        return self._store(base, E.const(number), self._grouped(self._read(h, E.const(held)), sources))
+
+    def _read(self, h: Expr, place: Expr) -> Expr:
+        """A group's positions from ``place`` on; those past the end of a row are those before it."""
+        task, size, block, extent = self.task, self.plan.unit.size, self.task.window.block, self.task.window.width.extent
+        buffer = self.data_in.buffer
+        if buffer is not None and extent >= size:
+            return E.load(buffer, E.ramp(buffer.offset(task.image, task.block, h, place, 0), 1, size * block))
+        places = [place + k if extent >= size else E.const(min(k, extent - 1)) for k in range(size)]
+        parts = [self.data_in.read([task.image, task.block, h, w, E.ramp(0, 1, block)]) for w in places]
+        while len(parts) > 1:
+            parts = [_shuffled(a, b, range(2 * a.lanes)) for a, b in zip(parts[::2], parts[1::2])]
+        return parts[0]
+
+    def _grouped(self, values: Expr, sources: list[int | None] | None) -> Expr:
+        """Positions of all channels as channels of all positions.
+
+        ``sources`` says which position is in which place, None: padding.
+        """
+        block, size = self.task.window.block, self.plan.unit.size
+        if sources is None:
+            return _shuffled(values, values, [k * block + c for c in range(block) for k in range(size)])
+        order = [values.lanes if k is None else k * block + c for c in range(block) for k in sources]
+        return _shuffled(values, E.const(self.plan.pad_value, values.dtype, values.lanes), order)
+
+    def _pads(self) -> Expr:
+        return E.const(self.plan.pad_value, self.data_in.dtype, self.plan.size)
+
+    def _store(self, base: Expr, number: Expr, values: Expr) -> Stmt:
+        buffer: Buffer = self.task.patch
+        place = E.ramp(base + number * self.plan.size, 1, self.plan.size)
+        return store(buffer, place, E.cast(values, self.plan.unit.copied))
+
+
+def _shuffled(a: Expr, b: Expr, order: list[int] | range) -> Expr:
+    return E.call("shuffle", a, b, *(E.const(k) for k in order), lanes=len(order))
+
+
+__all__ = ["BytesPlan", "build"]
