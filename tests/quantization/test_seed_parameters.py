@@ -17,8 +17,9 @@ from tests.quantization.models import TINY, Net, data
 from tests.sampling import sample
 
 PARAMETERS = {
-    "activation_dtype": ("int8", "uint8"), "kernel_dtype": (None, "int8", "uint8"), "bias_dtype": (None, "int32", "int8", "uint8"),
-    "per_channel": (False, True), "calib_method": ("average", "entropy", "minmax", "percentile", "mse"),
+    "activation_dtype": ("int8", "uint8"), "kernel_dtype": (None, "int8", "uint8"),
+    "bias_dtype": (None, "int32", "int8", "uint8"), "per_channel": (False, True),
+    "calib_method": ("average", "entropy", "minmax", "percentile", "mse"),
     "quant_type": ("static", "dynamic", "any"),
 }
 COMBINATIONS = {
@@ -35,7 +36,8 @@ def recurrent() -> tuple[forge.IRModule, list[np.ndarray]]:
     net = Net(6, seed=3)
     sequence = net.call("expand_dims", net.x, axis=0)
     weights = [net.builder.constant(np.stack([net.rng.standard_normal((32, n)).astype(np.float32) / 4])) for n in (6, 8)]
-    layer = net.builder.call_multi("nn.lstm", sequence, *weights, activations=("sigmoid", "tanh", "tanh"))[0]
+    layer = net.builder.call_multi("nn.lstm", sequence, *weights, activations=("sigmoid", "tanh", "tanh"),
+                                    activation_alpha=(0.0,) * 3, activation_beta=(0.0,) * 3)[0]
     flat = net.call("reshape", layer, newshape=(-1, 8))
     return net.module(net.dense(flat, 4)), [net.rng.standard_normal((3, 6)).astype(np.float32) for _ in range(4)]
 

@@ -22,7 +22,7 @@ from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
 from forge.quantization.weights import Weight, quantised_weight
 
-STAGE = "to_integers"
+STAGE, STAGE_OF_ROWS = "to_integers", "pack_blocks"
 
 
 @dataclass
@@ -215,16 +215,27 @@ def _corrected(made: Plan) -> list[int]:
 
 
 def declined(module: Module, made: Plan) -> dict[int, str]:
-    """Why layers would be computed with real numbers between conversions, by their number among `correction.products`."""
+    """Why layers would be computed with real numbers between conversions, by their number among `correction.products`.
+
+    Layers whose data have a scale for each row are the next stage's.
+    """
+    numbers = {node: k for k, node in enumerate(correction.products(made.graph))}
+    static, dynamic = ({numbers[layer.node] for layer in layers} for layers in (made.static, made.dynamic))
+    found = {k: reason for k, reason in _left(module, STAGE).items() if k in static | dynamic}
+    if found.keys() & dynamic:
+        rows = _left(module, STAGE_OF_ROWS)
+        found = {k: rows.get(k, "") or reason for k, reason in found.items() if k in static or k in rows}
+    return {k: reason or "no kernel for integers" for k, reason in sorted(found.items())}
+
+
+def _left(module: Module, stage: str) -> dict[int, str]:
+    """Products that are there after a stage as they were before, and why."""
     marked = module.copy()
     marks = {f"product {k}": k for k, _ in enumerate(correction.products(marked.main))}
     for mark, node in zip(marks, correction.products(marked.main)):
         node.origin = (*node.origin, mark)
     with journal.recorded() as kept:
-        optimised = optimized_graph(marked, check_options(), stop_after=STAGE)
-    left = {marks[n.origin[-1]] for n in optimised.nodes if n.origin and n.origin[-1] in marks}
-    reasons = {marks.get(a.node.origin[-1]): a.reason for a in kept.declined() if a.stage == STAGE and a.node.origin}
-    wanted = {k for k, node in enumerate(correction.products(made.graph)) if node in {layer.node for layer in made.layers}}
-    return {k: reasons.get(k) or "no kernel for integers" for k in sorted(left & wanted)}
-
-
+        optimised = optimized_graph(marked, check_options(), stop_after=stage)
+    reasons = {a.node.origin[-1]: a.reason for a in kept.declined() if a.stage == stage and a.node.origin}
+    left = [n.origin[-1] for n in optimised.nodes if n.origin and n.origin[-1] in marks]
+    return {marks[mark]: reasons.get(mark, "") for mark in left}
