@@ -280,6 +280,16 @@ def test_kept_samples_are_used() -> None:
     assert weight(ir.compress(scheme="gptq"), "first").scheme == "gptq"
 
 
+def test_params_are_weights() -> None:
+    rng = np.random.default_rng(12)
+    array = rng.standard_normal((40, 64)).astype(np.float32)
+    text = "def @main(%x: Tensor[(3, 64), float32], %w: Tensor[(40, 64), float32]) { nn.dense(%x, %w) }"
+    ir = forge.IRModule(text, params={"w": array})
+    (found,) = ir.compress().weights
+    assert (found.bits, found.bytes_before) == (4, array.nbytes)
+    assert not ir.params
+
+
 def test_exclude() -> None:
     ir = network()
     found = ir.compress(exclude=["first", "take"])

@@ -248,7 +248,7 @@ class Quantization(Edits):
         """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
 
         Dense layers and embedding tables get ``bits``, or 8 where their depth allows no fewer; recurrent layers 8. The result
-        says what each weight became, and ``print`` shows it as a table.
+        says what each weight became, and ``print`` shows it as a table. Weights in ``params`` become constants.
 
         Args:
             bits: 2, 4 or 8.

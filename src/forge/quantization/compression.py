@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from forge.driver.compilation import bind_params
 from forge.errors import OptionError, option
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.nodes import Graph, Module
@@ -215,6 +216,7 @@ def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tu
         advice = f"give {option('calib_data')}, or calibrate the model first"
         raise OptionError(f"compress: {option('scheme')}: {plan.scheme!r} needs samples; got none; {advice}")
     changed = module.copy()
+    bind_params(changed.main)
     before = constant_bytes(changed.main)
     search = _Search(plan, used, _rescale(changed, plan, used) if plan.scheme == "awq" else Rescaled())
     found = _holders(changed.main, plan)
