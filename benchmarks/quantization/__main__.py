@@ -22,7 +22,7 @@ from benchmarks.quantization.methods import METHODS, Method, Quantised, Unavaila
 from benchmarks.quantization.results import FLOAT, Result, Results, failures, tables
 from benchmarks.quantization.tasks import TASKS, Case, prepare
 
-WIDTH = 170
+WIDTH = 200
 FAILURES = (Unavailable, ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NotImplementedError, OSError,
             RuntimeError, TypeError, ValueError)
 """What peers raise where they cannot quantise a model."""

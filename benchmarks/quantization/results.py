@@ -122,7 +122,9 @@ def tables(results: Results, models: Mapping[str, list[str]], names: Sequence[st
 
 
 def _table(title: str, columns: Sequence[str], names: Sequence[str]) -> Table:
-    table = Table(*columns, title=title)
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
     for name in names:
         table.add_column(name.replace("-", " "), max_width=CELL, justify="right")
     return table
