@@ -199,6 +199,7 @@ def _program(source: Any) -> Any:
 
 
 def _peer(way: str, source: Any, names: Sequence[str], outputs: int) -> Callable[[peers.Feed], list[Any]]:
+    failures: tuple[type[Exception], ...] = (RuntimeError, ValueError, OSError, *peers.onnxruntime_errors())
     try:
         if way == "onnxruntime":
             return peers.onnx_reference(Path(source), names)
@@ -206,5 +207,5 @@ def _peer(way: str, source: Any, names: Sequence[str], outputs: int) -> Callable
     except ImportError as error:
         problem = f"the package {way} is not installed"
         raise OptionError(f"compare: {problem}; pip install {way}, or choose another way to run it") from error
-    except (RuntimeError, ValueError, OSError, *peers.onnxruntime_errors()) as error:
+    except failures as error:
         raise OptionError(f"compare: {way} cannot load the model: {type(error).__name__}: {error}") from error
