@@ -78,10 +78,6 @@ class OptionError(ForgeError, ValueError, TypeError):
     """An argument of ``compile`` or of the command line, or a setting, has a wrong type or value."""
 
 
-class QuantizationWarning(UserWarning):
-    """Quantisation has changed the outputs of a model more than is usual."""
-
-
 class TargetError(ForgeError, ValueError):
     """A target description cannot be understood or is not supported."""
 

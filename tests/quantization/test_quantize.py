@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import forge
-from forge.errors import OptionError, QuantizationWarning
+from forge.errors import OptionError
+from forge.quantization.check import QuantizationWarning
 from forge.quantization.equalization import equalise
 from forge.quantization.quantize import quantise, statistics_of
 from forge.quantization.scheme import Scheme

@@ -5,11 +5,15 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-from forge.errors import QuantizationWarning
 from forge.ir.nodes import Module
 from forge.quantization.analysis import Analysis, analyse
 from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme
+
+
+class QuantizationWarning(UserWarning):
+    """Quantisation has changed the outputs of a model more than is usual."""
+
 
 SAMPLES = 8
 """So many of the calibration's samples are compared."""

@@ -158,10 +158,10 @@ def _place(sites: Sites, value: Value, channel_axis: int) -> list[Value]:
     for member in group:
         sites.groups[member] = group
         sites.channel_axis.setdefault(member, channel_axis)
-    for mean in (source.producer for source in found):
-        data = mean.operands[0] if mean is not None and mean.op_def.is_average else None
-        if data is not None:
-            _place(sites, data, 1 if data.rank > 2 and channel_axis == -1 else channel_axis)
+    mean = value.producer
+    data = mean.operands[0] if mean is not None and mean.op_def.is_average else None
+    if data is not None:
+        _place(sites, data, 1 if data.rank > 2 and channel_axis == -1 else channel_axis)
     return found
 
 
