@@ -131,11 +131,11 @@ def onnx_reference(path: Path, names: Sequence[str]) -> Callable[[Feed], list[ND
     return lambda feed: list(session.run([*outputs, *names], dict(feed)))
 
 
-def onnxruntime_errors() -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises of models; nothing while it is not imported."""
+def load_errors() -> tuple[type[Exception], ...]:
+    """What peers that are imported raise of models: torch built-in exceptions, ONNX Runtime its own."""
     state = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
     classes = [] if state is None else [c for c in vars(state).values() if isinstance(c, type)]
-    return tuple(c for c in classes if issubclass(c, Exception))
+    return (RuntimeError, ValueError, OSError, *(c for c in classes if issubclass(c, Exception)))
 
 
 def onnx_values(path: Path) -> set[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -71,9 +72,11 @@ class Side:
     @cached_property
     def named(self) -> Collection[str] | None:
         """Names of the values that can be asked for; None: all of the graph."""
-        if self.way == "onnxruntime":
-            return peers.onnx_values(Path(self.source))
-        return peers.torch_values(_program(self.source)) if self.way == "torch" else None
+        if self.way not in ("onnxruntime", "torch"):
+            return None
+        with _loading(self.way):
+            is_onnx = self.way == "onnxruntime"
+            return peers.onnx_values(Path(self.source)) if is_onnx else peers.torch_values(_program(self.source))
 
     @cached_property
     def scales(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
@@ -199,13 +202,19 @@ def _program(source: Any) -> Any:
 
 
 def _peer(way: str, source: Any, names: Sequence[str], outputs: int) -> Callable[[peers.Feed], list[Any]]:
-    failures: tuple[type[Exception], ...] = (RuntimeError, ValueError, OSError, *peers.onnxruntime_errors())
-    try:
+    with _loading(way):
         if way == "onnxruntime":
             return peers.onnx_reference(Path(source), names)
         return peers.torch_reference(_program(source), names, outputs)
+
+
+@contextmanager
+def _loading(way: str) -> Iterator[None]:
+    """Says which framework is missing, or refuses the model."""
+    try:
+        yield
     except ImportError as error:
         problem = f"the package {way} is not installed"
         raise OptionError(f"compare: {problem}; pip install {way}, or choose another way to run it") from error
-    except failures as error:
+    except peers.load_errors() as error:
         raise OptionError(f"compare: {way} cannot load the model: {type(error).__name__}: {error}") from error
