@@ -5,10 +5,10 @@ What it exports is run by onnxruntime or TensorRT; ``ir.compile`` makes a native
 
 from __future__ import annotations
 
-import re
-import struct
+import json
+import os
 import uuid as uuids
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -16,24 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from forge import files
 from forge._version import __version__
-from forge.driver.metadata import creation_time
-from forge.errors import OptionError, OutputExistsError
-from forge.ir.nodes import Module
-from forge.ir.saved.statistics import Statistics
+from forge.dims import Dim
+from forge.errors import OpNotImplemented, OptionError, OutputExistsError, option
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.verifier import verify
 from forge.module import IRModule
-from forge.quantization.quantize import quantise, statistics_of
-from forge.quantization.ranges import LEAST_SCALE
 
 if TYPE_CHECKING:
     import onnx
 
-CACHE_HEADER = "TRT-8601-EntropyCalibration2"
-"""The first line of TensorRT's calibration caches: the version that wrote it, and the calibrator."""
+    from forge.exporters.onnx.emitter import Document
+
+TENSORRT_OPSET = 18
+"""What TensorRT is given, if it holds the model: older versions of it read no later one."""
 CACHE_SUFFIX = ".calibration.cache"
-GIVEN_NAME = re.compile(r"[A-Za-z]+_[0-9]+")
-"""What exporters call nodes without a name; a value of that name would get another one."""
-CODES = 127
-"""TensorRT's int8 is symmetric."""
+INT8 = "int8"
 
 
 class ONNXModule:
@@ -51,13 +48,15 @@ class ONNXModule:
 
     def __init__(self, model: str | PathLike[str] | bytes | onnx.ModelProto) -> None:
         self.ir = IRModule.from_onnx(model)
+        self._quantised = ""
 
     @property
     def input_names(self) -> list[str]:
         return self.ir.input_names
 
     @property
-    def input_shapes(self) -> list[Any]:
+    def input_shapes(self) -> list[tuple[Dim, ...] | None]:
+        """As of `IRModule`."""
         return self.ir.input_shapes
 
     @property
@@ -69,7 +68,8 @@ class ONNXModule:
         return self.ir.output_names
 
     @property
-    def output_shapes(self) -> list[Any]:
+    def output_shapes(self) -> list[tuple[Dim, ...] | None]:
+        """As of `IRModule`."""
         return self.ir.output_shapes
 
     @property
@@ -84,104 +84,193 @@ class ONNXModule:
     def is_quantized(self) -> bool:
         return self.ir.is_quantized
 
+    def __repr__(self) -> str:
+        return repr(self.ir).replace("IRModule", "ONNXModule", 1)
+
     def calibrate(self, calib_data: Iterable[Any], reset: bool = True, use_cuda: bool = True) -> None:
-        """As `IRModule.calibrate`."""
+        """Runs samples, and keeps statistics of what `quantize` may round. In place; see `IRModule.calibrate`."""
         self.ir.calibrate(calib_data, reset, use_cuda)
 
     def quantize(
-        self, activation_dtype: str = "uint8", kernel_dtype: str | None = None, bias_dtype: str | None = None,
-        per_channel: bool = False, calib_method: str = "average", quant_type: str = "any", **options: Any,
+        self,
+        activation_dtype: str = "uint8",
+        kernel_dtype: str | None = None,
+        bias_dtype: str | None = None,
+        per_channel: bool = False,
+        calib_method: str = "average",
+        quant_type: str = "any",
+        **options: Any,
     ) -> None:
-        """As `IRModule.quantize`.
+        """Convolutions and matrix products become those of integers, with weights of 8 bits. In place.
+
+        Arguments are those of `IRModule.quantize`, but that data are uint8 unless ``activation_dtype`` says otherwise. Data whose
+        range is found in each call ("dynamic") are uint8 only; with int8, "any" is "static".
 
         Raises:
-            OptionError: as there; or ranges of each call are asked for ("dynamic") with codes of int8, which ONNX has no
-            operator for.
+            ValueError: as `IRModule.quantize`; or ``quant_type`` is "dynamic" and ``activation_dtype`` is not uint8.
         """
-        if quant_type == "dynamic" and activation_dtype != "uint8":
-            got = f"{activation_dtype!r} with quant_type 'dynamic'"
-            raise OptionError(f"quantize: activation_dtype: got {got}; expected 'uint8': DynamicQuantizeLinear has no other")
+        if quant_type == "dynamic" and activation_dtype == INT8:
+            got = f"got {activation_dtype!r} with quant_type 'dynamic'"
+            raise OptionError(f"quantize: activation_dtype: {got}; expected 'uint8': DynamicQuantizeLinear has no other")
+        quant_type = "static" if quant_type == "any" and activation_dtype == INT8 else quant_type
         self.ir.quantize(activation_dtype, kernel_dtype, bias_dtype, per_channel, calib_method, quant_type, **options)
+        self._quantised = self.ir.fingerprint
 
     def export(
-        self, path: str | PathLike[str], uuid: str | None = None, is_tensorrt: bool = False, force_overwrite: bool = False
+        self,
+        path: str | PathLike[str],
+        uuid: str | None = None,
+        is_tensorrt: bool = False,
+        force_overwrite: bool = False,
+        *,
+        opset: int | None = None,
+        tensorrt_version: str = "8.6.1",
     ) -> None:
-        """Writes one ONNX file, with metadata: ``uuid``, time, version of Forge, precision.
+        """Writes one ONNX file with metadata: ``uuid``, ``created``, names, shapes and types of inputs and outputs, and others.
 
-        For TensorRT, a quantised model is written with zero points of 0 and a scale for each channel of a weight. Next to the
-        file is a calibration cache (``PATH.calibration.cache``), from which TensorRT can quantise a model in float itself.
+        It appears whole or not at all. Weights of more than 2 GiB go to ``PATH.data``, as ONNX wants it.
 
         Args:
-            path: ends in ``.onnx``; the file appears whole or not at all.
+            path: ends in ``.onnx``.
             uuid: of the model; None: a new one.
-            is_tensorrt: for TensorRT. Not tried with TensorRT itself, but by the format and in onnxruntime.
-            force_overwrite: replace a file that is there.
+            is_tensorrt: write what TensorRT takes, and its calibration cache (``PATH.calibration.cache``). A quantised model has
+                int8 with zero points of 0, a scale for each channel of a weight, and real biases: what `quantize` made is made
+                again so. One that is only calibrated stays real: TensorRT rounds numbers itself, as the cache says. Not tried
+                with TensorRT itself, but by the format and in onnxruntime.
+            force_overwrite: replace files that exist.
+            opset: version of the operator set; None: as of `IRModule.to_onnx`, or 18 for TensorRT, if it will do.
+            tensorrt_version: that may read the cache; others refuse it.
 
         Raises:
-            OptionError: a bad argument; or ``is_tensorrt`` for a model that was not calibrated.
-            OutputExistsError: there is a file; OutputPathError: it cannot be written; OpNotImplemented: as of `to_onnx`.
+            OptionError: a bad argument; or ``is_tensorrt`` of a model that is not calibrated, or was quantised in a way that
+            TensorRT cannot read. OutputExistsError: a file exists, without ``force_overwrite``. OutputPathError: it cannot be
+            written. OpNotImplemented: as of `IRModule.to_onnx`.
         """
-        target = self._target(path, is_tensorrt, force_overwrite)
-        module, known = self._for_tensorrt() if is_tensorrt else (self.ir, {})
-        proto = module.to_onnx()
-        assert proto is not None
-        for name, text in self._metadata(uuid, is_tensorrt).items():
-            proto.metadata_props.add(key=name, value=text)
-        tensors = {name for node in proto.graph.node for name in (*node.input, *node.output)}
-        with files.writing("export", target):
-            if is_tensorrt:
-                lines = [CACHE_HEADER, *(f"{name}: {scale_text(s)}" for name, s in known.items() if name in tensors)]
-                with files.replacing(target.with_name(target.name + CACHE_SUFFIX)) as stream:
-                    stream.write(("\n".join(lines) + "\n").encode())
-            with files.replacing(target) as stream:
-                stream.write(proto.SerializeToString(deterministic=True))
+        from forge.exporters.onnx import save_model
 
-    def _target(self, path: str | PathLike[str], is_tensorrt: bool, force_overwrite: bool) -> Path:
-        for name, flag in (("is_tensorrt", is_tensorrt), ("force_overwrite", force_overwrite)):
-            if not isinstance(flag, bool):
-                raise OptionError(f"export: {name}: got {flag!r}; expected True or False")
-        if not isinstance(path, str | PathLike) or Path(path).suffix != ".onnx":
-            raise OptionError(f"export: path: got {path!r}; expected a path that ends in .onnx")
-        if Path(path).exists() and not force_overwrite:
-            raise OutputExistsError(f"export: {path}: exists; pass force_overwrite=True to replace it")
-        return Path(path)
+        _check_flags(is_tensorrt, force_overwrite)
+        with files.writing("export", path):
+            target = Path(path)
+            cache = target.with_name(target.name + CACHE_SUFFIX)
+            _check_paths([target, cache] if is_tensorrt else [target], force_overwrite)
+            model = self._for_tensorrt() if is_tensorrt else self.ir.mod
+            scales = _named_scales(model) if is_tensorrt else {}
+            proto, document = _exported(model, opset, TENSORRT_OPSET if is_tensorrt else None)
+            _describe(proto, self._metadata(model, uuid, is_tensorrt))
+            if not is_tensorrt:
+                save_model(proto, document.tensors, target)
+                return
+            text = _cache(proto, scales, tensorrt_version)
+            with files.replacing(cache) as stream:
+                stream.write(text.encode())
+                save_model(proto, document.tensors, target)
 
-    def _for_tensorrt(self) -> tuple[IRModule, dict[str, Statistics]]:
-        """The module as TensorRT takes it, whose rounded values have names, and statistics by these."""
-        made = self.ir._quantisation
-        before = made.before.copy() if made is not None else self.ir.copy().mod
-        known = _named(before)
-        if not known:
-            raise OptionError("export: is_tensorrt: got a model that is not calibrated; expected one after calibrate(...)")
-        if made is not None:
-            scheme = replace(made.scheme, activation_dtype="int8", kernel_dtype="int8", symmetric=True, per_channel=True)
-            before = quantise(before, scheme).module
-        return IRModule(before, fold_constants=False, fold_batch_norms=False), known
+    def _for_tensorrt(self) -> Module:
+        """A copy of the model, its ``params`` constants: in float, with statistics; or with int8 whose zero points are 0."""
+        from forge.driver.compilation import bind_params
+        from forge.quantization.quantize import quantise, statistics_of
+        from forge.quantization.symmetric import check_symmetric, real_biases
 
-    def _metadata(self, uuid: str | None, is_tensorrt: bool) -> dict[str, str]:
+        module, made = self.ir.mod.copy(), self.ir._quantisation
+        bind_params(module.main)
+        if not self.is_quantized:
+            if not statistics_of(module):
+                raise OptionError("export: is_tensorrt: the model is not calibrated; expected one after calibrate(...)")
+            return module
+        if made is not None and self._quantised == self.ir.fingerprint:
+            scheme = replace(made.scheme, activation_dtype=INT8, kernel_dtype=INT8, bias_dtype=None, per_channel=True,
+                             symmetric=True, quant_type="static")
+            module = quantise(made.before, scheme).module
+        real_biases(module.main)
+        check_symmetric(module.main)
+        return module
+
+    def _metadata(self, module: Module, uuid: str | None, is_tensorrt: bool) -> dict[str, str]:
+        from forge.driver.metadata import creation_time, interface, precision
+        from forge.ir.saved.hashing import fingerprint
+
         if uuid is not None and (not isinstance(uuid, str) or not uuid):
             raise OptionError(f"export: uuid: got {uuid!r}; expected text, or None for a new one")
-        precision = "int8" if self.is_quantized else "float32"
-        target = "tensorrt" if is_tensorrt else "onnxruntime"
-        return {"uuid": uuid or str(uuids.uuid4()), "created": creation_time(), "forge_version": __version__,
-                "precision": precision, "target": target}
+        return {
+            "uuid": uuid or str(uuids.uuid4()),
+            "created": creation_time(),
+            "forge_version": __version__,
+            "fingerprint": fingerprint(module),
+            "precision": INT8 if self.is_quantized else precision(module),
+            "target": "tensorrt" if is_tensorrt else "onnxruntime",
+            **{name: json.dumps(tensors) for name, tensors in interface(module.main).items()},
+        }
 
 
-def _named(module: Module) -> dict[str, Statistics]:
-    """Gives the values of ``main`` that were calibrated names, in place; returns their statistics."""
-    found: dict[str, Statistics] = {}
-    taken = {v.name for v in module.main.values()} | {node.name for node in module.main.nodes}
-    for number, (value, statistics) in enumerate(statistics_of(module).items()):
-        if value.producer is not None and (value.name in ("", value.producer.name) or GIVEN_NAME.fullmatch(value.name)):
-            base = f"{value.name or 'value'}_tensor_{number}"
-            value.name = next(name for k in range(len(taken) + 1) if (name := base + "_" * k) not in taken)
+def _check_flags(is_tensorrt: bool, force_overwrite: bool) -> None:
+    for name, flag in (("is_tensorrt", is_tensorrt), ("force_overwrite", force_overwrite)):
+        if not isinstance(flag, bool):
+            raise OptionError(f"export: {name}: got {flag!r}; expected True or False")
+
+
+def _check_paths(paths: list[Path], force_overwrite: bool) -> None:
+    if paths[0].suffix != ".onnx":
+        raise OptionError(f"export: path: got {str(paths[0])!r}; expected a path that ends in .onnx")
+    for path in paths:
+        if os.path.lexists(path) and not force_overwrite:
+            raise OutputExistsError(f"export: {path} exists; pass {option('force_overwrite=True')} or choose another path")
+
+
+def _named_scales(module: Module) -> dict[str, float]:
+    """Scales by name of tensor; values without name get one."""
+    from forge.quantization.symmetric import scales_in, scales_of
+
+    is_quantised = any(node.op == "qnn.quantize" for node in module.main)
+    scales = scales_in(module.main) if is_quantised else scales_of(module, METHOD)
+    _name(module.main, scales)
+    return {value.name: scale for value, scale in scales.items()}
+
+
+METHOD = "entropy"
+"""How ranges for the cache follow from statistics, as the calibrator that it names has it."""
+
+
+def _name(graph: Graph, values: Iterable[Value]) -> None:
+    taken = {v.name for v in graph.values()} | {n.name for n in graph.nodes} | set(graph.output_names)
+    outputs = dict(zip(graph.outputs, graph.output_names))
+    for number, value in enumerate(values):
+        if not value.name:
+            value.name = outputs.get(value) or next(n for n in _spellings(f"tensor_{number}") if n not in taken)
             taken.add(value.name)
-        if statistics.is_finite:
-            found[value.name] = statistics
-    return found
 
 
-def scale_text(statistics: Statistics) -> str:
-    """The scale of a value as caches have it: float32, most significant byte first, in hexadecimal digits."""
-    largest = max(-statistics.low, statistics.high, CODES * LEAST_SCALE)
-    return struct.pack(">f", largest / CODES).hex()
+def _spellings(name: str) -> Iterator[str]:
+    while True:
+        yield name
+        name += "_"
+
+
+def _exported(model: Module, opset: int | None, preferred: int | None) -> tuple[onnx.ModelProto, Document]:
+    from forge.exporters.onnx import export_model
+    from forge.passes import inline_calls
+
+    module = model.copy()
+    inline_calls.run(module.main, module)
+    verify(module)
+    if opset is None and preferred is not None:
+        try:
+            return export_model(module, preferred)
+        except OpNotImplemented:
+            pass
+    return export_model(module, opset)
+
+
+def _describe(proto: onnx.ModelProto, entries: Mapping[str, str]) -> None:
+    for name, text in entries.items():
+        proto.metadata_props.add(key=name, value=text)
+
+
+def _cache(proto: onnx.ModelProto, scales: Mapping[str, float], version: str) -> str:
+    """For the tensors that the model has."""
+    from forge.exporters.onnx.calibration_cache import cache_text
+
+    present = {v.name for v in proto.graph.input} | {name for node in proto.graph.node for name in node.output}
+    return cache_text({name: scale for name, scale in scales.items() if name in present}, version)
+
+
+__all__ = ["ONNXModule"]

@@ -24,7 +24,7 @@ EPOCH = "SOURCE_DATE_EPOCH"
 
 def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: str | None = None) -> dict[str, Any]:
     """The artifact's metadata. Reproducible but for ``uuid`` and ``created``, which obeys SOURCE_DATE_EPOCH."""
-    functions = {name: _interface(graph) for name, graph in module.public.items()}
+    functions = {name: interface(graph) for name, graph in module.public.items()}
     states = {name: _tensor(state_type(graph, name), name) for graph in module.public.values() for name in graph.states}
     return {
         "uuid": uuid or str(uuids.uuid4()),
@@ -32,7 +32,7 @@ def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: st
         "created": creation_time(),
         "target": str(compiled.target),
         "cpu_features": ",".join(compiled.target.features),
-        "precision": next((p for p in ("float16", "bfloat16") if compiled.options[p]), None) or _precision(module),
+        "precision": next((p for p in ("float16", "bfloat16") if compiled.options[p]), None) or precision(module),
         **next(iter(functions.values())),
         "functions": functions,
         "states": list(states.values()),
@@ -45,7 +45,7 @@ def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: st
     }
 
 
-def _interface(graph: Graph) -> dict[str, list[dict[str, Any]]]:
+def interface(graph: Graph) -> dict[str, list[dict[str, Any]]]:
     """What a caller of the function gives and gets: inputs and outputs that are no states."""
     kept = replaced(graph)
     inputs = [v for v in graph.inputs if v.name not in graph.params and v.name not in graph.states]
@@ -70,7 +70,7 @@ def creation_time() -> str:
         raise OptionError(f"{EPOCH}: got {epoch!r}; expected a whole number of seconds since 1970") from error
 
 
-def _precision(module: Module) -> str:
+def precision(module: Module) -> str:
     """The element type of most floating-point weights."""
     counts: dict[str, int] = {}
     graphs = module.public.values()

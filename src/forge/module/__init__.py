@@ -371,7 +371,8 @@ class IRModule(Quantization):
 
         Args:
             path: the file to write; it appears whole or not at all. None: the model is returned, with its weights.
-            opset: version of the operator set, 18 to 26; None: 21, which runtimes know best, or a later one that is needed.
+            opset: version of the operator set, 18 to 26; None: 21, which runtimes know best, or a later one that is needed; 20
+                where data are rounded to int8, as onnxruntime fails on some such models from 21 on.
             external_bytes: weights of at least this size go to ``PATH.data``; None: none do, unless the model exceeds 2 GiB.
 
         Raises:

@@ -284,3 +284,17 @@ def test_a_later_opset_is_taken_where_it_is_needed() -> None:
     assert exported(module).opset_import[0].version == 26
     with pytest.raises(OpNotImplemented, match="needs ONNX's BitCast, which opset 25 lacks"):
         export_model(module, 25)
+
+
+def test_names_that_nodes_without_one_would_get_are_kept() -> None:
+    """As in a model that was exported before."""
+    ir = forge.IRModule("""def @main(%x: Tensor[(2, 3), float32]) { exp(nn.relu(nn.relu(tan(%x)))) }""")
+    with ir.edit() as e:
+        for node, name in zip(ir.main, ("Relu_7", "Relu_1", "Tan_0")):
+            e.rename(node.result, name)
+    once = ir.to_onnx()
+    assert once is not None
+    twice = forge.from_onnx(once).to_onnx()
+    assert twice is not None
+    for made in (once, twice):
+        assert [name for node in made.graph.node for name in node.output][:3] == ["Relu_7", "Relu_1", "Tan_0"]

@@ -122,3 +122,23 @@ def test_recurrent_layers_that_round_their_states(dtype: type, zero: int) -> Non
     fed = [x for k, x in enumerate(inputs) if x is not None and k not in WEIGHTS]
     for expected, got in zip(*(onnxruntime_outputs(m, fed) for m in (original, model)), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [
+    ("int8", ""), ("int8", ", 0i8"), ("int8", ", 3i8"), ("int16", ""), ("int16", ", 3i16"), ("uint8", ""), ("uint16", ""),
+])
+def test_onnxruntime_may_move_reshapes_before_conversions(dtype: str, zero: str) -> None:
+    """It writes another pair around them then, and loses the type of codes in some opsets."""
+    text = f"""
+    def @main(%x: Tensor[(2, 6), float32]) {{
+      %0 = qnn.dequantize(qnn.quantize(%x, 0.02f{zero}, out_dtype="{dtype}"), 0.02f{zero});
+      exp(transpose(reshape(%0, newshape=[2, 3, 2]), axes=[0, 2, 1]))
+    }}
+    """
+    ir = forge.IRModule(text)
+    x = np.linspace(-3, 3, 12, dtype=np.float32).reshape(2, 6)
+    model = ir.to_onnx()
+    assert model is not None
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], ir.get_inference_function("reference")(x), rtol=1e-6)

@@ -18,9 +18,13 @@ from forge.exporters.onnx.tensors import type_proto
 from forge.ir.builder import Builder
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ops.core.op import Op
+from forge.ops.quantized.quantize import Dequantize, Quantize
 
 OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 18, 21, 26
 """onnxruntime 1.31 reads up to 26; of those from 22 on it lacks kernels for operators that it has in 21."""
+
+INT8_OPSET = 20
+"""Of models that round to int8: from 21 on onnxruntime 1.31 fails where it moves a reshape before a conversion from int8."""
 
 MAX_LISTED = 20
 
@@ -31,7 +35,7 @@ def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelPr
     """The model without its weights, and the document that holds them (``tensors``). The module has no calls of functions.
 
     Args:
-        opset: None: ``DEFAULT_OPSET``, or where that lacks something the next one that has all.
+        opset: None: ``DEFAULT_OPSET``, or ``INT8_OPSET``; where that lacks something, the next one that has all.
 
     Raises:
         OptionError: the opset is out of range, or the module has several public functions.
@@ -43,7 +47,7 @@ def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelPr
     if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)
                               or not OLDEST_OPSET <= opset <= NEWEST_OPSET):
         raise OptionError(f"opset: got {opset!r}; expected {OLDEST_OPSET} to {NEWEST_OPSET}")
-    for version in range(DEFAULT_OPSET, NEWEST_OPSET + 1) if opset is None else (opset,):
+    for version in range(_usual_opset(module), NEWEST_OPSET + 1) if opset is None else (opset,):
         document = Document(version)
         proto = Walker(document).main(module.main.copy(), module)
         if not document.problems:
@@ -53,6 +57,15 @@ def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelPr
     model = helper.make_model(proto, producer_name="forge", producer_version=__version__, opset_imports=imports,
                               ir_version=helper.find_min_ir_version_for(imports[:1]))
     return model, document
+
+
+def _usual_opset(module: Module) -> int:
+    """Codes of 16 or 4 bits, and blocks, need the default one."""
+    conversions = [c for node in module.main.walk() if (c := Quantize.of(node) or Dequantize.of(node)) is not None]
+    codes = {(c.result if isinstance(c, Quantize) else c.data).dtype for c in conversions}
+    is_plain = codes <= {"int8", "uint8", "int32"} and not any(c.attrs.block_size for c in conversions)
+    rounds = any(isinstance(c, Quantize) and c.result.dtype == "int8" for c in conversions)
+    return INT8_OPSET if is_plain and rounds else DEFAULT_OPSET
 
 
 def unsupported_nodes(module: Module, opset: int = DEFAULT_OPSET) -> list[tuple[str, str]]:
@@ -80,6 +93,7 @@ class Walker:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.kept: set[str] = set()  # names of results in the graph IR that nothing else gets
 
     def main(self, graph: Graph, module: Module) -> onnx.GraphProto:
         """The graph of the model."""
@@ -95,6 +109,9 @@ class Walker:
         wanted: dict[Value, str] = {}
         for value, name in zip(graph.outputs, names):
             wanted.setdefault(value, name)
+        results = {v.name for node in graph if node.op_def is not CONSTANT for v in node.results if v not in wanted}
+        self.kept = results - {""} - self.document.names
+        self.document.names |= self.kept
         self.nodes(g, graph, wanted)
         outputs = [g.ref(v) for v in graph.outputs]
         return g.finish(graph.name or "main", inputs, outputs, [v.type for v in graph.outputs], names)
@@ -156,9 +173,15 @@ class Walker:
         ref = g.cast(ref, dtype) if dtype and ref.dtype and ref.dtype != dtype else ref
         name = wanted.get(value, "")
         if (name or value.name) and ref.name in g.made_since(first) and ref.name not in self.document.claimed:
-            ref = g.rename(first, ref, name or self.document.unique(value.name))
+            ref = g.rename(first, ref, name or self._kept_name(value))
             self.document.claimed.add(ref.name)
         g.define(value, ref)
+
+    def _kept_name(self, value: Value) -> str:
+        if value.name not in self.kept:
+            return self.document.unique(value.name)
+        self.kept.remove(value.name)
+        return value.name
 
     def _by_parts(self, g: Emitter, graph: Graph, node: Node) -> list[Ref]:
         """Writes a node as its decomposition into other operators, else as its tensor expressions."""

@@ -90,9 +90,12 @@ def quantize(g: Emitter, op: Quantize, x: Ref, scale: Ref, zero: Ref | None = No
 
 @exports(Dequantize)
 def dequantize(g: Emitter, op: Dequantize, x: Ref, scale: Ref, zero: Ref | None = None) -> Any:
+    """With a zero point where onnxruntime moves reshapes before the conversion: its copy would round to uint8 without one."""
     if not _has_blocks(g, op):
         return NotImplemented
     axis = _scale_axis(op)
+    if zero is None and axis is None and op.data.constant is None and op.data.dtype == "int8" and g.opset < 21:
+        zero = g.const(0, op.data.dtype)
     scales = _scales(g, axis, scale, zero)
     return g.op("DequantizeLinear", x, *scales, dtype=op.result.dtype, axis=axis, block_size=op.attrs.block_size or None)
 

@@ -1,0 +1,71 @@
+"""Quantised models as TensorRT takes them: codes of int8 without zero points, biases real; and the scales of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from forge.errors import OptionError
+from forge.ir.builder import Builder
+from forge.ir.edits.dead_code import remove_dead
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.quantised import is_quantised
+from forge.ops.quantized.quantize import Dequantize, Quantize
+from forge.quantization.layers import layers_of, sites_of, sources
+from forge.quantization.quantize import codes_by_value, plan, statistics_of
+from forge.quantization.scheme import Scheme
+
+
+def real_biases(graph: Graph) -> int:
+    """``qnn.dequantize`` of constants of int32, which TensorRT does not read, become the real numbers. In place."""
+    found = [d for node in graph if (d := Dequantize.of(node)) is not None and d.data.constant is not None]
+    wide = [d for d in found if d.data.dtype == "int32"]
+    for bias in wide:
+        node = bias.node
+        arrays = [None if v is None else v.constant for v in node.op_def.arguments(node.operands)]
+        (array,) = node.op_def.reference(node.attrs, *arrays)
+        constant = Builder(graph, node, node.location).constant(np.asarray(array, np.float32), name=bias.data.name)
+        for user, position in list(bias.result.uses):
+            user.set_operand(position, constant)
+    remove_dead(graph)
+    return len(wide)
+
+
+def check_symmetric(graph: Graph) -> None:
+    """Raises OptionError unless all conversions are to or from int8, with zero points of 0."""
+    for node in graph.walk():
+        if not is_quantised(node):
+            continue
+        conversion = Quantize.of(node) or Dequantize.of(node)
+        if conversion is None:
+            problem = "computes with integers itself; expected quantize and dequantize around operators on real numbers"
+            raise OptionError(f"is_tensorrt: {node.label}: {problem}; quantize the model of real numbers")
+        codes = conversion.result if isinstance(conversion, Quantize) else conversion.data
+        zero = conversion.zero_point
+        if codes.dtype != "int8" or (zero is not None and (zero.constant is None or zero.constant.any())):
+            got = f"got codes of {codes.dtype}{'' if zero is None else ' with a zero point'}"
+            raise OptionError(f"is_tensorrt: {node.label}: {got}; expected int8 and zero points of 0; quantize the real model")
+
+
+def scales_in(graph: Graph) -> dict[Value, float]:
+    """By value, where a quantised graph rounds it, and what moving and selecting makes of it."""
+    rounded = [q for node in graph if (q := Quantize.of(node)) is not None and q.scale.constant is not None]
+    return _moved(graph, {q.data: float(q.scale.constant) for q in rounded if q.scale.constant is not None and q.scale.rank == 0})
+
+
+def scales_of(module: Module, method: str) -> dict[Value, float]:
+    """By value of ``main``, the scale that its statistics give int8 without zero point; ``params`` are constants."""
+    scheme = Scheme(activation_dtype="int8", calib_method=method, symmetric=True)
+    made = plan(module.main, scheme, statistics_of(module))
+    codes = codes_by_value(made, sites_of(layers_of(module.main)))
+    return _moved(module.main, {value: found.scale for value, found in codes.items()})
+
+
+def _moved(graph: Graph, scales: Mapping[Value, float]) -> dict[Value, float]:
+    found = dict(scales)
+    for value in (v for node in graph.nodes if node.op != "constant" for v in node.results):
+        origins = {scales.get(source) for source in sources(value)}
+        if value not in found and len(origins) == 1 and (scale := origins.pop()) is not None:
+            found[value] = scale
+    return found
