@@ -177,7 +177,7 @@ def _photographed(rng: np.random.Generator, pictures: Array, noise: float) -> Ar
 
 
 def _bounds(layers: Array) -> Array:
-    """Left, top, right and bottom of what is drawn in each layer, in pixels."""
+    """Bounding boxes of the digits, in pixels: left, top, right, bottom of each layer."""
     drawn: Array = layers > 0.25
     found = []
     for axis in (-2, -1):

@@ -18,7 +18,7 @@ BATCH = 64
 
 
 def train(network: nn.Module, samples: Samples, loss: Loss, *, seed: int, steps: int, rate: float) -> None:
-    """AdamW with a rate that rises to the given one and falls again over so many steps; leaves the network in evaluation mode."""
+    """AdamW; the learning rate rises to ``rate`` and falls again. Leaves the network in evaluation mode."""
     generator = torch.Generator().manual_seed(seed)
     inputs, labels = torch.from_numpy(samples.inputs), torch.from_numpy(samples.labels)
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)

@@ -48,7 +48,6 @@ class ONNXModule:
 
     def __init__(self, model: str | PathLike[str] | bytes | onnx.ModelProto) -> None:
         self.ir = IRModule.from_onnx(model)
-        self._quantised = ""
 
     @property
     def input_names(self) -> list[str]:
@@ -114,7 +113,6 @@ class ONNXModule:
             raise OptionError(f"quantize: activation_dtype: {got}; expected 'uint8': DynamicQuantizeLinear has no other")
         quant_type = "static" if quant_type == "any" and activation_dtype == INT8 else quant_type
         self.ir.quantize(activation_dtype, kernel_dtype, bias_dtype, per_channel, calib_method, quant_type, **options)
-        self._quantised = self.ir.fingerprint
 
     def export(
         self,
@@ -177,7 +175,7 @@ class ONNXModule:
             if not statistics_of(module):
                 raise OptionError("export: is_tensorrt: the model is not calibrated; expected one after calibrate(...)")
             return module
-        if made is not None and self._quantised == self.ir.fingerprint:
+        if made is not None and made.is_of(self.ir.mod):
             scheme = replace(made.scheme, activation_dtype=INT8, kernel_dtype=INT8, bias_dtype=None, per_channel=True,
                              symmetric=True, quant_type="static")
             module = quantise(made.before, scheme).module

@@ -107,12 +107,18 @@ class _Reader:
         if not files:
             raise InputError(f"{self.where}: {path}: got no .npy or .npz file; expected one or more, for {self.listed}")
         if len(self.names) > 1 and {p.stem for p in files if p.suffix == ".npy"} == set(self.names) == {p.stem for p in files}:
-            yield {p.stem: _read(p, self.where) for p in files}
+            yield {p.stem: self._read(p) for p in files}
             return
         yield from map(self._file, files)
 
+    def _read(self, path: Path) -> np.ndarray | dict[str, np.ndarray]:
+        try:
+            return read_arrays(path)
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from error
+
     def _file(self, path: Path) -> Sample:
-        content = _read(path, self.where)
+        content = self._read(path)
         return content if isinstance(content, dict) else self._entry(content)
 
     def split(self, entry: Sample) -> Iterator[Sample]:
@@ -218,19 +224,23 @@ class _Rows(Sequence[np.ndarray]):
         return self.array[number * self.size : (number + 1) * self.size]
 
 
-def _read(path: Path, where: str) -> Any:
-    """The array of a .npy, which is mapped, or those of a .npz by name."""
-    expected = "expected .npy or .npz without pickled objects"
+def read_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    """The array of a .npy, which is mapped, or those of a .npz by name.
+
+    Raises:
+        InputError: there is no such file, or it is no such.
+    """
     try:
         content = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
         if isinstance(content, np.lib.npyio.NpzFile):
             with content:
                 return dict(content)
     except FileNotFoundError as error:
-        raise InputError(f"{where}: {path}: no such file; {expected}, or a folder of them") from error
+        raise InputError(f"{path}: no such file") from error
     except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise InputError(f"{where}: {path}: no array file ({error}); {expected}") from error
-    return content
+        raise InputError(f"{path}: no array file ({error}); expected .npy or .npz without pickled objects") from error
+    array: np.ndarray = content
+    return array
 
 
 def _converts(given: str, wanted: str, array: np.ndarray) -> bool:

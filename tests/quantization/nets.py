@@ -7,8 +7,7 @@ import numpy as np
 import forge
 from forge.ir import Builder, Module, TensorType
 from forge.ir.nodes import Value
-from forge.quantization.quantize import quantise
-from forge.quantization.report import Record
+from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme
 
 SIZE, WIDTH = 8, 8
@@ -39,10 +38,9 @@ def samples(count: int = 4) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((count, 1, 3, SIZE, SIZE)).astype(np.float32)
 
 
-def record(ir: forge.IRModule | None = None, **arguments: object) -> Record:
+def record(ir: forge.IRModule | None = None, **arguments: object) -> Quantised:
     """What ``quantize`` would keep of a calibrated module."""
     ir = small_net() if ir is None else ir
     ir.calibrate(samples())
     scheme = Scheme.of(**arguments)
-    made = quantise(ir.mod, scheme)
-    return Record(made.before, made.real, made.module, scheme, made.left)
+    return quantise(ir.mod, scheme)

@@ -11,8 +11,7 @@ from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
 from forge.quantization.analysis import MOST_DB, OutputSums, analyse, decibels
 from forge.quantization.pairing import pairs_of
-from forge.quantization.quantize import quantise
-from forge.quantization.report import Record
+from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme
 from forge.quantization.sensitivity import sensitivity
 from tests.quantization.nets import record, samples, small_net
@@ -30,11 +29,11 @@ def interpreted(graph: Graph, values: list[Value]) -> list[list[np.ndarray]]:
     return found
 
 
-def expected_decibels(made: Record) -> list[float]:
+def expected_decibels(made: Quantised) -> list[float]:
     """Cumulative errors, by the interpreter."""
-    results = [pair.results for pair in pairs_of(made.real, made.quantised)]
+    results = [pair.results for pair in pairs_of(made.real, made.module)]
     real = interpreted(made.real.main, [a for a, _ in results])
-    quantised = interpreted(made.quantised.main, [b for _, b in results])
+    quantised = interpreted(made.module.main, [b for _, b in results])
     sums = np.array([[(np.sum(a**2), np.sum((a - b) ** 2)) for a, b in zip(*pair)] for pair in zip(real, quantised)])
     return [decibels(*pair) for pair in sums.sum(axis=0)]
 
@@ -42,7 +41,7 @@ def expected_decibels(made: Record) -> list[float]:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_errors_in_the_model_are_those_of_the_interpreter(name: str) -> None:
     made = record(**SCHEMES[name])
-    found = analyse(made.real, made.quantised, made.real.calibration.samples)
+    found = analyse(made.real, made.module, made.real.calibration.samples)
     assert [layer.label for layer in found.layers] == ["conv0 (nn.conv2d)", "conv1 (nn.conv2d)", "fc (nn.dense)"]
     np.testing.assert_allclose([layer.cumulative for layer in found.layers], expected_decibels(made), atol=NEAR)
     assert found.samples == len(samples())
@@ -50,7 +49,7 @@ def test_errors_in_the_model_are_those_of_the_interpreter(name: str) -> None:
 
 def test_errors_alone_are_those_of_the_weight_and_the_data() -> None:
     made = record()
-    for layer in analyse(made.real, made.quantised, made.real.calibration.samples).layers:
+    for layer in analyse(made.real, made.module, made.real.calibration.samples).layers:
         assert layer.weight is not None
         shares = [10 ** (-db / 10) for db in (layer.weight, layer.data, layer.alone)]
         assert shares[2] == pytest.approx(shares[0] + shares[1], rel=0.5)
@@ -58,13 +57,13 @@ def test_errors_alone_are_those_of_the_weight_and_the_data() -> None:
 
 def test_the_first_layer_in_the_model_is_as_alone() -> None:
     made = record(bias_correction=False)
-    first = analyse(made.real, made.quantised, made.real.calibration.samples).layers[0]
+    first = analyse(made.real, made.module, made.real.calibration.samples).layers[0]
     assert first.cumulative == pytest.approx(first.alone, abs=NEAR)
 
 
 def test_scales_of_channels_are_nearer_by_what_the_weight_says() -> None:
     plain, channels = record(equalize=False), record(per_channel=True, equalize=False)
-    before, after = (analyse(m.real, m.quantised, m.real.calibration.samples).layers[1] for m in (plain, channels))
+    before, after = (analyse(m.real, m.module, m.real.calibration.samples).layers[1] for m in (plain, channels))
     assert after.weight is not None
     assert before.weight is not None
     assert after.weight > before.weight + 3
@@ -73,9 +72,9 @@ def test_scales_of_channels_are_nearer_by_what_the_weight_says() -> None:
 
 def test_outputs_only_are_the_same_outputs() -> None:
     made = record()
-    whole = analyse(made.real, made.quantised, made.real.calibration.samples)
+    whole = analyse(made.real, made.module, made.real.calibration.samples)
     ticks: list[tuple[int, int]] = []
-    outputs = analyse(made.real, made.quantised, made.real.calibration.samples, layers=False, tick=lambda *t: ticks.append(t))
+    outputs = analyse(made.real, made.module, made.real.calibration.samples, layers=False, tick=lambda *t: ticks.append(t))
     assert outputs.layers == ()
     assert [o.name for o in outputs.outputs] == ["out"]
     assert outputs.sqnr == pytest.approx(whole.sqnr, abs=NEAR)
@@ -128,13 +127,13 @@ def test_switches_give_the_model_that_is_quantised_so(name: str) -> None:
     """All switches off give the real model; all but those of a layer what excluding it does."""
     made = record(**SCHEMES[name])
     given = made.real.calibration.samples
-    found = sensitivity(made.real, made.quantised, given, seconds=60)
+    found = sensitivity(made.real, made.module, given, seconds=60)
     assert found.samples == len(given)
     assert found.exclusions[-1].sqnr is not None
     assert found.exclusions[-1].sqnr > 100
     assert len(found.exclusions[1].numbers) == 1
     (worst,) = found.exclusions[1].numbers
-    label = pairs_of(made.real, made.quantised)[worst].name
+    label = pairs_of(made.real, made.module)[worst].name
     other = quantise(made.real, Scheme.of(**SCHEMES[name], exclude=label))
     outputs = analyse(made.real, other.module, given, layers=False)
     assert found.exclusions[1].sqnr == pytest.approx(outputs.sqnr, abs=2)
@@ -142,4 +141,4 @@ def test_switches_give_the_model_that_is_quantised_so(name: str) -> None:
 
 def test_sensitivity_stops_in_time_after_one_sample() -> None:
     made = record()
-    assert sensitivity(made.real, made.quantised, made.real.calibration.samples, seconds=0).samples == 1
+    assert sensitivity(made.real, made.module, made.real.calibration.samples, seconds=0).samples == 1

@@ -128,3 +128,39 @@ def test_what_keeps_statistics(calibrated: forge.IRModule, tmp_path: Path) -> No
     assert 0 < len(known(edited)) < count, "the values before the edit"
     edited.reload()
     assert not edited.is_calibrated
+
+
+def test_progress_counts_samples() -> None:
+    seen: list[tuple[str, int, int]] = []
+    cnn().calibrate(SAMPLES[:2], progress=lambda *step: seen.append(step))
+    assert seen == [("calibrate", k, 2) for k in range(3)]
+    seen.clear()
+    cnn().calibrate((x for x in SAMPLES[:2]), progress=lambda *step: seen.append(step))
+    assert seen == [("calibrate", k, 0) for k in range(3)]
+
+
+def test_layers_whose_data_are_not_finite_stay_real() -> None:
+    """Also where only one sample makes NaN."""
+    ir = forge.IRModule("""
+def @main(%x: Tensor[(2), float32], %w: Tensor[(3, 2), float32], %v: Tensor[(2, 3), float32]) {
+  nn.dense(log(nn.dense(%x, %w)), %v)
+}
+""", {"w": np.ones((3, 2), np.float32), "v": np.ones((2, 3), np.float32)})
+    ir.calibrate([np.ones(2, np.float32), -np.ones(2, np.float32), np.ones(2, np.float32)])
+    ir.quantize(quant_type="static", check=False, bias_correction=False)
+    assert [node.operands[1].op for node in ir.main.select("nn.dense")] == ["qnn.dequantize", "constant"]
+
+
+def test_random_numbers_are_counted_once() -> None:
+    """Each run of such a model has another range."""
+    ir = forge.IRModule("""
+def @main(%x: Tensor[(4, 8), float32], %w: Tensor[(3, 8), float32]) {
+  nn.dense(add(%x, exp(multiply(random.normal(out_shape=[4, 8]), 9f))), %w)
+}
+""", {"w": np.ones((3, 8), np.float32)})
+    ir.calibrate([np.zeros((4, 8), np.float32)] * 5)
+    assert [s.histogram.counts.sum() for s in known_bound(ir)] == [160]
+
+
+def known_bound(ir: forge.IRModule) -> list[Statistics]:
+    return list(ir.mod.calibration.statistics.values())

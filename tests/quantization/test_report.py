@@ -213,3 +213,17 @@ def test_notebooks_show_the_page_in_a_frame_of_its_own(report: Report, browser: 
     shown.page.context.close()
 
 
+
+
+def test_a_changed_module_has_no_report() -> None:
+    ir = small_net()
+    ir.calibrate(samples())
+    ir.quantize(check=False)
+    kept = ir.copy()
+    with ir.edit() as e:
+        e.rename(ir.main.find("qnn.quantize"), "other")
+        e.set_attributes(ir.main.find("nn.max_pool2d") if "nn.max_pool2d" in ir.operators else ir.main.find("nn.conv2d"),
+                         padding=(0, 0))
+    with pytest.raises(OptionError, match="has changed since"):
+        ir.quantization_report(tries=False)
+    assert kept.quantization_report(tries=False).layers

@@ -59,9 +59,7 @@ def quantize(
     _check(report, REPORTS, force)
     with source.progress(quiet=as_json) as progress:
         module = source.load_model(model, shape, progress, function)
-        progress("calibrate", 0, 1)
-        module.calibrate(data)
-        progress("calibrate", 1, 1)
+        module.calibrate(data, progress=progress)
         module.quantize(
             activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False)
         found = module.quantization_report(

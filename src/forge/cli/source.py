@@ -6,32 +6,33 @@ import io
 import json
 import math
 import sys
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from forge import dims, knobs
 from forge.cli import structures
 from forge.dims import Dim
 from forge.driver.feeds import Spec, random_inputs
-from forge.errors import ImportModelError, OptionError, PasswordError
+from forge.errors import ImportModelError, InputError, OptionError, PasswordError
 from forge.files import replacing
 from forge.frontends.support import format_names, format_of, load_format
 from forge.loaders import loader
 from forge.module import IRModule, load
+from forge.progress import Progress, shown
+from forge.samples import read_arrays
 from forge_runtime import Runtime
 from forge_runtime.artifact import LIBRARY_NAME
 
+Report = Progress
+progress = shown
+
 T = TypeVar("T")
-Report = Callable[[str, int, int], None]
 
 PIPE_WIDTH = 10_000
 _CONSOLE: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}  # names of a model may look like markup
@@ -176,15 +177,9 @@ def load_arrays(items: Sequence[str] | None, names: Sequence[str]) -> dict[str, 
 
 def _read_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.lib.npyio.NpzFile):
-            with content:
-                return dict(content)
-    except FileNotFoundError as error:
-        raise OptionError(f"--input {path}: no such file") from error
-    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise OptionError(f"--input {path}: no array file ({error}); expected .npy or .npz without pickled objects") from error
-    return np.asarray(content)
+        return read_arrays(path)
+    except InputError as error:
+        raise OptionError(f"--input {error}") from error
 
 
 def require_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -268,25 +263,6 @@ def write_text(path: Path, text: str) -> None:
     """Writes a file, whole or not at all."""
     with replacing(path) as stream:
         stream.write(text.encode())
-
-
-@contextmanager
-def progress(quiet: bool = False) -> Iterator[Report]:
-    """A progress bar on standard error where that is a terminal; ``report(phase, done, total)`` moves it."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda phase, done, total: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def report(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bar.add_task(phase, total=total)
-            bar.update(tasks[phase], completed=done, total=total)
-
-        yield report
 
 
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:

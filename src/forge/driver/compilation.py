@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,7 @@ from forge.ir.saved import hashing
 from forge.lowering.memory import MemoryPlan
 from forge.lowering.program import GroupedGraph, LoweredLibrary, LoweredProgram, Lowering
 from forge.options import CompileOptions
-
-Progress = Callable[[str, int, int], None]
+from forge.progress import Progress
 
 
 @dataclass

@@ -6,13 +6,14 @@ import logging
 from contextlib import ExitStack
 
 from forge.driver import artifact, cache
-from forge.driver.compilation import Compilation, Progress
+from forge.driver.compilation import Compilation
 from forge.driver.compiled import CompiledModel
 from forge.driver.pass_context import check_options
 from forge.driver.pipeline import GRAPH_STAGES, STAGES, Observer, run_stages
 from forge.ir.nodes import Graph, Module
 from forge.ir.verifier import verify
 from forge.options import CompileOptions, OutputOptions
+from forge.progress import Progress
 
 _log = logging.getLogger(__name__)
 

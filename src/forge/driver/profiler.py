@@ -11,7 +11,6 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim
 from forge.driver import analysis, peaks
-from forge.driver.compilation import Progress
 from forge.driver.compiled import CompiledModel
 from forge.driver.compiler import compile_module
 from forge.driver.texts import parts
@@ -21,6 +20,7 @@ from forge.ir.types import TensorType
 from forge.lowering.groups import Group
 from forge.lowering.program import Item
 from forge.options import CompileOptions
+from forge.progress import Progress
 
 SHORTEST = 0.2
 """Seconds of calls that are timed at least, so that the cycle counter can be told from the clock."""

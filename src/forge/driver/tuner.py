@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forge.driver import profiler
-from forge.driver.compilation import Progress
 from forge.driver.compiler import compile_module
 from forge.driver.pass_context import check_options
 from forge.driver.tuning import Record, described
 from forge.errors import OptionError, option
 from forge.ir.nodes import Module
 from forge.options import CompileOptions
+from forge.progress import Progress
 from forge.target import Target
 from forge.target.choices import LIMIT, Choice, Choices, as_text
 

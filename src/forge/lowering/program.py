@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,13 +24,12 @@ from forge.lowering.sharing import kept_for_updates, share_memory
 from forge.lowering.signatures import Signature, sign_groups
 from forge.lowering.states import StateTable
 from forge.ops.core.strings import unpack_string_constants
+from forge.progress import Progress
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 from forge.tir.program import Control, Library, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(eq=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
+from contextlib import nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ from forge.module.edits import Edits
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Module
+    from forge.progress import Progress
     from forge.quantization.accuracy import Accuracy, Validate
     from forge.quantization.compression import Compressed
     from forge.quantization.layers import Excluded
     from forge.quantization.quantize import Quantised
     from forge.quantization.report import Report
-    from forge.quantization.variants import Progress
 
 
 Data = Iterable[Any] | PathLike[str]
@@ -74,7 +75,9 @@ class Quantization(Edits):
         changed.calibration = Calibration()
         self._module = changed
 
-    def calibrate(self, calib_data: Data, reset: bool = True, use_cuda: bool = True) -> None:
+    def calibrate(
+        self, calib_data: Data, reset: bool = True, use_cuda: bool = True, *, progress: Progress | None = None
+    ) -> None:
         """Runs samples, and keeps statistics of the values that `quantize` may round. In place.
 
         Memory does not depend on the number of samples. Copies, saved files and other batch sizes keep the statistics; an edit
@@ -86,6 +89,8 @@ class Quantization(Edits):
                 the first.
             reset: forget earlier statistics; False: add to them.
             use_cuda: has no effect: models run on the CPU, the only kind of target.
+            progress: called with phase, number of samples done, number in all, 0 if that is not known; None: a bar with the time
+                left, on standard error where that is a terminal.
 
         Raises:
             ValueError: there is no sample; or one has NaN or infinity, a wrong name, type or shape: the message names the input.
@@ -94,12 +99,13 @@ class Quantization(Edits):
         """
         if not isinstance(reset, bool) or not isinstance(use_cuda, bool):
             raise OptionError(f"calibrate: reset, use_cuda: got {reset!r}, {use_cuda!r}; expected True or False")
-        self._module = self._calibrated(calib_data, reset)
+        self._module = self._calibrated(calib_data, reset, progress)
 
-    def _calibrated(self, calib_data: Data, reset: bool = True) -> Module:
+    def _calibrated(self, calib_data: Data, reset: bool = True, progress: Progress | None = None) -> Module:
         """A copy with statistics."""
         from forge.driver.compilation import bind_params
         from forge.driver.feeds import specs_of
+        from forge.progress import shown
         from forge.quantization import calibration
         from forge.quantization.layers import layers_of, sites_of
         from forge.samples import samples
@@ -107,7 +113,9 @@ class Quantization(Edits):
         module, bound = self._verified().copy(), self._module.copy()
         bind_params(bound.main)
         found = samples(calib_data, specs_of(self.input_nodes), where="calibrate: calib_data")
-        calibration.calibrate(bound, found, sites_of(layers_of(bound.main)).channel_axis, reset)
+        with nullcontext(progress) if progress is not None else shown() as report:
+            counted = calibration.counted(found, len(calib_data) if isinstance(calib_data, Sized) else 0, report)
+            calibration.calibrate(bound, counted, sites_of(layers_of(bound.main)).channel_axis, reset)
         module.calibration = bound.calibration
         return module
 
@@ -211,7 +219,7 @@ class Quantization(Edits):
             calib_data: samples, as `calibrate` takes them; None: those that calibration kept.
             seconds: when to stop trying other arguments; errors of the layers are measured in any case.
             tries: quantise with other arguments, and measure times; False: errors of the layers only.
-            num_threads: of what is timed, layer by layer.
+            num_threads: threads for the times of layers.
             name: of the model, for titles.
             progress: called with phase, number done, number in all.
 

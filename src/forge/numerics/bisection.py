@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forge.driver import check_options, compile_module
-from forge.driver.compilation import Compilation, Progress, bound, of_graphs
+from forge.driver.compilation import Compilation, bound, of_graphs
 from forge.driver.pipeline import STAGES, Stage, run_stages, stage_of
 from forge.driver.profiler import items_of
 from forge.driver.texts import parts
@@ -25,6 +25,7 @@ from forge.numerics.segments import FAILURES, Contents, Segment, first, shrink
 from forge.numerics.sides import without_states
 from forge.numerics.tolerances import Judge, Tolerance
 from forge.options import CompileOptions
+from forge.progress import Progress
 from forge_runtime import Runtime
 
 _FUSION = next(k for k, stage in enumerate(STAGES) if stage.name == "fusion")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from forge.driver.compilation import Progress
 from forge.driver.feeds import random_inputs, specs_of
 from forge.errors import OptionError
 from forge.ir.nodes import Value
@@ -17,6 +16,7 @@ from forge.numerics.differences import Difference
 from forge.numerics.matching import Pair, match, shapes_may_agree
 from forge.numerics.sides import Side, side, source_way
 from forge.options import CompileOptions
+from forge.progress import Progress
 from forge.samples import samples
 
 THRESHOLDS = {"quantised": 20.0, "narrow": 40.0, "float": 60.0}

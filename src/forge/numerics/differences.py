@@ -15,9 +15,9 @@ class Difference:
     """Of values that should be equal, over all that was added. NaN equals NaN, and an infinity itself.
 
     Attributes:
-        signal, noise: sums of the squares of what is expected, and of the differences.
+        signal, noise: sums of the squares of the expected elements, and of the differences.
         error: the largest difference; infinite where only one of the two is finite, or they have no common shape.
-        largest: the largest element of what is expected.
+        largest: the largest expected element, by magnitude.
         rows, agreeing: vectors along the last axis, and those of them whose largest element is at the same place.
     """
 

@@ -203,7 +203,7 @@ def _shape(value: Value) -> tuple[int | None, ...] | None:
 
 
 def _operator(value: Value) -> str:
-    """The operator that computes the value; of what is quantised and read, that before the quantisation."""
+    """The operator that computes the value, or that computes what was quantised."""
     made = value.producer
     while made is not None and made.op_def.category is Category.QUANTISATION and made.operands[0] is not None:
         before = made.operands[0].producer

@@ -14,7 +14,6 @@ import numpy as np
 
 from forge import peers
 from forge.driver import check_options, compile_module
-from forge.driver.compilation import Progress
 from forge.errors import OptionError
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -22,6 +21,7 @@ from forge.ir.quantised import is_quantised
 from forge.loaders import from_onnx, from_torch
 from forge.module import IRModule, load
 from forge.options import CompileOptions
+from forge.progress import Progress
 from forge.samples import Sample
 
 Run = Callable[[Sample], tuple[list[Any], list[Any]]]

@@ -167,7 +167,7 @@ def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
     scale = np.prod([np.float64(p.scale.constant.reshape(())) for p in parts if p.scale.constant is not None]) / wanted.scale
     if not np.isfinite(scale.astype(np.float32)).all():
         return None
-    small, large = (_centred_real(builder, p) for p in parts)
+    small, large = (_centred(builder, p, "float32") for p in parts)  # int32, shared with another reader, would be stored
     real = builder.call("multiply", large, builder.call("multiply", small, builder.constant(scale.astype(np.float32))))
     return _rounded_to(builder, found, wanted, real, low, high)
 
@@ -408,21 +408,12 @@ def _parameters(found: Dequantize) -> tuple[object, ...]:
     return found.data.dtype, float(scale.reshape(())), int(zero.reshape(()))
 
 
-def _centred(builder: RuleBuilder, found: Dequantize) -> Value:
-    """Whole numbers of int32 that are 0 for the real number 0."""
-    whole = builder.call("cast", found.data, dtype="int32")
+def _centred(builder: RuleBuilder, found: Dequantize, dtype: str = "int32") -> Value:
+    """Whole numbers that are 0 for the real number 0."""
+    whole = builder.call("cast", found.data, dtype=dtype)
     if found.zero_point is None:
         return whole
-    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype="int32")
-    return builder.call("subtract", whole, zero)
-
-
-def _centred_real(builder: RuleBuilder, found: Dequantize) -> Value:
-    """`_centred` as float32, in a form of its own: shared with another reader of the integers, it would be stored for both."""
-    whole = builder.call("cast", found.data, dtype="float32")
-    if found.zero_point is None:
-        return whole
-    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype="float32")
+    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype=dtype)
     return builder.call("subtract", whole, zero)
 
 

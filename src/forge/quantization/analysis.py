@@ -95,6 +95,15 @@ def worst(numbers: Iterable[float | None]) -> float | None:
     return min((n for n in numbers if n is not None), default=None)
 
 
+def is_near(sqnr: float | None, agreement: float | None) -> bool:
+    """Whether outputs are near enough to those in float to say nothing."""
+    return (sqnr is None or sqnr >= LEAST_SQNR) and (agreement is None or agreement >= LEAST_AGREEMENT)
+
+
+LEAST_SQNR, LEAST_AGREEMENT = 20.0, 0.95
+"""In dB, and the share of rows whose largest element is the same."""
+
+
 def analyse(
     real: Module, quantised: Module, samples: Iterable[Sample], *, layers: bool = True, tick: Tick = lambda done, total: None
 ) -> Analysis:
@@ -185,7 +194,7 @@ def _agreement(a: np.ndarray, b: np.ndarray) -> tuple[int, int]:
 
 
 PARTS = 5
-"""Outputs of each layer: squares of the result, and of what is added to it in the model, alone, by its weight and by its data."""
+"""Sums of squares for each layer: of its result, and of the errors in the model, alone, by its weight and by its data."""
 
 
 @dataclass

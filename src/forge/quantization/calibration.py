@@ -8,7 +8,7 @@ numbers leave the range of their histogram, its bins are merged, and the sample 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from forge.ir.nodes import Graph, Module, Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
+from forge.progress import Progress
 from forge_runtime import Runtime
 
 BINNING = "forge_binning"
@@ -48,15 +49,15 @@ class Observer:
         return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, runtime)
 
     def add(self, sample: Sample) -> None:
-        """Runs a sample, and counts what its values are."""
-        for _ in range(3):
+        """Runs a sample, and counts what its values are; again if a histogram was too narrow.
+
+        Of a model with random numbers, those of the last run that are beyond a histogram count for its last bin.
+        """
+        results = self._run(sample)
+        if self._widen(results):
             results = self._run(sample)
-            if self._widen(results):
-                continue
-            for statistics, (counts, total, low, high) in zip(self.found.values(), results):
-                _count(statistics, counts, total, low, high)
-            return
-        raise AssertionError("a value is another in each run")
+        for statistics, (counts, total, low, high) in zip(self.found.values(), results):
+            _count(statistics, counts, total, low, high)
 
     def _run(self, sample: Sample) -> list[Sequence[np.ndarray]]:
         binning = [(1 / s.histogram.width, s.histogram.offset) for s in self.found.values()]
@@ -110,7 +111,8 @@ def _count(statistics: Statistics, counts: np.ndarray, total: np.ndarray, low: n
         return
     first = not statistics.calls
     statistics.calls += 1
-    statistics.low, statistics.high = min(statistics.low, float(low.min())), max(statistics.high, float(high.max()))
+    statistics.low = float(np.minimum(statistics.low, low.min()))  # NaN stays
+    statistics.high = float(np.maximum(statistics.high, high.max()))
     statistics.low_sum += float(low.min())
     statistics.high_sum += float(high.max())
     statistics.histogram.counts += counts
@@ -121,7 +123,7 @@ def _count(statistics: Statistics, counts: np.ndarray, total: np.ndarray, low: n
 
 
 KEPT_SAMPLES, KEPT_BYTES = 32, 64 << 20
-"""Of the first samples, so many are kept: to correct biases, and to compare a quantised model with the real one."""
+"""How many of the first samples are kept, to correct biases and to compare a quantised model with the real one."""
 
 
 def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[Value, int], reset: bool) -> None:
@@ -144,6 +146,14 @@ def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[V
     found = {digests[value]: statistics for value, statistics in observer.found.items()}
     known = {} if reset else module.calibration.statistics
     module.calibration = Calibration({**known, **found}, tuple(kept))
+
+
+def counted(samples: Iterable[Sample], total: int, progress: Progress) -> Iterator[Sample]:
+    """The samples, whose number is reported: of ``total``, or more if what was given held several."""
+    progress("calibrate", 0, total)
+    for done, sample in enumerate(samples):
+        yield sample
+        progress("calibrate", done + 1, max(total, done + 1) if total else 0)
 
 
 def _size(sample: Sample) -> int:

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 
 from forge.ir.nodes import Module
-from forge.quantization.analysis import Analysis, analyse
+from forge.quantization.analysis import Analysis, analyse, is_near
 from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme
 
@@ -17,8 +17,6 @@ class QuantizationWarning(UserWarning):
 
 SAMPLES = 8
 """So many of the calibration's samples are compared."""
-LEAST_SQNR, LEAST_AGREEMENT = 20.0, 0.95
-"""Less of either is worth a warning: dB of the worst output, and share of rows with the same largest element."""
 SHOWN = 3
 """Layers that a warning names."""
 
@@ -29,7 +27,7 @@ def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis
     if not samples:
         return None
     outputs = analyse(module, found.module, samples, layers=False)
-    if is_near(outputs):
+    if is_near(outputs.sqnr, outputs.agreement):
         return outputs
     whole = analyse(found.real, found.module, samples)
     worst = sorted(whole.layers, key=lambda layer: layer.alone)[:SHOWN]
@@ -38,12 +36,6 @@ def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis
     parts.append("quantize_with_accuracy keeps layers in float, quantization_report shows all")
     warnings.warn("; ".join(parts), QuantizationWarning, stacklevel=3)
     return outputs
-
-
-def is_near(found: Analysis) -> bool:
-    """Whether outputs are near enough to say nothing."""
-    known, agreement = found.sqnr, found.agreement
-    return (known is None or known >= LEAST_SQNR) and (agreement is None or agreement >= LEAST_AGREEMENT)
 
 
 def _text(found: Analysis) -> str:

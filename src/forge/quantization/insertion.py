@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +28,6 @@ class Insertion:
         codes: of values that are rounded, by value.
         weights: of layers, by layer.
         biases: element type of biases.
-        real: by rounded value, what stands for it.
     """
 
     graph: Graph
@@ -36,11 +35,12 @@ class Insertion:
     codes: Mapping[Value, Codes]
     weights: Mapping[Layer, Weight]
     biases: str = "int32"
-    real: dict[Value, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._layers = {layer.node for layer in self.sites.of}
 
     def run(self) -> None:
-        layers = list(self.weights.keys() | self.sites.of.keys())
-        biases = {layer: bias for layer in layers if (bias := bias_of(layer)) is not None}
+        biases = {layer: bias for layer in self.weights if (bias := bias_of(layer)) is not None}
         for value, codes in self.codes.items():
             self._round(value, codes)
         for layer, weight in self.weights.items():
@@ -56,13 +56,13 @@ class Insertion:
         if codes.zero == 0:
             parameters.pop()
         whole = builder.call("qnn.quantize", value, *parameters, out_dtype=codes.dtype, name=_named(value, "quantized"))
-        self.real[value] = builder.call("qnn.dequantize", whole, *parameters, name=_named(value, "dequantized"))
+        real = builder.call("qnn.dequantize", whole, *parameters, name=_named(value, "dequantized"))
         for user, position in readers:
-            user.set_operand(position, self.real[value])
+            user.set_operand(position, real)
 
     def _reads(self, user: Node) -> bool:
         """Layers that are not quantised read real numbers; so do moves that lead to none."""
-        if user in {layer.node for layer in self.sites.of}:
+        if user in self._layers:
             return True
         if moves(user) or user.op == "concatenate":
             return any(self._reads(n) for n in user.succ)

@@ -137,10 +137,6 @@ class Sites:
     groups: dict[Value, list[Value]] = field(default_factory=dict)
     channel_axis: dict[Value, int] = field(default_factory=dict)
 
-    @property
-    def values(self) -> list[Value]:
-        return list(self.groups)
-
 
 def sites_of(layers: Iterable[Layer]) -> Sites:
     """Where the data of ``layers`` are rounded, and what else is then, so that integers are stored."""
@@ -190,7 +186,8 @@ def _place_terms(sites: Sites, value: Value) -> None:
         return
     terms = [v for v in node.operands if v is not None]
     if all(v not in sites.groups and _ends_a_layer(v) and len(v.uses) == 1 for v in terms) and terms[0] is not terms[1]:
-        stored = _earlier(terms[0], terms[1])
+        assert node.graph is not None
+        stored = _earlier(node.graph, terms[0], terms[1])
         sites.groups[stored] = [stored]
         sites.channel_axis[stored] = sites.channel_axis[value]
 
@@ -209,12 +206,9 @@ def _ends_a_layer(value: Value) -> bool:
     return node is not None and layer_of(node) is not None
 
 
-def _earlier(a: Value, b: Value) -> Value:
-    graph = a.producer.graph if a.producer is not None else None
-    if graph is None:
-        return a
-    order = {node: k for k, node in enumerate(graph.nodes)}
-    return min((a, b), key=lambda v: order.get(v.producer, -1))  # type: ignore[arg-type]
+def _earlier(graph: Graph, a: Value, b: Value) -> Value:
+    first = next(node for node in graph.nodes if node in (a.producer, b.producer))
+    return a if first is a.producer else b
 
 
 def reads_rounded(user: Node) -> bool:

@@ -150,6 +150,13 @@ class Quantised:
     scheme: Scheme
     left: dict[str, str]
 
+    def __post_init__(self) -> None:
+        self._fingerprint = hashing.fingerprint(self.module)
+
+    def is_of(self, module: Module) -> bool:
+        """Whether ``module`` is what was made then."""
+        return hashing.fingerprint(module) == self._fingerprint
+
 
 def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None) -> Quantised:
     """A quantised copy of ``module``.

@@ -19,16 +19,17 @@ from forge import files
 from forge.driver import check_options
 from forge.driver.layer_times import by_number, in_turns, marked, way
 from forge.errors import OptionError
-from forge.ir.nodes import Module
+from forge.progress import Progress
 from forge.quantization import rounding_errors, sensitivity, variants
-from forge.quantization.analysis import LayerError, OutputError, analyse
+from forge.quantization.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.calibration import Sample
 from forge.quantization.correction import PRODUCTS
 from forge.quantization.pairing import Pair, pairs_of
+from forge.quantization.quantize import Quantised
 from forge.quantization.rounding_errors import RoundedValue, WeightErrors
 from forge.quantization.scheme import Scheme
 from forge.quantization.sensitivity import Exclusion, Sensitivity
-from forge.quantization.variants import LEAST_GAIN, Candidate, Progress, Trials, Variant
+from forge.quantization.variants import LEAST_GAIN, Candidate, Trials, Variant
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 
@@ -42,37 +43,18 @@ NOT_SLOWER = 1.05
 """What an integer layer may take, next to the fastest other way, before leaving it real is suggested."""
 
 
-FAR_DB, FAR_AGREEMENT = 20.0, 0.99
-"""Outputs below these are worth a warning."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What `IRModule.quantize` did.
-
-    Attributes:
-        before: the module before.
-        real: the same with its channels equalised, as it was quantised.
-        left: reasons why layers stayed real, by label.
-    """
-
-    before: Module
-    real: Module
-    quantised: Module
-    scheme: Scheme
-    left: Mapping[str, str]
-
-
-def record_of(ir: Any) -> Record:
+def record_of(ir: Any) -> Quantised:
     """What a module keeps of how it was quantised.
 
     Raises:
-        OptionError: it was not.
+        OptionError: it was not, or has changed since.
     """
-    kept = getattr(ir, "_quantisation", None)
+    kept: Quantised | None = getattr(ir, "_quantisation", None)
     if kept is None:
         raise OptionError("quantization_report: got a module that `quantize` did not make; expected one after ir.quantize(...)")
-    return Record(kept.before, kept.real, ir.mod, kept.scheme, kept.left)
+    if not kept.is_of(ir.mod):
+        raise OptionError("quantization_report: got a module that has changed since `quantize`; expected it as it was then")
+    return dataclasses.replace(kept, module=ir.mod)
 
 
 @dataclass(frozen=True)
@@ -154,7 +136,7 @@ class Report:
     @property
     def warnings(self) -> list[str]:
         """Outputs that are far from those of the real model, with the layers that cost most and what would help."""
-        far = [o for o in self.outputs if (o.sqnr is not None and o.sqnr < FAR_DB) or (o.agreement or 1.0) < FAR_AGREEMENT]
+        far = [o for o in self.outputs if not is_near(o.sqnr, o.agreement)]
         found = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in far]
         if not found:
             return []
@@ -235,7 +217,7 @@ def share_text(share: float | None) -> str:
 
 
 def make_report(
-    record: Record, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
+    record: Quantised, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
     tries: bool = True, progress: Progress = lambda phase, done, total: None,
 ) -> Report:
     """Runs samples through the quantised model and the real one, and tries others.
@@ -250,7 +232,7 @@ def make_report(
     """
     if not samples:
         raise OptionError("quantization_report: got no sample; calibrate keeps some in memory; after loading, pass data")
-    real, quantised, scheme = record.real, record.quantised, record.scheme
+    real, quantised, scheme = record.real, record.module, record.scheme
     end = time.perf_counter() + seconds
     pairs = pairs_of(real, quantised)
     errors = analyse(real, quantised, samples, tick=_phase(progress, "errors"))
@@ -294,9 +276,9 @@ def _worth(found: Sensitivity) -> list[Exclusion]:
     return kept
 
 
-def layer_times(record: Record, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
+def layer_times(record: Quantised, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
     """Seconds of each layer, by way."""
-    real, quantised = marked(record.real, PRODUCTS), marked(record.quantised, PRODUCTS)
+    real, quantised = marked(record.real, PRODUCTS), marked(record.module, PRODUCTS)
     ways = {"float32": (real, False), "int8": (quantised, False)}
     if dots_of_pairs(Target.parse("llvm")):
         ways["bfloat16"] = (real, True)

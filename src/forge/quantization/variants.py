@@ -12,6 +12,7 @@ from forge.driver.latency import measure
 from forge.driver.layer_times import MARK, marked
 from forge.errors import OptionError
 from forge.ir.nodes import Module
+from forge.progress import Progress
 from forge.quantization.analysis import OutputSums
 from forge.quantization.calibration import Sample
 from forge.quantization.correction import PRODUCTS, products
@@ -24,7 +25,6 @@ from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge_runtime import Runtime
 
-Progress = Callable[[str, int, int], None]
 LEAST_GAIN = 0.5
 """In dB: less is no reason to leave a layer real."""
 LEAST_ROUNDS, MOST_ROUNDS = 5, 40
