@@ -41,7 +41,6 @@ def test_statistics_are_those_of_numpy(calibrated: forge.IRModule) -> None:
         np.testing.assert_allclose([found.low, found.high], [whole.min(), whole.max()], **near)
         np.testing.assert_allclose(found.low_sum, sum(a.min() for a in seen), **near)
         np.testing.assert_allclose(found.high_sum, sum(a.max() for a in seen), **near)
-        np.testing.assert_allclose(found.channel_sum, whole.sum(axis=others), rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(found.channel_low, whole.min(axis=others), **near)
         np.testing.assert_allclose(found.channel_high, whole.max(axis=others), **near)
         counts = np.histogram(whole, found.histogram.edges)[0]
@@ -103,7 +102,7 @@ def test_without_reset_statistics_add_up(calibrated: forge.IRModule) -> None:
     for found, expected in zip(known(parts).values(), known(calibrated).values()):
         assert found.calls == expected.calls
         assert (found.low, found.high) == (expected.low, expected.high)
-        np.testing.assert_allclose(found.channel_sum, expected.channel_sum)
+        np.testing.assert_array_equal(found.channel_low, expected.channel_low)
         np.testing.assert_array_equal(found.histogram.counts, expected.histogram.counts)
     again = cnn()
     again.calibrate(SAMPLES[:2])
@@ -164,3 +163,15 @@ def @main(%x: Tensor[(4, 8), float32], %w: Tensor[(3, 8), float32]) {
 
 def known_bound(ir: forge.IRModule) -> list[Statistics]:
     return list(ir.mod.calibration.statistics.values())
+
+
+def test_of_large_values_a_third_is_in_the_histogram() -> None:
+    ir = forge.IRModule("def @main(%x: Tensor[(512, 300), float32], %w: Tensor[(3, 300), float32]) { nn.dense(%x, %w) }",
+                        {"w": np.ones((3, 300), np.float32)})
+    x = np.random.default_rng(0).standard_normal((512, 300)).astype(np.float32)
+    ir.calibrate([x])
+    (found,) = known_bound(ir)
+    assert found.histogram.counts.sum() == x.size // 3
+    assert (found.low, found.high) == (x.min(), x.max())
+    counts = np.histogram(x.reshape(-1)[::3], found.histogram.edges)[0]
+    assert np.abs(np.cumsum(counts) - np.cumsum(found.histogram.counts)).max() <= 4, "by rounding at the edges of bins"

@@ -1,7 +1,7 @@
 """Statistics of values, over samples.
 
-A copy of the model computes them: its outputs are, of each value that quantisation may round, a histogram, and the least, the
-largest and the sum of each channel. So memory does not depend on the number of samples. Bins have powers of two as widths; where
+A copy of the model computes them: its outputs are, of each value that quantisation may round, a histogram, and the least and
+the largest number of each channel. So memory does not depend on the number of samples. Bins have powers of two as widths; where
 numbers leave the range of their histogram, its bins are merged, and the sample runs again.
 """
 
@@ -24,7 +24,13 @@ from forge.progress import Progress
 from forge_runtime import Runtime
 
 BINNING = "forge_binning"
-"""The input with, for each value, one over the width of a bin and the bin that begins at 0."""
+"""The input with, for each value, one over the width of a bin, the bin that begins at 0, and what a number counts: 1.
+
+A constant 1 would become an array as large as the value.
+"""
+
+LARGE, STEP = 1 << 17, 3
+"""Of values of so many numbers, one in three is in the histogram: counting takes longer than all else. Ranges are of all."""
 
 Sample = Mapping[str, np.ndarray]
 
@@ -56,19 +62,19 @@ class Observer:
         results = self._run(sample)
         if self._widen(results):
             results = self._run(sample)
-        for statistics, (counts, total, low, high) in zip(self.found.values(), results):
-            _count(statistics, counts, total, low, high)
+        for statistics, (counts, low, high) in zip(self.found.values(), results):
+            _count(statistics, counts, low, high)
 
     def _run(self, sample: Sample) -> list[Sequence[np.ndarray]]:
-        binning = [(1 / s.histogram.width, s.histogram.offset) for s in self.found.values()]
+        binning = [(1 / s.histogram.width, s.histogram.offset, 1) for s in self.found.values()]
         given = {**sample, BINNING: np.asarray(binning, np.float32)}
         flat = self.runtime.run([given[name] for name in self.runtime.input_names])
-        return [flat[k : k + 4] for k in range(0, len(flat), 4)]
+        return [flat[k : k + 3] for k in range(0, len(flat), 3)]
 
     def _widen(self, results: list[Sequence[np.ndarray]]) -> bool:
         """Whether a histogram had to be made wider."""
         changed = False
-        for statistics, (_, _, lows, highs) in zip(self.found.values(), results):
+        for statistics, (_, lows, highs) in zip(self.found.values(), results):
             low, high = float(lows.min(initial=0)), float(highs.max(initial=0))
             if np.isfinite(low) and np.isfinite(high) and not statistics.histogram.covers(low, high):
                 statistics.histogram = statistics.histogram.widened(low, high)
@@ -77,10 +83,10 @@ class Observer:
 
 
 def observed_graph(graph: Graph, channel_axes: Mapping[Value, int]) -> Graph:
-    """A graph whose outputs are statistics of values of ``graph``: four of each."""
+    """A graph whose outputs are statistics of values of ``graph``: three of each."""
     observed = extract(graph, list(channel_axes))
     builder = Builder(observed)
-    binning = observed.add_input(_tensor((len(channel_axes), 2)), BINNING)
+    binning = observed.add_input(_tensor((len(channel_axes), 3)), BINNING)
     outputs: list[Value] = []
     for number, (value, axis) in enumerate(zip(observed.outputs, channel_axes.values())):
         outputs += _statistics(builder, value, axis, builder.call("take", binning, builder.constant(np.int64(number)), axis=0))
@@ -93,21 +99,22 @@ def _tensor(shape: tuple[int, ...]) -> TensorType:
 
 
 def _statistics(builder: Builder, value: Value, axis: int, binning: Value) -> list[Value]:
-    """Counts of bins, and the sum, the least and the largest number of each channel."""
-    factor, offset = (builder.call("take", binning, builder.constant(np.int64(k)), axis=0) for k in range(2))
-    place = builder.call("add", builder.call("multiply", value, factor), offset)
-    flat = builder.call("reshape", builder.call("clip", place, a_min=0.0, a_max=float(BINS - 1)), newshape=(-1,))
-    index = builder.call("cast", flat, dtype="int32")
-    zeros, one = builder.constant(np.zeros(BINS, np.int32)), builder.constant(np.int32(1))
-    ones = builder.call("broadcast_to", one, shape=index.shape)
+    """Counts of bins, and the least and the largest number of each channel."""
+    factor, offset, one = (builder.call("take", binning, builder.constant(np.int64(k)), axis=0) for k in range(3))
+    flat = builder.call("reshape", value, newshape=(-1,))
+    if isinstance(value.size, int) and value.size >= LARGE:
+        flat = builder.call("strided_slice", flat, begin=(0,), end=(value.size,), strides=(STEP,), axes=(0,))
+    place = builder.call("add", builder.call("multiply", flat, factor), offset)
+    index = builder.call("cast", builder.call("clip", place, a_min=0.0, a_max=float(BINS - 1)), dtype="int32")
+    zeros = builder.constant(np.zeros(BINS, np.int32))
+    ones = builder.call("broadcast_to", builder.call("cast", one, dtype="int32"), shape=index.shape)
     counts = builder.call("scatter_elements", zeros, index, ones, reduction="add")
     others = tuple(k for k in range(value.rank) if k != axis % max(1, value.rank))
-    return [counts, *(builder.call(op, value, axis=others) for op in ("sum", "min", "max"))]
+    return [counts, *(builder.call(op, value, axis=others) for op in ("min", "max"))]
 
 
-def _count(statistics: Statistics, counts: np.ndarray, total: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    size = int(counts.sum(dtype=np.int64))
-    if not size:
+def _count(statistics: Statistics, counts: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    if not counts.any():
         return
     first = not statistics.calls
     statistics.calls += 1
@@ -116,8 +123,6 @@ def _count(statistics: Statistics, counts: np.ndarray, total: np.ndarray, low: n
     statistics.low_sum += float(low.min())
     statistics.high_sum += float(high.max())
     statistics.histogram.counts += counts
-    statistics.channel_count += size // max(1, total.size)
-    statistics.channel_sum = total.astype(np.float64) if first else statistics.channel_sum + total
     statistics.channel_low = low.astype(np.float64) if first else np.minimum(statistics.channel_low, low)
     statistics.channel_high = high.astype(np.float64) if first else np.maximum(statistics.channel_high, high)
 

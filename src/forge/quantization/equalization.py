@@ -270,4 +270,4 @@ def _divided(found: Statistics, factors: np.ndarray) -> Statistics:
     least, most = float(low.min()), float(high.max())
     return replace(
         found, low=least, high=most, low_sum=least * found.calls, high_sum=most * found.calls, histogram=Histogram(),
-        channel_sum=found.channel_sum / factors, channel_low=low, channel_high=high)
+        channel_low=low, channel_high=high)

@@ -1,4 +1,4 @@
-"""What calibration knows of a value: ranges, a histogram, and sums for each channel.
+"""What calibration knows of a value: ranges, of all numbers and of each channel, and a histogram.
 
 `Module.calibration` holds them by the digest of what computes the value (`forge.ir.saved.hashing.value_digests`): names do not
 count, and after an edit nothing is known of the values that it changes.
@@ -18,7 +18,7 @@ BINS = 4096
 
 @dataclass
 class Histogram:
-    """How many numbers lie in ``BINS`` intervals of one width.
+    """How many numbers, of large values a share, lie in ``BINS`` intervals of one width.
 
     The width is a power of two, so that doubling it merges pairs of bins exactly. The first interval begins at 0, or so that the
     middle is 0 where ``is_signed``.
@@ -69,8 +69,7 @@ class Statistics:
         low, high: the least and the largest number.
         low_sum, high_sum: of the least and of the largest number of each call.
         channel_axis: the axis of channels.
-        channel_count: numbers of one channel.
-        channel_sum, channel_low, channel_high: by channel, as float64.
+        channel_low, channel_high: by channel, as float64.
     """
 
     channel_axis: int
@@ -80,8 +79,6 @@ class Statistics:
     low_sum: float = 0.0
     high_sum: float = 0.0
     histogram: Histogram = field(default_factory=Histogram)
-    channel_count: int = 0
-    channel_sum: np.ndarray = field(default_factory=lambda: np.zeros(0))
     channel_low: np.ndarray = field(default_factory=lambda: np.zeros(0))
     channel_high: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
@@ -91,13 +88,11 @@ class Statistics:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by name."""
-        return {
-            "counts": self.histogram.counts, "channel_sum": self.channel_sum, "channel_low": self.channel_low,
-            "channel_high": self.channel_high}
+        return {"counts": self.histogram.counts, "channel_low": self.channel_low, "channel_high": self.channel_high}
 
     def numbers(self) -> dict[str, Any]:
         """All else, as JSON has it."""
-        names = ("channel_axis", "calls", "low", "high", "low_sum", "high_sum", "channel_count")
+        names = ("channel_axis", "calls", "low", "high", "low_sum", "high_sum")
         bins = {"width": self.histogram.width, "is_signed": self.histogram.is_signed}
         return {name: getattr(self, name) for name in names} | bins
 
@@ -108,16 +103,16 @@ class Statistics:
         Raises:
             ValueError: they do not fit each other.
         """
-        counts, channels = arrays["counts"], [arrays[name] for name in ("channel_sum", "channel_low", "channel_high")]
+        counts, channels = arrays["counts"], [arrays[name] for name in ("channel_low", "channel_high")]
         if counts.shape != (BINS,) or counts.dtype != np.int64 or counts.min() < 0:
             raise ValueError(f"got a histogram of {counts.dtype} and shape {counts.shape}; expected {BINS} counts")
         if any(a.dtype != np.float64 or a.ndim > 1 or a.shape != channels[0].shape for a in channels):
             raise ValueError("statistics of channels differ in type or shape")
-        found = cls(int(numbers["channel_axis"]), int(numbers["calls"]), channel_count=int(numbers["channel_count"]))
+        found = cls(int(numbers["channel_axis"]), int(numbers["calls"]))
         for name in ("low", "high", "low_sum", "high_sum"):
             setattr(found, name, float(numbers[name]))
         found.histogram = Histogram(counts, float(numbers["width"]), bool(numbers["is_signed"]))
-        found.channel_sum, found.channel_low, found.channel_high = channels
+        found.channel_low, found.channel_high = channels
         return found
 
 
