@@ -292,7 +292,7 @@ def test_params_are_weights() -> None:
 
 def test_exclude() -> None:
     ir = network()
-    found = ir.compress(exclude=["first", "take"])
+    found = ir.compress(exclude=[ir.main.find("first"), "take"])
     assert {w.label: w.reason for w in found.weights if w.bits == 32} == {
         "first (nn.dense)": "excluded", "embedding (take)": "excluded"}
     assert weight(network().compress(embeddings=False), "embedding").reason == "embeddings=False"

@@ -17,7 +17,7 @@ from forge.quantization import activation_scales, gram
 from forge.quantization.activation_scales import Rescaled
 from forge.quantization.calibration import Sample
 from forge.quantization.compressible import Holder, holders, holds_zeros, replace
-from forge.quantization.layers import Excluded
+from forge.quantization.layers import Excluded, exclusions
 from forge.quantization.rounding import Rounded, compensated, error, fit_steps, nearest
 
 BITS = (2, 4, 8)
@@ -67,9 +67,7 @@ class Plan:
 
     @classmethod
     def of(cls, **arguments: Any) -> Plan:
-        exclude = arguments.pop("exclude", ())
-        several = isinstance(exclude, list | tuple | set | frozenset)
-        return cls(**arguments, exclude=tuple(exclude) if several else (exclude,))
+        return cls(**arguments | {"exclude": exclusions(arguments.get("exclude", ()))})
 
 
 def _check(name: str, value: Any, is_good: bool, expected: str) -> None:

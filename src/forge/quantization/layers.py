@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from forge.errors import OptionError
 from forge.ir.nodes import Graph, Node, Value
@@ -98,14 +99,18 @@ def layers_of(graph: Graph, exclude: Sequence[Excluded] = ()) -> list[Layer]:
     return [layer for layer in found if layer is not None]
 
 
+def exclusions(given: object) -> tuple[Excluded, ...]:
+    """What ``exclude`` takes, as `left_out` does of copies of the graph: nodes by their numbers."""
+    several: Iterable[Any] = given if isinstance(given, list | tuple | set | frozenset) else (given,)
+    return tuple(f"%{e.number}" if isinstance(e, Node) else e for e in several)
+
+
 def left_out(graph: Graph, exclude: Sequence[Excluded]) -> set[Node]:
     """The nodes that ``exclude`` names; as `layers_of`."""
     return {node for which in exclude for node in _matched(graph, which)}
 
 
 def _matched(graph: Graph, which: Excluded) -> list[Node]:
-    if isinstance(which, Node):
-        return [which]
     if callable(which):
         return [node for node in graph.nodes if which(node)]
     if not isinstance(which, str):

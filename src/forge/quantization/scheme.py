@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from forge.errors import OptionError
-from forge.ir.nodes import Node
-from forge.quantization.layers import Excluded
+from forge.quantization.layers import Excluded, exclusions
 from forge.quantization.ranges import METHODS
 
 BYTES = ("int8", "uint8")
@@ -55,10 +54,7 @@ class Scheme:
 
     @classmethod
     def of(cls, **arguments: Any) -> Scheme:
-        exclude = arguments.pop("exclude", ())
-        several = isinstance(exclude, list | tuple | set | frozenset)
-        given = tuple(exclude) if several else (exclude,)
-        return cls(**arguments, exclude=tuple(f"%{e.number}" if isinstance(e, Node) else e for e in given))
+        return cls(**arguments | {"exclude": exclusions(arguments.get("exclude", ()))})
 
     def describe(self) -> dict[str, Any]:
         """Its arguments as JSON has them."""
