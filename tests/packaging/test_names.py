@@ -44,8 +44,8 @@ def index(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with serving(tmp_path_factory.mktemp("served") / "index") as index:
         stubs = {}
         for requirement in requirements(checkout, tmp_path_factory.mktemp("metadata")):
-            (chosen, *_) = requirement.specifier or ["==1"]
-            stubs[canonicalize_name(requirement.name)] = re.sub(r"^\W+", "", str(chosen))
+            allowed = [bound.version for bound in requirement.specifier if bound.operator in {"==", ">=", "~="}]
+            stubs[canonicalize_name(requirement.name)] = allowed[0] if allowed else "1"
         for name, version in stubs.items():
             if name not in OURS:
                 index.offer_stub(name, version)
