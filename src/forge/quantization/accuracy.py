@@ -61,7 +61,8 @@ def quantise_with_accuracy(module: Module, scheme: Scheme, validate: Validate, m
     tried: dict[int, Quantised] = {}
 
     def fits(ranked: list[int], count: int) -> bool:
-        tried[count] = quantise(module, scheme, dict.fromkeys(ranked[:count], REASON))
+        known = tried[0].weights if tried else None
+        tried[count] = quantise(module, scheme, dict.fromkeys(ranked[:count], REASON), known)
         labels = tuple(products(module.main)[k].label for k in ranked[:count])
         trials.append(Trial(labels, _metric(validate, tried[count].module)))
         return real - trials[-1].metric <= max_drop

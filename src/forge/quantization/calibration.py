@@ -128,7 +128,9 @@ def _count(statistics: Statistics, counts: np.ndarray, low: np.ndarray, high: np
 
 
 KEPT_SAMPLES, KEPT_BYTES = 32, 64 << 20
-"""How many of the first samples are kept, to correct biases and to compare a quantised model with the real one."""
+"""How many of the first samples are kept, to round weights, correct biases, and compare a quantised model with the real one."""
+KEPT_SMALL_SAMPLES, KEPT_SMALL_BYTES = 256, 64 << 10
+"""How many are while they are tiny: a layer reads few rows of them then, and needs many."""
 
 
 def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[Value, int], reset: bool) -> None:
@@ -146,7 +148,7 @@ def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[V
     kept = [] if reset else list(module.calibration.samples)
     for sample in samples:
         observer.add(sample)
-        if len(kept) < KEPT_SAMPLES and sum(map(_size, kept)) + _size(sample) <= KEPT_BYTES:
+        if _is_kept(len(kept), sum(map(_size, kept)) + _size(sample)):
             kept.append({name: np.array(array) for name, array in sample.items()})
     found = {digests[value]: statistics for value, statistics in observer.found.items()}
     known = {} if reset else module.calibration.statistics
@@ -159,6 +161,10 @@ def counted(samples: Iterable[Sample], total: int, progress: Progress) -> Iterat
     for done, sample in enumerate(samples):
         yield sample
         progress("calibrate", done + 1, max(total, done + 1) if total else 0)
+
+
+def _is_kept(count: int, nbytes: int) -> bool:
+    return count < KEPT_SAMPLES and nbytes <= KEPT_BYTES or count < KEPT_SMALL_SAMPLES and nbytes <= KEPT_SMALL_BYTES
 
 
 def _size(sample: Sample) -> int:

@@ -18,7 +18,7 @@ from forge.quantization.activation_scales import Rescaled
 from forge.quantization.calibration import Sample
 from forge.quantization.compressible import Holder, holders, holds_zeros, replace
 from forge.quantization.layers import Excluded, exclusions
-from forge.quantization.rounding import Rounded, compensated, error, fit_steps, nearest
+from forge.quantization.rounding import Rounded, compensated, energy, fit_steps, joined, nearest
 
 BITS = (2, 4, 8)
 SCHEMES = ("rtn", "awq", "gptq")
@@ -169,10 +169,10 @@ class _Search:
         if reader in self.rescaled.nodes:
             ways["awq"] = [*ways.pop("rtn"), *ways.get("awq", [])]
         units = self.rescaled.results.get(reader, np.ones(1, np.float32))[:, None]
-        measured = [(_energy(units * (rows - made.real), matrices), scheme, made) for scheme, several in ways.items()
+        measured = [(energy(units * (rows - made.real), matrices), scheme, made) for scheme, several in ways.items()
                     for made in several]
         least, scheme, made = min(measured, key=lambda m: m[0])
-        signal = max(_energy(units * rows, matrices), 1e-30)
+        signal = max(energy(units * rows, matrices), 1e-30)
         return Candidate(bits, scheme, holder.bytes(made, bits), least / signal, made)
 
     def _better(self, rows: np.ndarray, group: int, fit: Any, matrices: np.ndarray) -> list[Rounded]:
@@ -183,21 +183,8 @@ class _Search:
         if self.plan.scheme == "gptq":
             parts = rows.reshape(len(matrices), -1, rows.shape[1])
             for by_size in (False, True):
-                found.append(_joined([compensated(p, m, group, fit, by_size) for p, m in zip(parts, matrices)]))
+                found.append(joined([compensated(p, m, group, fit, by_size) for p, m in zip(parts, matrices)]))
         return found
-
-
-def _joined(parts: Sequence[Rounded]) -> Rounded:
-    codes, scale, zero = (np.concatenate([getattr(p, name) for p in parts]) for name in ("codes", "scale", "zero"))
-    return Rounded(codes, scale, zero, parts[0].group, parts[0].low)
-
-
-def _energy(rows: np.ndarray, matrices: np.ndarray | None) -> float:
-    """The sum of the squares of the results that a weight gives, or of the weight."""
-    if matrices is None:
-        return error(rows, np.zeros_like(rows))
-    parts = rows.reshape(len(matrices), -1, rows.shape[1])
-    return sum(error(p, np.zeros_like(p), m) for p, m in zip(parts, matrices))
 
 
 def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tuple[Module, Compressed]:

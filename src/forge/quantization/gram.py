@@ -45,7 +45,7 @@ def depth_of(layer: Layer) -> int:
     return int(layer.weight.constant.size) // int(layer.weight.constant.shape[layer.axis])
 
 
-def batches(layers: Iterable[Layer]) -> Iterator[list[Layer]]:
+def batches(layers: Iterable[Layer], itemsize: int = 8) -> Iterator[list[Layer]]:
     """Layers whose matrices have ``MOST_BYTES`` together, or one; those of the same inputs share one and stay together."""
     by_input: dict[tuple[Value, bool], list[Layer]] = {}
     for layer in layers:
@@ -53,7 +53,7 @@ def batches(layers: Iterable[Layer]) -> Iterator[list[Layer]]:
     batch: list[Layer] = []
     held = 0
     for same in by_input.values():
-        size = max(8 * groups_of(layer) * depth_of(layer) ** 2 for layer in same)
+        size = max(itemsize * groups_of(layer) * depth_of(layer) ** 2 for layer in same)
         if batch and held + size > MOST_BYTES:
             yield batch
             batch, held = [], 0
@@ -71,25 +71,27 @@ def gram_matrices(module: Module, layers: Sequence[Layer], samples: Iterable[Sam
     Raises:
         InputError: there is no sample, or an input of a layer is not finite.
     """
-    inputs = list(dict.fromkeys(layer.inputs[0] for layer in layers))
     found: dict[object, np.ndarray] = {}
-    for arrays in _computed(module, inputs, samples):
-        for key, layer in {_key(layer): layer for layer in layers}.items():
+    by_key = {key_of(layer): layer for layer in layers}
+    for arrays in layer_inputs(module, layers, samples):
+        for key, layer in by_key.items():
             product = _product(layer, arrays[layer.inputs[0]])
             if not np.isfinite(np.einsum("gkk->", product)):
                 raise InputError(f"samples: the input of {layer.label} is not finite; expected finite numbers")
             found[key] = found[key] + product if key in found else product.astype(np.float64)
     if not found and layers:
         raise InputError("samples: got none; expected one or more")
-    return {layer: found[_key(layer)] for layer in layers}
+    return {layer: found[key_of(layer)] for layer in layers}
 
 
-def _key(layer: Layer) -> object:
+def key_of(layer: Layer) -> object:
+    """Equal for layers that read the same rows."""
     return layer if Conv.of(layer.node) else layer.inputs[0]
 
 
-def _computed(module: Module, values: Sequence[Value], samples: Iterable[Sample]) -> Iterator[Mapping[Value, np.ndarray]]:
-    """What ``values`` of ``main`` are, for each sample."""
+def layer_inputs(module: Module, layers: Sequence[Layer], samples: Iterable[Sample]) -> Iterator[Mapping[Value, np.ndarray]]:
+    """What layers of ``main`` read, for each sample."""
+    values = list(dict.fromkeys(layer.inputs[0] for layer in layers))
     made = [v for v in values if v not in module.main.inputs]
     run = None
     if made:
@@ -120,22 +122,39 @@ def _size(dim: dims.Dim, sizes: Mapping[str, int]) -> int:
 
 def _product(layer: Layer, data: np.ndarray) -> np.ndarray:
     """``[groups, K, K]`` for one sample."""
-    conv = Conv.of(layer.node)
-    groups, depth = groups_of(layer), depth_of(layer)
-    parts = [np.asarray(data, np.float32).reshape(1, -1, depth)] if conv is None else _windows(conv, data, groups, depth)
-    total = np.zeros((groups, depth, depth), np.float32)
-    for rows in parts:
+    depth = depth_of(layer)
+    total = np.zeros((groups_of(layer), depth, depth), np.float32)
+    for rows in rows_of(layer, data):
         total += np.matmul(rows.swapaxes(1, 2), rows)
     return total
 
 
-def _windows(conv: Conv, data: np.ndarray, groups: int, depth: int) -> Iterator[np.ndarray]:
+def rows_of(layer: Layer, data: np.ndarray, most: int | None = None) -> Iterator[np.ndarray]:
+    """``[groups, n, K]``: what each row of the weight is multiplied with, in parts.
+
+    Args:
+        data: the layer's input.
+        most: of convolutions, windows at distances are taken, of other layers rows, so that there are about as many.
+    """
+    conv = Conv.of(layer.node)
+    if conv is not None:
+        yield from _windows(conv, data, groups_of(layer), depth_of(layer), most)
+        return
+    rows = np.asarray(data, np.float32).reshape(1, -1, depth_of(layer))
+    yield rows[:, :: 1 if most is None else max(1, rows.shape[1] // most)]
+
+
+def _windows(conv: Conv, data: np.ndarray, groups: int, depth: int, most: int | None) -> Iterator[np.ndarray]:
     """``[groups, positions, K]``: the windows of one element of the batch, or of a part of it, after another."""
     shape = conv.shape(data.shape, conv.weight.shape, conv.attrs)
     axes = range(2, data.ndim)
     counts = [tap.positions(data.shape[axis]) for axis, tap in zip(axes, shape.taps)]
     view = sliding_windows(np.asarray(data, np.float32), axes, shape.taps, counts, conv.attrs.pad_value)
     spatial = len(shape.taps)
+    if most is not None:
+        apart = max(1, int((len(data) * np.prod(counts) / most) ** (1 / spatial)))
+        view = view[(slice(None), slice(None), *[slice(None, None, apart)] * spatial)]
+        counts = list(view.shape[2 : 2 + spatial])
     step = max(1, CHUNK // max(1, groups * depth * int(np.prod(counts[1:]))))
     for image in view:
         for first in range(0, counts[0], step):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
 from forge.quantization import correction, equalization, insertion
+from forge.quantization.calibration import KEPT_SAMPLES, Sample
+from forge.quantization.compensation import compensated_weights
 from forge.quantization.layers import Layer, Sites, layers_of, sites_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
@@ -34,6 +37,7 @@ class Plan:
         static: layers whose data have ranges that are known.
         dynamic: layers whose data get theirs in each call.
         left: reasons why layers stay real, by layer.
+        weights: of layers whose weights are not rounded to the nearest, by layer.
     """
 
     graph: Graph
@@ -42,6 +46,7 @@ class Plan:
     static: list[Layer] = field(default_factory=list)
     dynamic: list[Layer] = field(default_factory=list)
     left: dict[Layer, str] = field(default_factory=dict)
+    weights: dict[Layer, Weight] = field(default_factory=dict)
 
     @property
     def layers(self) -> list[Layer]:
@@ -107,7 +112,7 @@ def _missing(sites: Sites, statistics: Mapping[Value, Statistics], layer: Layer)
 def apply(made: Plan) -> None:
     """Quantises ``made.graph``, in place."""
     scheme, graph = made.scheme, made.graph
-    weights = {layer: weight_of(layer, scheme) for layer in made.layers if layer.weight is not None}
+    weights = {layer: made.weights.get(layer) or weight_of(layer, scheme) for layer in made.layers if layer.weight is not None}
     sites = sites_of(made.static)
     insertion.Insertion(graph, sites, codes_by_value(made, sites), weights, scheme.bias_dtype or "int32").run()
     for layer in made.dynamic:
@@ -142,6 +147,7 @@ class Quantised:
         before: what it was made of, with ``params`` as constants.
         real: the same with its channels equalised.
         left: reasons why layers stay real, by label.
+        weights: those that are not rounded to the nearest, by number of the layer among `correction.products`.
     """
 
     module: Module
@@ -149,6 +155,7 @@ class Quantised:
     real: Module
     scheme: Scheme
     left: dict[str, str]
+    weights: Mapping[int, Weight]
 
     def __post_init__(self) -> None:
         self._fingerprint = hashing.fingerprint(self.module)
@@ -158,11 +165,14 @@ class Quantised:
         return hashing.fingerprint(module) == self._fingerprint
 
 
-def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None) -> Quantised:
+def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None,
+             weights: Mapping[int, Weight] | None = None) -> Quantised:
     """A quantised copy of ``module``.
 
     Args:
         kept: reasons why layers stay real, by their number among `correction.products`.
+        weights: `Quantised.weights` of the same module, with a scheme that differs in nothing that weights depend on, and with at
+            least these layers quantised; None: they are computed.
 
     Raises:
         OptionError: as `plan`, or it is quantised already.
@@ -177,16 +187,28 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     before = base.copy()
     if scheme.equalize:
         equalization.equalise(base.main, known, scheme.per_channel)
-    found, made = _planned(base, scheme, known, kept, {})
+    found, made = _planned(base, scheme, known, kept)
     reasons = {**kept, **declined(found, made)}
     if len(reasons) > len(kept):
-        found, made = _planned(base, scheme, known, reasons, {})
-    if scheme.bias_correction and module.calibration.samples:
-        numbers = _corrected(made)
-        deltas = correction.corrections(base, found, numbers, module.calibration.samples) if numbers else {}
-        found, made = _planned(base, scheme, known, reasons, deltas)
+        found, made = _planned(base, scheme, known, reasons)
+    samples, weighted = module.calibration.samples, _weighted(made)
+    if weights is None:
+        weights = _compensated(base, scheme, weighted, samples) if scheme.gptq else {}
+    weights = {k: weight for k, weight in weights.items() if k in weighted}
+    if weights:
+        found, made = _planned(base, scheme, known, reasons, weights)
+    if scheme.bias_correction and samples and weighted:
+        deltas = correction.corrections(base, found, weighted, samples[:KEPT_SAMPLES])
+        found, made = _planned(base, scheme, known, reasons, weights, deltas)
     _keep_statistics(base, known, found)
-    return Quantised(found, before, base, scheme, {layer.label: reason for layer, reason in made.left.items()})
+    return Quantised(found, before, base, scheme, {layer.label: reason for layer, reason in made.left.items()}, weights)
+
+
+def _compensated(base: Module, scheme: Scheme, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, Weight]:
+    """Weights that are better than those rounded to the nearest, by number of the layer."""
+    layers = {layer: k for k, layer in _numbered(layers_of(base.main)).items() if k in numbers}
+    nearest = {layer: weight_of(layer, scheme) for layer in layers}
+    return {layers[layer]: weight for layer, weight in compensated_weights(base, nearest, samples).items()}
 
 
 def _keep_statistics(base: Module, known: Mapping[Value, Statistics], found: Module) -> None:
@@ -199,26 +221,40 @@ def _keep_statistics(base: Module, known: Mapping[Value, Statistics], found: Mod
 
 
 def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str],
-             deltas: Mapping[int, np.ndarray]) -> tuple[Module, Plan]:
-    """A quantised copy, with biases corrected."""
+             weights: Mapping[int, Weight] = MappingProxyType({}), deltas: Mapping[int, np.ndarray] = MappingProxyType({}),
+             ) -> tuple[Module, Plan]:
+    """A quantised copy.
+
+    Args:
+        weights: those that are not rounded to the nearest.
+        deltas: what is added to biases.
+    """
     changed = base.copy()
     known = dict(zip(values_of(base.main), values_of(changed.main), strict=True))
     moved = {known[value]: s for value, s in statistics.items()}
     made = plan(changed.main, scheme, moved, left)
-    numbers = {node: k for k, node in enumerate(correction.products(changed.main))}
-    for layer in made.layers:
-        if numbers[layer.node] in deltas:
-            biased = correction.add_to_bias(layer, deltas[numbers[layer.node]])
-            if layer.result in moved:
-                moved[biased] = moved[layer.result]
+    layers = _numbered(made.layers)
+    made.weights = {layers[k]: weight for k, weight in weights.items()}
+    for number, delta in deltas.items():
+        layer = layers[number]
+        biased = correction.add_to_bias(layer, delta)
+        if layer.result in moved:
+            moved[biased] = moved[layer.result]
     apply(made)
     return changed, made
 
 
-def _corrected(made: Plan) -> list[int]:
-    """Numbers of the layers whose biases are corrected."""
-    numbers = {node: k for k, node in enumerate(correction.products(made.graph))}
-    return [numbers[layer.node] for layer in made.layers if layer.weight is not None]
+def _numbered(layers: Iterable[Layer]) -> dict[int, Layer]:
+    """Layers of one graph by their number among `correction.products`."""
+    by_node = {layer.node: layer for layer in layers}
+    graph = next((node.graph for node in by_node), None)
+    nodes = [] if graph is None else correction.products(graph)
+    return {k: by_node[node] for k, node in enumerate(nodes) if node in by_node}
+
+
+def _weighted(made: Plan) -> list[int]:
+    """Numbers of the layers that have weights."""
+    return [k for k, layer in _numbered(made.layers).items() if layer.weight is not None]
 
 
 def declined(module: Module, made: Plan) -> dict[int, str]:

@@ -24,7 +24,7 @@ METHODS = ("average", "entropy", "minmax", "percentile", "mse")
 OUTSIDE = 0.01
 """The share of the numbers that ``percentile`` leaves outside."""
 LEAST_SCALE = 1e-20
-ONE_SIDED = 0.5
+ONE_SIDED = 0.9
 """Where one side of 0 has less than this share of the other's range, the codes of int8 are not symmetric."""
 THRESHOLDS = 256
 """That ``mse`` tries."""
@@ -134,9 +134,14 @@ def _percentile(statistics: Statistics) -> Range:
 
 
 def _least_error(statistics: Statistics, levels: int) -> Range:
-    most = max(-statistics.low, statistics.high)
-    candidates = [_clipped(statistics, most * k / THRESHOLDS) for k in range(THRESHOLDS // 16, THRESHOLDS + 1)]
-    return min(candidates, key=lambda found: error(statistics.histogram, found, levels))
+    """Each end in turn, twice."""
+    found = Range(statistics.low, statistics.high)
+    shares = np.arange(THRESHOLDS // 16, THRESHOLDS + 1) / THRESHOLDS
+    for _ in range(2):
+        for low, high in ((shares[-1:], shares), (shares, shares[-1:])):
+            candidates = [Range(found.low * a, found.high * b) for a in low for b in high]
+            found = min(candidates, key=lambda r: error(statistics.histogram, r, levels))
+    return found
 
 
 def _magnitudes(histogram: Histogram) -> np.ndarray:

@@ -243,7 +243,7 @@ def make_report(
     tried: list[Variant] = []
     times: dict[str, dict[int, float]] = {}
     if tries:
-        trials = Trials.of(record.before, quantised, scheme, samples)
+        trials = Trials.of(record, samples)
         order = variants.candidates(scheme, _worth(found), len(pairs))
         trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
         tried = trials.timed(TIMED_SHARE * seconds)

@@ -7,7 +7,7 @@ as the Gram matrix of the layer's inputs says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,8 @@ COLUMNS = 128
 """So many columns are rounded before the rest of the weight is corrected for all of them."""
 DAMPING = 0.01
 """Of the mean of the diagonal, added to it: inputs that samples lack, or that depend on others."""
+SMALL = 64
+"""Triangular matrices of this size are inverted as others are."""
 CHUNK = 1 << 22
 """So many elements are rounded at a time."""
 
@@ -159,16 +161,35 @@ def compensated(weight: np.ndarray, gram: np.ndarray, group: int, fit: Fit, by_s
 
 
 def inverse_factor(gram: np.ndarray) -> np.ndarray:
-    """Upper triangular U with ``U^T U`` the inverse of the damped matrix; float32."""
-    matrix = np.array(gram, np.float64)
+    """Upper triangular U with ``U^T U`` the inverse of the damped matrix; float32.
+
+    With rows and columns in reverse order, the Cholesky factor of the matrix is that of ``R R^T``, with R upper triangular; U is
+    its inverse.
+    """
+    matrix = np.array(gram[::-1, ::-1], np.float64)
     mean = float(np.trace(matrix)) / len(matrix) or 1.0
     damping = DAMPING * mean
     while True:
         matrix[np.diag_indices_from(matrix)] += damping
         try:
-            return np.linalg.cholesky(np.linalg.inv(matrix)).T.astype(np.float32)
+            upper = np.linalg.cholesky(matrix)[::-1, ::-1].astype(np.float32)
+            break
         except np.linalg.LinAlgError:
             damping *= 10
+    _invert_upper(upper)
+    return upper
+
+
+def _invert_upper(matrix: np.ndarray) -> None:
+    """In place, by halves: ``[[A, B], [0, C]]`` becomes ``[[A', -A' B C'], [0, C']]``."""
+    half = len(matrix) // 2
+    if len(matrix) <= SMALL:
+        matrix[:] = np.triu(np.linalg.inv(matrix))
+        return
+    first, second = matrix[:half, :half], matrix[half:, half:]
+    _invert_upper(first)
+    _invert_upper(second)
+    matrix[:half, half:] = -(first @ matrix[:half, half:]) @ second
 
 
 def _spans(depth: int, group: int) -> list[tuple[int, int]]:
@@ -217,6 +238,24 @@ class _Run:
         codes[:, order] = self.codes.T
         scale, zero = np.ascontiguousarray(self.scale.T), np.ascontiguousarray(self.zero.T).astype(np.int16)
         return Rounded(codes, scale, zero, self.group, self.limits[0])
+
+
+def joined(parts: Sequence[Rounded]) -> Rounded:
+    """Rows of several weights as those of one."""
+    codes, scale, zero = (np.concatenate([getattr(p, name) for p in parts]) for name in ("codes", "scale", "zero"))
+    return Rounded(codes, scale, zero, parts[0].group, parts[0].low)
+
+
+def energy(rows: np.ndarray, matrices: np.ndarray | None) -> float:
+    """The sum of the squares of the results that a weight gives, or of the weight.
+
+    Args:
+        matrices: Gram matrices, one for each group of rows; None: of the weight.
+    """
+    if matrices is None:
+        return error(rows, np.zeros_like(rows))
+    parts = rows.reshape(len(matrices), -1, rows.shape[1])
+    return sum(error(p, np.zeros_like(p), m) for p, m in zip(parts, matrices))
 
 
 def error(rows: np.ndarray, real: np.ndarray, gram: np.ndarray | None = None) -> float:

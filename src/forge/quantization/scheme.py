@@ -31,6 +31,7 @@ class Scheme:
     symmetric: bool | None = None
     exclude: tuple[Excluded, ...] = ()
     equalize: bool = True
+    gptq: bool = True
     bias_correction: bool = True
 
     def __post_init__(self) -> None:
@@ -39,7 +40,7 @@ class Scheme:
         self._check("bias_dtype", (*BIASES, None))
         self._check("calib_method", METHODS)
         self._check("quant_type", KINDS)
-        for name in ("per_channel", "equalize", "bias_correction"):
+        for name in ("per_channel", "equalize", "gptq", "bias_correction"):
             self._check(name, (True, False))
         self._check("symmetric", (True, False, None))
 
@@ -51,6 +52,11 @@ class Scheme:
     @property
     def weights(self) -> str:
         return self.kernel_dtype or self.activation_dtype
+
+    @property
+    def of_weights(self) -> tuple[object, ...]:
+        """What the codes of weights depend on, besides ``exclude``."""
+        return self.weights, self.per_channel, self.equalize, self.gptq
 
     @classmethod
     def of(cls, **arguments: Any) -> Scheme:

@@ -18,9 +18,10 @@ from forge.quantization.calibration import Sample
 from forge.quantization.correction import PRODUCTS, products
 from forge.quantization.layers import layers_of
 from forge.quantization.pairing import name_of, pairs_of
-from forge.quantization.quantize import quantise
+from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme
 from forge.quantization.sensitivity import Exclusion
+from forge.quantization.weights import Weight
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge_runtime import Runtime
@@ -104,6 +105,7 @@ class Trials:
         real: its products bear their numbers as names, so that any of them can be excluded.
         excluded: numbers of layers that the user excluded.
         names: of layers, by number, as ``exclude`` takes them.
+        weights: that were rounded with the fewest exclusions, by `Scheme.of_weights`.
     """
 
     real: Module
@@ -114,15 +116,18 @@ class Trials:
     expected: Runtime
     variants: list[Variant]
     runtimes: list[Runtime]
+    weights: dict[tuple[object, ...], Mapping[int, Weight]]
 
     @classmethod
-    def of(cls, real: Module, quantised: Module, scheme: Scheme, samples: Sequence[Sample]) -> Trials:
+    def of(cls, record: Quantised, samples: Sequence[Sample]) -> Trials:
         """With the model of real numbers, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
+        real, quantised, scheme = record.before, record.module, record.scheme
         known = {layer.node for layer in layers_of(real.main, scheme.exclude)}
         excluded = frozenset(k for k, node in enumerate(products(real.main)) if node not in known)
         names = {k: name_of(node) for k, node in enumerate(products(real.main))}
         compiled = _compiled(real)
-        made = cls(marked(real, PRODUCTS), scheme, excluded, names, samples, compiled.runtime(), [], [])
+        made = cls(marked(real, PRODUCTS), scheme, excluded, names, samples, compiled.runtime(), [], [],
+                   {scheme.of_weights: record.weights})
         made.real.calibration = real.calibration
         made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
         if dots_of_pairs(Target.parse("llvm")):
@@ -146,9 +151,12 @@ class Trials:
     def _try(self, candidate: Candidate) -> None:
         names = tuple(MARK.format(k) for k in sorted(self.excluded.union(candidate.excluded)))
         try:
-            made = quantise(self.real, replace(self.scheme, **{**candidate.changes, "exclude": names}))
+            scheme = replace(self.scheme, **{**candidate.changes, "exclude": names})
+            made = quantise(self.real, scheme, weights=self.weights.get(scheme.of_weights))
         except OptionError:
             return
+        if candidate.excluded == ():
+            self.weights.setdefault(scheme.of_weights, made.weights)
         count = len(pairs_of(self.real, made.module))
         excluded = [self.names[k] for k in candidate.excluded]
         arguments = {**candidate.changes, **({"exclude": excluded} if excluded else {})}
