@@ -234,10 +234,10 @@ def _forge_with_control(case: Case, folder: Path) -> Quantised:
     return _of_module(module, folder)
 
 
-def _forge_weights(case: Case, folder: Path, **options: Any) -> Quantised:
+def _forge_weights(case: Case, folder: Path, *, calibrated: bool = False, **options: Any) -> Quantised:
     module: Any = forge.from_onnx(case.path)
     _needs(module, "compress")
-    module.compress(**options)
+    module.compress(calib_data=_feeds(case) if calibrated else None, **options)
     return _of_module(module, folder)
 
 
@@ -274,6 +274,7 @@ def _weight_methods() -> list[Method]:
           for name, options in blocks.items()),
         Method("torchao-int4", four, "torchao", partial(_torchao, bits=4)),
         Method("forge-int4", four, "forge", partial(_forge_weights, bits=4, group=GROUP)),
+        Method("forge-int4-calibrated", four, "forge", partial(_forge_weights, bits=4, group=GROUP, calibrated=True)),
         Method("onnxruntime-int8", eight, "onnxruntime", partial(_onnxruntime_weights, scheme="default", bits=8)),
         Method("torchao-int8", eight, "torchao", partial(_torchao, bits=8)),
         Method("forge-int8", eight, "forge", partial(_forge_weights, bits=8)),

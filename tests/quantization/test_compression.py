@@ -109,7 +109,7 @@ def test_schemes() -> None:
     layers = {}
     for scheme in ("rtn", "awq", "gptq"):
         ir = network()
-        layers[scheme] = ir.compress(scheme=scheme, embeddings=False, calib_data=samples())
+        layers[scheme] = ir.compress(scheme=scheme, embeddings=None, calib_data=samples())
         found[scheme] = sqnr(ir)
     assert found["awq"] > found["rtn"] + 1
     assert found["gptq"] > found["rtn"] + 3
@@ -123,7 +123,7 @@ def test_schemes() -> None:
 def test_scales_are_folded_into_what_makes_the_inputs() -> None:
     ir = network()
     ops = [n.op for n in ir.main.nodes]
-    ir.compress(scheme="awq", calib_data=samples(), embeddings=False)
+    ir.compress(scheme="awq", calib_data=samples(), embeddings=None)
     assert "multiply" not in [n.op for n in ir.main.nodes]
     assert [n.op for n in ir.main.nodes if n.op in ("nn.layer_norm", "nn.relu", "nn.dense")] == [
         op for op in ops if op in ("nn.layer_norm", "nn.relu", "nn.dense")]
@@ -139,7 +139,7 @@ def test_scales_that_cannot_be_folded_are_a_product_where_that_is_worth_it() -> 
     other = forge.IRModule(ir)
     found = ir.compress(scheme="awq", calib_data=data)
     assert ir.main.find("multiply").operands[0] is ir.main.inputs[0]
-    assert weight(found, "layer").sqnr > weight(other.compress(calib_data=data), "layer").sqnr + 0.5
+    assert weight(found, "layer").sqnr > weight(other.compress(scheme="rtn", calib_data=data), "layer").sqnr + 0.5
     even = forge.IRModule(Module(b.graph))
     even.compress(scheme="awq", calib_data=[rng.standard_normal((400, 64)).astype(np.float32)])
     assert not [n for n in even.main.nodes if n.op == "multiply"]
@@ -155,6 +155,14 @@ def test_size(share: float) -> None:
     assert set(bits) <= {4, 8, 32}
     assert share < 1 or set(bits) == {32}
     assert share != 0.25 or len(set(bits)) == 2
+
+
+def test_defaults() -> None:
+    """Tables get 8 bits but to reach a size, and there is a scheme for what is known."""
+    plain, known, small = network().compress(), network().compress(calib_data=samples()), network().compress(size=0.18)
+    assert [weight(found, "embedding").bits for found in (plain, known, small)] == [8, 8, 4]
+    assert [weight(found, "first").scheme for found in (plain, known)] == ["rtn", "gptq"]
+    assert weight(network().compress(embeddings=4), "embedding").bits == 4
 
 
 def test_sizes_in_bytes_and_more_room_give_more_accuracy() -> None:
@@ -295,7 +303,7 @@ def test_exclude() -> None:
     found = ir.compress(exclude=[ir.main.find("first"), "take"])
     assert {w.label: w.reason for w in found.weights if w.bits == 32} == {
         "first (nn.dense)": "excluded", "embedding (take)": "excluded"}
-    assert weight(network().compress(embeddings=False), "embedding").reason == "embeddings=False"
+    assert weight(network().compress(embeddings=None), "embedding").reason == "embeddings=None"
 
 
 def test_the_result_is_a_table() -> None:
@@ -310,6 +318,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "bits": ({"bits": 5}, "bits: got 5; expected 2, 4 or 8"),
     "group": ({"group": 0}, "group: got 0; expected a positive number"),
     "scheme": ({"scheme": "best"}, "scheme: got 'best'; expected 'rtn', 'awq' or 'gptq'"),
+    "embeddings": ({"embeddings": True}, "embeddings: got True; expected 2, 4 or 8, or None"),
     "size": ({"size": -1}, "size: got -1; expected a number of bytes"),
     "half a byte": ({"size": 2.5}, "size: got 2.5; expected a number of bytes"),
     "symmetric": ({"symmetric": 1}, "symmetric: got 1; expected True or False"),

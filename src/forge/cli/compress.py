@@ -23,7 +23,7 @@ def compress(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .forge or .onnx.")],
     bits: Annotated[int, typer.Option(help="Of a code: 2, 4 or 8.")] = 4,
     group: Annotated[int, typer.Option(help="Elements that share a scale; -1: those of a row.")] = 32,
-    scheme: Annotated[str, typer.Option(help="rtn, awq or gptq; the last two need --data.")] = "rtn",
+    scheme: Annotated[str | None, typer.Option(help="rtn, awq or gptq; with --data gptq, else rtn.")] = None,
     data: Annotated[Path | None, typer.Option(help="Samples: a .npy or .npz, or a folder of them.")] = None,
     size: Annotated[
         float | None, typer.Option(help="Bytes of all weights, or their share (0.2); layers that lose most get more bits.")
@@ -32,7 +32,7 @@ def compress(
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Name or pattern of layers or operators that stay real.")
     ] = None,
-    embeddings: Annotated[bool, typer.Option(help="Compress embedding tables.")] = True,
+    embeddings: Annotated[int, typer.Option(help="Bits of embedding tables: 2, 4 or 8; 0 leaves them real.")] = 8,
     convolutions: Annotated[bool, typer.Option("--convolutions", help="Weights of convolutions too, in the file only.")] = False,
     shape: source.ShapeOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,
@@ -46,7 +46,7 @@ def compress(
         module = source.load_model(model, shape, report)
         found = module.compress(
             bits, group, scheme, calib_data=None if data is None else str(data), size=size, symmetric=symmetric,
-            exclude=exclude or (), embeddings=embeddings, convolutions=convolutions)
+            exclude=exclude or (), embeddings=embeddings or None, convolutions=convolutions)
         if output.suffix == ".onnx":
             module.to_onnx(output)
         else:

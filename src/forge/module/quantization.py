@@ -247,18 +247,18 @@ class Quantization(Edits):
         self,
         bits: int = 4,
         group: int | None = 32,
-        scheme: str = "rtn",
+        scheme: str | None = None,
         *,
         calib_data: Data | None = None,
         size: float | None = None,
         symmetric: bool = False,
         exclude: Excluded | Sequence[Excluded] = (),
-        embeddings: bool = True,
+        embeddings: int | None = 8,
         convolutions: bool = False,
     ) -> Compressed:
         """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
 
-        Dense layers and embedding tables get ``bits``, or 8 where their depth allows no fewer; recurrent layers 8. The result
+        Dense layers get ``bits``, or 8 where their depth allows no fewer; embedding tables and recurrent layers 8. The result
         says what each weight became, and ``print`` shows it as a table. Weights in ``params`` become constants.
 
         Args:
@@ -267,14 +267,15 @@ class Quantization(Edits):
                 depth, the next smaller size that does, or a row.
             scheme: "rtn" rounds to the nearest code; "awq" scales the inputs of dense layers first, so that columns of large
                 inputs lose less; "gptq" makes up for the error of each column in those after it. Where either gives a layer's
-                results on the samples no smaller error, it is rounded to the nearest.
+                results on the samples no smaller error, it is rounded to the nearest. None: "gptq" if there are samples, else
+                "rtn".
             calib_data: samples, as `calibrate` takes them (the first 256 MiB are used); None: those that it kept. "awq" and
                 "gptq" need some; "rtn" measures errors on them.
             size: bytes that all constants may have, or the share of what they have; layers that lose most get 8 bits, or stay
                 real, as long as there is room. None: all get ``bits``.
             symmetric: no zero points.
             exclude: layers that stay real, as of `quantize`.
-            embeddings: whether tables are compressed.
+            embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; None: they stay real.
             convolutions: weights of convolutions as int8, with a scale for each channel, in the module and its files; artifacts
                 hold them as real numbers.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,17 +39,19 @@ class Plan:
 
     bits: int = 4
     group: int | None = 32
-    scheme: str = "rtn"
+    scheme: str | None = None
     size: float | None = None
     symmetric: bool = False
     exclude: tuple[Excluded, ...] = ()
-    embeddings: bool = True
+    embeddings: int | None = 8
     convolutions: bool = False
 
     def __post_init__(self) -> None:
         _check("bits", self.bits, type(self.bits) is int and self.bits in BITS, "2, 4 or 8")
-        _check("scheme", self.scheme, self.scheme in SCHEMES, "'rtn', 'awq' or 'gptq'")
-        for name in ("symmetric", "embeddings", "convolutions"):
+        _check("scheme", self.scheme, self.scheme in (*SCHEMES, None), "'rtn', 'awq' or 'gptq'")
+        is_tables = self.embeddings is None or type(self.embeddings) is int and self.embeddings in BITS
+        _check("embeddings", self.embeddings, is_tables, "2, 4 or 8, or None for real numbers")
+        for name in ("symmetric", "convolutions"):
             _check(name, getattr(self, name), isinstance(getattr(self, name), bool), "True or False")
         is_group = self.group is None or type(self.group) is int and (self.group == -1 or self.group >= 1)
         _check("group", self.group, is_group, "a positive number of elements, or None for one scale for each row")
@@ -60,10 +63,12 @@ class Plan:
     def block(self) -> int | None:
         return None if self.group == -1 else self.group
 
-    @property
-    def choices(self) -> tuple[int, ...]:
-        """Bits of codes that a weight may get, the fewest first."""
-        return tuple(b for b in BITS if b == self.bits or b == 8)
+    def choices(self, kind: str) -> tuple[int, ...]:
+        """Bits of codes that a weight of a kind may get, the fewest first."""
+        least = self.bits
+        if kind == "table" and self.embeddings is not None:
+            least = self.embeddings if self.size is None else min(self.bits, self.embeddings)
+        return tuple(b for b in BITS if b == least or b == 8)
 
     @classmethod
     def of(cls, **arguments: Any) -> Plan:
@@ -151,9 +156,9 @@ class _Search:
     def candidates(self, holder: Holder, matrices: np.ndarray | None) -> list[Candidate]:
         """The smallest first; the last one is the weight as it is."""
         found: list[Candidate] = []
-        for bits in self.plan.choices:
+        for bits in self.plan.choices(holder.kind):
             group = holder.group(bits, self.plan.block)
-            if group is not None and (bits == self.plan.bits or self.plan.size is not None or not found):
+            if group is not None and (self.plan.size is not None or not found):
                 found.append(self._candidate(holder, bits, group, matrices))
         nbytes = holder.array.nbytes
         return [*(c for c in found if c.bytes < nbytes), Candidate(REAL, "", nbytes, 0.0)]
@@ -163,7 +168,7 @@ class _Search:
         is_plain = holder.kind in ("recurrent", "convolution") or not holds_zeros(holder, bits, group)
         fit = fit_steps(bits, self.plan.symmetric or is_plain)
         ways: dict[str, list[Rounded]] = {"rtn": [nearest(rows, group, fit)]}
-        if matrices is not None and self.plan.scheme != "rtn":
+        if matrices is not None and self.plan.scheme in ("awq", "gptq"):
             ways[self.plan.scheme] = self._better(rows, group, fit, matrices)
         reader = holder.readers[0][0]
         if reader in self.rescaled.nodes:
@@ -197,6 +202,8 @@ def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tu
         OptionError: the scheme needs samples, and there are none; or ``size`` cannot be reached.
     """
     used = _limited(module.calibration.samples if samples is None else samples)
+    if plan.scheme is None:
+        plan = dataclasses.replace(plan, scheme="gptq" if used else "rtn")
     if plan.scheme != "rtn" and not used:
         advice = f"give {option('calib_data')}, or calibrate the model first"
         raise OptionError(f"compress: {option('scheme')}: {plan.scheme!r} needs samples; got none; {advice}")
@@ -229,16 +236,16 @@ def _limited(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _holders(graph: Graph, plan: Plan) -> list[Holder]:
-    found = holders(graph, plan.exclude, plan.embeddings, plan.convolutions)
+    found = holders(graph, plan.exclude, plan.embeddings is not None, plan.convolutions)
     for holder in found:
-        if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices):
+        if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices(holder.kind)):
             holder.reason = f"a depth of {holder.rows.shape[1]}: codes would not stay packed"
     return found
 
 
 def _rescale(module: Module, plan: Plan, samples: Sequence[Sample]) -> Rescaled:
     products = [h for h in _holders(module.main, plan) if h.kind == "product" and not h.reason and len(h.readers) == 1]
-    groups = {h.layers[0]: (bits, group) for h in products for bits in plan.choices[:1]
+    groups = {h.layers[0]: (bits, group) for h in products for bits in plan.choices(h.kind)[:1]
               if (group := h.group(bits, plan.block)) is not None and gram.sums_windows(h.layers[0])}
     done = Rescaled()
     for bits, group in dict.fromkeys(groups.values()):
