@@ -14,7 +14,7 @@ from forge import dtypes
 from forge.ir.nodes import Module
 from forge.quantization import gram
 from forge.quantization.calibration import Sample
-from forge.quantization.layers import Layer
+from forge.quantization.layers import Layer, is_depthwise
 from forge.quantization.rounding import Fit, Steps, compensated, joined
 from forge.quantization.weights import Weight
 
@@ -35,8 +35,7 @@ def compensated_weights(module: Module, nearest: Mapping[Layer, Weight], samples
         nearest: the same, rounded to the nearest.
     """
     found: dict[Layer, Weight] = {}
-    fitting = (layer for layer in nearest if gram.sums_windows(layer) and gram.depth_of(layer) <= MOST_DEPTH)
-    for batch in gram.batches(fitting, itemsize=4) if len(samples) > 1 else ():
+    for batch in gram.batches(filter(_is_tried, nearest), itemsize=4) if len(samples) > 1 else ():
         known, judges = _read(module, batch, samples)
         for layer in batch:
             matrices, rows = known[gram.key_of(layer)], judges[gram.key_of(layer)]
@@ -47,6 +46,11 @@ def compensated_weights(module: Module, nearest: Mapping[Layer, Weight], samples
             if after < GAIN * before:
                 found[layer] = weight
     return found
+
+
+def _is_tried(layer: Layer) -> bool:
+    """Depthwise convolutions have few columns and a scale for each row: they gain nothing."""
+    return gram.sums_windows(layer) and not is_depthwise(layer) and gram.depth_of(layer) <= MOST_DEPTH
 
 
 def _read(module: Module, layers: Sequence[Layer], samples: Sequence[Sample]) -> tuple[dict[object, np.ndarray], ...]:

@@ -21,7 +21,7 @@ from forge.ops.nn.matmul import Dense
 from forge.ops.nn.normalization import LayerNorm, RmsNorm
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.reduce.reduction import Mean
-from forge.quantization.layers import Layer, layer_of
+from forge.quantization.layers import Layer, is_depthwise, layer_of
 
 STEPS = 254
 """From the least to the largest code of a weight."""
@@ -246,12 +246,6 @@ def _noise_of_weights(chain: Chain, factors: np.ndarray, statistics: Mapping[Val
     mean = 1.0 if source is None else float(_squares(source).mean())
     step = 2 * float((np.abs(rows).max(axis=1) / factors).max()) / STEPS
     return np.full(len(factors), step**2 / 12 * mean * rows.shape[1])
-
-
-def is_depthwise(layer: Layer) -> bool:
-    """Whether each result of a convolution is of one channel."""
-    conv = Conv.of(layer.node)
-    return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
 
 
 def _apply(chain: Chain, factors: np.ndarray, statistics: MutableMapping[Value, Statistics]) -> None:

@@ -80,6 +80,12 @@ def layer_of(node: Node) -> Layer | None:
     return None if product.attrs.transpose_a else Layer(node, (0,), 0 if product.attrs.transpose_b else 1, -1)
 
 
+def is_depthwise(layer: Layer) -> bool:
+    """Whether each result of a convolution is of one channel."""
+    conv = Conv.of(layer.node)
+    return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
+
+
 def has_channels_first(conv: Conv | Conv2DTranspose) -> bool:
     return conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO"))
 

@@ -20,7 +20,7 @@ from forge.ir.saved.statistics import Statistics
 from forge.quantization import correction, equalization, insertion
 from forge.quantization.calibration import KEPT_SAMPLES, Sample
 from forge.quantization.compensation import compensated_weights
-from forge.quantization.layers import Layer, Sites, layers_of, sites_of
+from forge.quantization.layers import Layer, Sites, is_depthwise, layers_of, sites_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
 from forge.quantization.weights import Weight, quantised_weight
@@ -135,7 +135,7 @@ def codes_by_value(made: Plan, sites: Sites) -> dict[Value, Codes]:
 def weight_of(layer: Layer, scheme: Scheme) -> Weight:
     weight = layer.weight
     assert weight is not None and weight.constant is not None and layer.axis is not None
-    per_channel = scheme.per_channel or equalization.is_depthwise(layer)
+    per_channel = scheme.per_channel or is_depthwise(layer)
     return quantised_weight(np.asarray(weight.constant), layer.axis, scheme.weights, per_channel)
 
 

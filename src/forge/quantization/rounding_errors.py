@@ -11,8 +11,7 @@ from forge import dtypes
 from forge.ir.nodes import Module, Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.quantization.analysis import decibels
-from forge.quantization.equalization import is_depthwise
-from forge.quantization.layers import Layer, Sites, layer_of, sites_of
+from forge.quantization.layers import Layer, Sites, is_depthwise, layer_of, sites_of
 from forge.quantization.pairing import Pair, value_name
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
