@@ -26,8 +26,8 @@ OUTSIDE = 0.01
 LEAST_SCALE = 1e-20
 ONE_SIDED = 0.9
 """Where one side of 0 has less than this share of the other's range, the codes of int8 are not symmetric."""
-THRESHOLDS = 256
-"""That ``mse`` tries."""
+SHARES = tuple(k / 256 for k in range(16, 257))
+"""Of a range, that ``mse`` tries."""
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ def _percentile(statistics: Statistics) -> Range:
 
 
 def _least_error(statistics: Statistics, levels: int) -> Range:
-    """Each end in turn, twice."""
+    """Each end beyond 0 in turn, twice."""
     found = Range(statistics.low, statistics.high)
-    shares = np.arange(THRESHOLDS // 16, THRESHOLDS + 1) / THRESHOLDS
     for _ in range(2):
-        for low, high in ((shares[-1:], shares), (shares, shares[-1:])):
-            candidates = [Range(found.low * a, found.high * b) for a in low for b in high]
-            found = min(candidates, key=lambda r: error(statistics.histogram, r, levels))
+        for is_low in (False, True):
+            if (-found.low if is_low else found.high) > 0:
+                cuts = [Range(found.low * s, found.high) if is_low else Range(found.low, found.high * s) for s in SHARES]
+                found = min(cuts, key=lambda cut: error(statistics.histogram, cut, levels))
     return found
 
 
