@@ -11,8 +11,11 @@ Progress = Callable[[str, int, int], None]
 
 
 @contextmanager
-def shown(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar with the time left, on standard error where that is a terminal; what it gives moves it."""
+def shown(given: Progress | None = None, quiet: bool = False) -> Iterator[Progress]:
+    """What moves a progress bar with the time left, on standard error where that is a terminal; or what is ``given`` instead."""
+    if given is not None:
+        yield given
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

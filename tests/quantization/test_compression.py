@@ -109,7 +109,7 @@ def test_schemes() -> None:
     layers = {}
     for scheme in ("rtn", "awq", "gptq"):
         ir = network()
-        layers[scheme] = ir.compress(scheme=scheme, embeddings=None, calib_data=samples())
+        layers[scheme] = ir.compress(scheme=scheme, embeddings=0, calib_data=samples())
         found[scheme] = sqnr(ir)
     assert found["awq"] > found["rtn"] + 1
     assert found["gptq"] > found["rtn"] + 3
@@ -123,7 +123,7 @@ def test_schemes() -> None:
 def test_scales_are_folded_into_what_makes_the_inputs() -> None:
     ir = network()
     ops = [n.op for n in ir.main.nodes]
-    ir.compress(scheme="awq", calib_data=samples(), embeddings=None)
+    ir.compress(scheme="awq", calib_data=samples(), embeddings=0)
     assert "multiply" not in [n.op for n in ir.main.nodes]
     assert [n.op for n in ir.main.nodes if n.op in ("nn.layer_norm", "nn.relu", "nn.dense")] == [
         op for op in ops if op in ("nn.layer_norm", "nn.relu", "nn.dense")]
@@ -303,7 +303,7 @@ def test_exclude() -> None:
     found = ir.compress(exclude=[ir.main.find("first"), "take"])
     assert {w.label: w.reason for w in found.weights if w.bits == 32} == {
         "first (nn.dense)": "excluded", "embedding (take)": "excluded"}
-    assert weight(network().compress(embeddings=None), "embedding").reason == "embeddings=None"
+    assert weight(network().compress(embeddings=0), "embedding").reason == "embeddings=0"
 
 
 def test_the_result_is_a_table() -> None:
@@ -318,7 +318,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "bits": ({"bits": 5}, "bits: got 5; expected 2, 4 or 8"),
     "group": ({"group": 0}, "group: got 0; expected a positive number"),
     "scheme": ({"scheme": "best"}, "scheme: got 'best'; expected 'rtn', 'awq' or 'gptq'"),
-    "embeddings": ({"embeddings": True}, "embeddings: got True; expected 2, 4 or 8, or None"),
+    "embeddings": ({"embeddings": True}, "embeddings: got True; expected 2, 4 or 8, or 0"),
     "size": ({"size": -1}, "size: got -1; expected a number of bytes"),
     "half a byte": ({"size": 2.5}, "size: got 2.5; expected a number of bytes"),
     "symmetric": ({"symmetric": 1}, "symmetric: got 1; expected True or False"),

@@ -22,7 +22,7 @@ VERBS = tuple(
 """The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
 OPTIONS = {"seconds": "--seconds", "shape": "--shape", "calib_data": "--data"} | {
-    name: f"--{name}" for name in ("bits", "group", "scheme", "size")}
+    name: f"--{name}" for name in ("bits", "group", "scheme", "size", "embeddings")}
 """How messages write the options of the Python interface here, besides those that `forge.options` declares."""
 
 INTERNAL_ERROR, INTERRUPTED = 70, 130

@@ -46,7 +46,7 @@ def compress(
         module = source.load_model(model, shape, report)
         found = module.compress(
             bits, group, scheme, calib_data=None if data is None else str(data), size=size, symmetric=symmetric,
-            exclude=exclude or (), embeddings=embeddings or None, convolutions=convolutions)
+            exclude=exclude or (), embeddings=embeddings, convolutions=convolutions)
         if output.suffix == ".onnx":
             module.to_onnx(output)
         else:

@@ -61,7 +61,8 @@ def quantize(
         module = source.load_model(model, shape, progress, function)
         module.calibrate(data, progress=progress)
         module.quantize(
-            activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False)
+            activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False,
+            progress=progress)
         found = module.quantization_report(
             seconds=seconds, tries=report is not None, num_threads=threads, name=model.name, progress=progress)
         with _written(report, found):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Sized
-from contextlib import nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,10 @@ from forge.errors import OptionError
 from forge.ir.saved.statistics import Calibration
 from forge.ir.verifier import verify
 from forge.module.edits import Edits
+from forge.progress import Progress, shown
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Module
-    from forge.progress import Progress
     from forge.quantization.accuracy import Accuracy, Validate
     from forge.quantization.compression import Compressed
     from forge.quantization.layers import Excluded
@@ -105,7 +104,6 @@ class Quantization(Edits):
         """A copy with statistics."""
         from forge.driver.compilation import bind_params
         from forge.driver.feeds import specs_of
-        from forge.progress import shown
         from forge.quantization import calibration
         from forge.quantization.layers import layers_of, sites_of
         from forge.samples import samples
@@ -113,7 +111,7 @@ class Quantization(Edits):
         module, bound = self._verified().copy(), self._module.copy()
         bind_params(bound.main)
         found = samples(calib_data, specs_of(self.input_nodes), where="calibrate: calib_data")
-        with nullcontext(progress) if progress is not None else shown() as report:
+        with shown(progress) as report:
             counted = calibration.counted(found, len(calib_data) if isinstance(calib_data, Sized) else 0, report)
             calibration.calibrate(bound, counted, sites_of(layers_of(bound.main)).channel_axis, reset)
         module.calibration = bound.calibration
@@ -135,14 +133,14 @@ class Quantization(Edits):
         gptq: bool = True,
         bias_correction: bool = True,
         check: bool = True,
+        progress: Progress | None = None,
     ) -> None:
         """Convolutions and matrix products become those of integers, with weights of 8 bits. In place.
 
-        Layers that have no kernel for integers stay in float, and are listed by `quantization_report`. At the end the outputs
-        are compared with those in float on a few samples of the calibration; a warning says what lost most, and what would help.
+        Layers that have no kernel for integers stay in float, and are listed by `quantization_report`.
 
         Args:
-            activation_dtype: of data. int8 is symmetric where numbers have both signs, uint8 never.
+            activation_dtype: of data. int8 is symmetric where both signs have nearly equal ranges, uint8 never.
             kernel_dtype: of weights: int8, symmetric, or uint8, with a zero point. None: as ``activation_dtype``.
             bias_dtype: int32, int8 or uint8. None: int32, in which sums are, where it holds them, else float.
             per_channel: a scale for each channel of a weight, not one for all. Depthwise convolutions have them in any case.
@@ -155,10 +153,10 @@ class Quantization(Edits):
             symmetric: zero points are 0, also where numbers have one sign; None: as ``activation_dtype`` says.
             exclude: what stays in float: names of nodes, results or operators, patterns of these (``*``), nodes or predicates.
             equalize: move differences between channels from data to weights, where that loses less.
-            gptq: round weights so that their errors make up for one another in the results on samples of the calibration; each
-                layer only where that loses a tenth less on other samples. Deep models take seconds more.
+            gptq: round weights so that errors make up for one another in the results, where that loses less on other samples.
             bias_correction: give results of layers the means that they have in float, on samples of the calibration.
-            check: compare outputs with those in float at the end.
+            check: compare outputs with those in float on a few samples; a warning says what lost most, and what would help.
+            progress: as of `calibrate`.
 
         Raises:
             OptionError: a bad argument; the model is quantised already; ``static``, and layers have no statistics: all are named.
@@ -172,8 +170,9 @@ class Quantization(Edits):
             activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype, per_channel=per_channel,
             calib_method=calib_method, quant_type=quant_type, symmetric=symmetric, exclude=exclude, equalize=equalize,
             gptq=gptq, bias_correction=bias_correction)
-        module = self._verified() if calib_data is None else self._calibrated(calib_data)
-        found = quantise(module, scheme)
+        module = self._verified() if calib_data is None else self._calibrated(calib_data, progress=progress)
+        with shown(progress) as report:
+            found = quantise(module, scheme, progress=report)
         verify(found.module)
         if check:
             warn_of_losses(module, found, scheme)
@@ -253,7 +252,7 @@ class Quantization(Edits):
         size: float | None = None,
         symmetric: bool = False,
         exclude: Excluded | Sequence[Excluded] = (),
-        embeddings: int | None = 8,
+        embeddings: int = 8,
         convolutions: bool = False,
     ) -> Compressed:
         """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
@@ -275,7 +274,7 @@ class Quantization(Edits):
                 real, as long as there is room. None: all get ``bits``.
             symmetric: no zero points.
             exclude: layers that stay real, as of `quantize`.
-            embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; None: they stay real.
+            embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; 0: they stay real.
             convolutions: weights of convolutions as int8, with a scale for each channel, in the module and its files; artifacts
                 hold them as real numbers.
 

@@ -6,12 +6,14 @@ the real model. A layer gets them if they lose clearly less on samples that they
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Module
+from forge.progress import Progress
 from forge.quantization import gram
 from forge.quantization.calibration import Sample
 from forge.quantization.layers import Layer, is_depthwise
@@ -19,7 +21,7 @@ from forge.quantization.rounding import Fit, Steps, compensated, joined
 from forge.quantization.weights import Weight
 
 CHECKED = 4
-"""One in so many samples judges."""
+"""One sample in this many is held out: what is gained is measured on these."""
 GAIN = 0.9
 """Of the squared error of rounding to the nearest, at most so much may be left."""
 ROWS_PER_COLUMN, LEAST_ROWS = 4, 8192
@@ -28,17 +30,22 @@ MOST_DEPTH = 3072
 """Time grows with the cube of the depth: it is that of the second dense layer of BERT-base."""
 
 
-def compensated_weights(module: Module, nearest: Mapping[Layer, Weight], samples: Sequence[Sample]) -> dict[Layer, Weight]:
+def compensated_weights(module: Module, nearest: Mapping[Layer, Weight], samples: Sequence[Sample],
+                        progress: Progress | None = None) -> dict[Layer, Weight]:
     """Codes for weights of layers of ``module``, for those that gain.
 
     Args:
         nearest: the same, rounded to the nearest.
+        progress: told how many layers are done.
     """
     found: dict[Layer, Weight] = {}
+    numbers, total = itertools.count(1), sum(map(_is_tried, nearest))
     for batch in gram.batches(filter(_is_tried, nearest), itemsize=4) if len(samples) > 1 else ():
-        known, judges = _read(module, batch, samples)
-        for layer in batch:
-            matrices, rows = known[gram.key_of(layer)], judges[gram.key_of(layer)]
+        known, held_out = _read(module, batch, samples)
+        for layer, number in zip(batch, numbers):
+            if progress is not None:
+                progress("round weights", number, total)
+            matrices, rows = known[gram.key_of(layer)], held_out[gram.key_of(layer)]
             if not np.isfinite(np.einsum("gkk->", matrices)):
                 continue
             weight = _weight(layer, nearest[layer], matrices)
@@ -54,21 +61,21 @@ def _is_tried(layer: Layer) -> bool:
 
 
 def _read(module: Module, layers: Sequence[Layer], samples: Sequence[Sample]) -> tuple[dict[object, np.ndarray], ...]:
-    """Of what layers read, by `gram.key_of`: Gram matrices ``[groups, K, K]``, and rows ``[groups, n, K]`` of other samples."""
+    """Of what layers read, by `gram.key_of`: Gram matrices ``[groups, K, K]``, and rows ``[groups, n, K]`` of those held out."""
     by_key = {gram.key_of(layer): layer for layer in layers}
     known: dict[object, np.ndarray] = {}
-    judges: dict[object, list[np.ndarray]] = {key: [] for key in by_key}
+    held_out: dict[object, list[np.ndarray]] = {key: [] for key in by_key}
     for number, arrays in enumerate(gram.layer_inputs(module, layers, samples)):
         for key, layer in by_key.items():
             most = max(1, max(LEAST_ROWS, ROWS_PER_COLUMN * gram.depth_of(layer)) // len(samples))
             for rows in gram.rows_of(layer, arrays[layer.inputs[0]], most):
                 if number % CHECKED == 1:
-                    judges[key].append(rows)
+                    held_out[key].append(rows)
                 elif key in known:
                     known[key] += rows.swapaxes(1, 2) @ rows
                 else:
                     known[key] = rows.swapaxes(1, 2) @ rows
-    return known, {key: np.concatenate(several, axis=1) for key, several in judges.items()}
+    return known, {key: np.concatenate(several, axis=1) for key, several in held_out.items()}
 
 
 def _weight(layer: Layer, nearest: Weight, matrices: np.ndarray) -> Weight:

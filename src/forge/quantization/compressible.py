@@ -179,7 +179,7 @@ def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions
     if not np.isfinite(holder.array).all():
         return "it has numbers that are not finite"
     if not embeddings and holder.takes:
-        return "embeddings=None"
+        return "embeddings=0"
     if holder.kind == "convolution" and not convolutions:
         return "artifacts hold weights of convolutions as real numbers; quantize computes them with integers"
     return ""

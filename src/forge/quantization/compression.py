@@ -43,14 +43,14 @@ class Plan:
     size: float | None = None
     symmetric: bool = False
     exclude: tuple[Excluded, ...] = ()
-    embeddings: int | None = 8
+    embeddings: int = 8
     convolutions: bool = False
 
     def __post_init__(self) -> None:
         _check("bits", self.bits, type(self.bits) is int and self.bits in BITS, "2, 4 or 8")
         _check("scheme", self.scheme, self.scheme in (*SCHEMES, None), "'rtn', 'awq' or 'gptq'")
-        is_tables = self.embeddings is None or type(self.embeddings) is int and self.embeddings in BITS
-        _check("embeddings", self.embeddings, is_tables, "2, 4 or 8, or None for real numbers")
+        is_known = type(self.embeddings) is int and self.embeddings in (0, *BITS)
+        _check("embeddings", self.embeddings, is_known, "2, 4 or 8, or 0 to leave tables real")
         for name in ("symmetric", "convolutions"):
             _check(name, getattr(self, name), isinstance(getattr(self, name), bool), "True or False")
         is_group = self.group is None or type(self.group) is int and (self.group == -1 or self.group >= 1)
@@ -66,7 +66,7 @@ class Plan:
     def choices(self, kind: str) -> tuple[int, ...]:
         """Bits of codes that a weight of a kind may get, the fewest first."""
         least = self.bits
-        if kind == "table" and self.embeddings is not None:
+        if kind == "table" and self.embeddings:
             least = self.embeddings if self.size is None else min(self.bits, self.embeddings)
         return tuple(b for b in BITS if b == least or b == 8)
 
@@ -236,7 +236,7 @@ def _limited(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _holders(graph: Graph, plan: Plan) -> list[Holder]:
-    found = holders(graph, plan.exclude, plan.embeddings is not None, plan.convolutions)
+    found = holders(graph, plan.exclude, bool(plan.embeddings), plan.convolutions)
     for holder in found:
         if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices(holder.kind)):
             holder.reason = f"a depth of {holder.rows.shape[1]}: codes would not stay packed"

@@ -17,6 +17,7 @@ from forge.ir.nodes import Graph, Module, Value
 from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
+from forge.progress import Progress
 from forge.quantization import correction, equalization, insertion
 from forge.quantization.calibration import KEPT_SAMPLES, Sample
 from forge.quantization.compensation import compensated_weights
@@ -166,13 +167,14 @@ class Quantised:
 
 
 def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None,
-             weights: Mapping[int, Weight] | None = None) -> Quantised:
+             weights: Mapping[int, Weight] | None = None, progress: Progress | None = None) -> Quantised:
     """A quantised copy of ``module``.
 
     Args:
         kept: reasons why layers stay real, by their number among `correction.products`.
         weights: `Quantised.weights` of the same module, with a scheme that differs in nothing that weights depend on, and with at
             least these layers quantised; None: they are computed.
+        progress: told how many weights are rounded.
 
     Raises:
         OptionError: as `plan`, or it is quantised already.
@@ -193,7 +195,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
         found, made = _planned(base, scheme, known, reasons)
     samples, weighted = module.calibration.samples, _weighted(made)
     if weights is None:
-        weights = _compensated(base, scheme, weighted, samples) if scheme.gptq else {}
+        weights = _compensated(base, scheme, weighted, samples, progress) if scheme.gptq else {}
     weights = {k: weight for k, weight in weights.items() if k in weighted}
     if weights:
         found, made = _planned(base, scheme, known, reasons, weights)
@@ -204,11 +206,12 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     return Quantised(found, before, base, scheme, {layer.label: reason for layer, reason in made.left.items()}, weights)
 
 
-def _compensated(base: Module, scheme: Scheme, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, Weight]:
+def _compensated(base: Module, scheme: Scheme, numbers: Sequence[int], samples: Sequence[Sample],
+                 progress: Progress | None) -> dict[int, Weight]:
     """Weights that are better than those rounded to the nearest, by number of the layer."""
     layers = {layer: k for k, layer in _numbered(layers_of(base.main)).items() if k in numbers}
     nearest = {layer: weight_of(layer, scheme) for layer in layers}
-    return {layers[layer]: weight for layer, weight in compensated_weights(base, nearest, samples).items()}
+    return {layers[layer]: weight for layer, weight in compensated_weights(base, nearest, samples, progress).items()}
 
 
 def _keep_statistics(base: Module, known: Mapping[Value, Statistics], found: Module) -> None:
