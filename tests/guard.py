@@ -150,7 +150,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     Raises:
         RuntimeError: the code reported an error.
     """
-    code = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
+    code = JitLibrary(compiled.objects, [MODEL_SYMBOL])
     results, *others = [_run_once(compiled, graph, inputs, code.addresses[MODEL_SYMBOL], threads) for threads in CHUNKS]
     for threads, other in zip(CHUNKS[1:], others, strict=True):
         for position, (a, b) in enumerate(zip(results, other, strict=True)):

@@ -39,7 +39,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[Any], threads: i
     Raises:
         RuntimeError: the call failed.
     """
-    code = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
+    code = JitLibrary(compiled.objects, [MODEL_SYMBOL])
     native, error, host = _library(), _Error(), GuardedHost(threads)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     given = [_Input(value, v.type) for value, v in zip(inputs, graph.inputs, strict=True)]
@@ -129,7 +129,7 @@ class GuardedSession:
     """A session of ``compiled`` whose states, arenas and results are guarded; loops run in ``threads`` chunks."""
 
     def __init__(self, compiled: CompiledModel, capacity: int = 0, threads: int = 2) -> None:
-        self._code = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
+        self._code = JitLibrary(compiled.objects, [MODEL_SYMBOL])
         self._native, self._error, self._host = _library(), _Error(), GuardedHost(threads)
         for name in ("forge_session_new", "forge_model_find"):
             getattr(self._native, name).restype = ctypes.c_void_p

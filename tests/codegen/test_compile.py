@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from forge.codegen import compile as compile_module
-from forge.codegen import link, runtime_objects
+from forge.codegen import link, object_store
 from forge.codegen.compile import WorkerPool, compile_modules
 from forge.codegen.elf import machine_of, write_layout
 from forge.codegen.entry import emit_library_entry
@@ -71,7 +71,8 @@ def test_objects_need_nothing_but_memory_functions(target: str) -> None:
         assert undefined_symbols(code) <= ALLOWED, name
 
 
-def test_results_come_in_order() -> None:
+def test_results_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_CACHE", "0")
     modules = [(f"m{k}", GOOD.replace("7", str(k))) for k in range(5)]
     finished: list[tuple[int, int]] = []
     codes = compile_modules(modules, HOST, 0, lambda done, total: finished.append((done, total)))
@@ -247,7 +248,7 @@ def run_model(model: Model, weights: int) -> list[float]:
 def test_a_program_in_this_process() -> None:
     program = scale_program()
     codes = compile_modules([("kernels", emit_module(program.functions, HOST)),
-                             ("entry", emit_library_entry(scale_library(), HOST, embedded_weights=False))], HOST)
+                             ("entry", emit_library_entry(scale_library(), HOST))], HOST)
     library = JitLibrary(codes, [MODEL_SYMBOL])
     model = Model.from_address(library.addresses[MODEL_SYMBOL])
     assert (model.abi_version, model.n_inputs, model.n_outputs, model.n_symbols, model.n_dims) == (4, 1, 2, 1, 1)
@@ -270,7 +271,7 @@ def test_tables_of_a_library_of_several_functions() -> None:
     whole = Library((first, second), states, 8)
     names = [function.name for function in whole.functions]
     codes = compile_modules([("kernels", emit_module(scale_program().functions, HOST)),
-                             ("entry", emit_library_entry(whole, HOST, embedded_weights=False))], HOST)
+                             ("entry", emit_library_entry(whole, HOST))], HOST)
     library = JitLibrary(codes, [MODEL_SYMBOL])
     main = Model.from_address(library.addresses[MODEL_SYMBOL])
     decode = Model.from_address(main.functions[1])
@@ -294,7 +295,7 @@ def test_a_state_in_one_place_has_an_input_and_an_output(memory: StateMemory, en
     program = dataclasses.replace(scale_program(), bindings=(Binding(0, *ends, memory),))
     library = Library((program,), (StateSpec("k", "float32", (None,), (0,)),), 8)
     with pytest.raises(CompileError, match=rf"number 0: {memory.name}; got input {ends[0]} and output {ends[1]}; expected both"):
-        emit_library_entry(library, HOST, embedded_weights=False)
+        emit_library_entry(library, HOST)
 
 
 RUNTIME = Path(__file__).parents[2] / "runtime" / "src" / "forge_runtime" / "csrc"
@@ -304,7 +305,7 @@ RUNTIME = Path(__file__).parents[2] / "runtime" / "src" / "forge_runtime" / "csr
 def codes() -> list[bytes]:
     program = scale_program()
     return compile_modules([("kernels", emit_module(program.functions, HOST)),
-                            ("entry", emit_library_entry(scale_library(), HOST, embedded_weights=True))], HOST)
+                            ("entry", emit_library_entry(scale_library(), HOST))], HOST)
 
 
 def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,13 +433,13 @@ def test_without_a_home_directory_nothing_is_kept(sources: Path, tmp_path: Path,
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", homeless)
     assert len(objects(sources, tmp_path / "1")) == 2
-    assert (runtime_objects.size(), runtime_objects.clear()) == (0, 0)
+    assert (object_store.RUNTIME.size(), object_store.RUNTIME.clear()) == (0, 0)
 
 
 def test_clearing_runtime_objects(runtime_cache: Path, sources: Path, tmp_path: Path) -> None:
     objects(sources, tmp_path / "1")
-    size = runtime_objects.size()
-    assert (size > 0, runtime_objects.clear(), runtime_objects.size(), runtime_cache.exists()) == (True, size, 0, False)
+    size = object_store.RUNTIME.size()
+    assert (size > 0, object_store.RUNTIME.clear(), object_store.RUNTIME.size(), runtime_cache.exists()) == (True, size, 0, False)
 
 
 def test_no_compiler_is_an_error_that_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

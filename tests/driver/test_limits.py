@@ -30,7 +30,7 @@ def questions(text: str) -> list[int]:
     """How often each entry, the outermost last, asks whether the call may go on."""
     compiled = compile_module(forge.IRModule(text).mod, use_cache=False)
     assert compiled.lowered is not None
-    entry = emit_library_entry(Library((compiled.lowered.functions[0].program,)), Target.parse("llvm"), embedded_weights=False)
+    entry = emit_library_entry(Library((compiled.lowered.functions[0].program,)), Target.parse("llvm"))
     found = []
     for body in re.findall(r"@forge_entry\S*\(ptr.*?^\}", entry, re.DOTALL | re.MULTILINE):
         slot = re.search(r"(%\S+) = getelementptr i8, ptr %\S+, i64 72", body)

@@ -21,6 +21,12 @@ from forge.ir.types import UnrankedType
 from tests.driver.support import LIMIT, difference, files, pictures
 
 
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM compiles everything, however often it has done so."""
+    monkeypatch.setenv("FORGE_CACHE", "0")
+
+
 def test_values_without_native_code_are_named(tmp_path: Path) -> None:
     builder = Builder()
     module = forge.IRModule(Module(builder.output(builder.call("copy", builder.input(UnrankedType("float32"), "s")))))

@@ -75,7 +75,7 @@ def test_memory_is_freed_in_one_place() -> None:
     compiled = compile_module(parse_module(TEXT), use_cache=False)
     assert compiled.lowered is not None
     library = Library((compiled.lowered.functions[0].program,))
-    entry = emit_library_entry(library, Target.parse("llvm"), embedded_weights=False)
+    entry = emit_library_entry(library, Target.parse("llvm"))
     slots = entry.count("call i32 @forge.allocate(")
     assert slots and entry.count("call void @forge.free(") <= 2 * slots  # in time, or else at the end
 

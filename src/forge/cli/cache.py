@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from forge.cli import source
-from forge.codegen import runtime_objects
+from forge.codegen import object_store
 from forge.driver import cache as store
 from forge.errors import OptionError
 
@@ -20,17 +20,18 @@ def cache(
 ) -> None:
     """Shows or clears the compile cache.
 
-    It holds compiled models, and the objects of the C runtime that are linked to them.
+    It holds compiled models, the object code that LLVM made for kernels, and the objects of the C runtime.
     """
     if action not in ("show", "clear"):
         raise OptionError(f"cache: got {action!r}; expected show or clear")
-    known, runtime = store.entries(), runtime_objects.size()
-    freed = store.clear() + runtime_objects.clear() if action == "clear" else 0
+    known, kernels, runtime = store.entries(), object_store.KERNELS.size(), object_store.RUNTIME.size()
+    freed = store.clear() + object_store.KERNELS.clear() + object_store.RUNTIME.clear() if action == "clear" else 0
     total = sum(size for _, size in known)
     if as_json:
-        source.print_json({"folder": str(store.folder()), "entries": len(known), "bytes": total, "runtime_bytes": runtime,
-                           "freed": freed})
+        source.print_json({"folder": str(store.folder().parent), "entries": len(known), "bytes": total, "kernel_bytes": kernels,
+                           "runtime_bytes": runtime, "freed": freed})
         return
     verb = "cleared of" if action == "clear" else "holds"
-    source.say(f"{store.folder()} {verb} {source.count_text(len(known), 'compiled model')}, {source.bytes_text(total)}; "
+    source.say(f"{store.folder().parent} {verb} {source.count_text(len(known), 'compiled model')}, {source.bytes_text(total)}, "
+               f"and kernels, {source.bytes_text(kernels)}; "
                f"the C runtime takes {source.bytes_text(0 if action == 'clear' else runtime)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import selectors
@@ -12,18 +14,27 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from forge import knobs
+from forge.codegen import object_store
 from forge.codegen import worker as worker_script
-from forge.codegen.module import llvm_features
+from forge.codegen.module import kernel_symbol, llvm_features
+from forge.codegen.objects import renamed
 from forge.codegen.processes import remedy
 from forge.codegen.worker import read_frame, write_frame
 from forge.errors import CompileError, ToolchainError
 from forge.target import Target
+
+_ANY_KERNEL = "forge_kernel"
+"""The symbol of a kernel while LLVM compiles it."""
+
+_GROUP_DIGITS = 2
+"""Of a key, for the group of the object store."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished modules and of all modules."""
@@ -207,7 +218,7 @@ class _Batch:
 
 @cache
 def _pool_of(process: int) -> WorkerPool:
-    pool = WorkerPool(len(os.sched_getaffinity(0)))
+    pool = WorkerPool(max(1, knobs.COMPILE_PROCESSES.number) if knobs.COMPILE_PROCESSES.text else len(os.sched_getaffinity(0)))
     atexit.register(pool.close)
     return pool
 
@@ -219,16 +230,72 @@ def shared_pool() -> WorkerPool:
 
 def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_level: int = 3,
                     progress: Progress | None = None) -> list[bytes]:
-    """Object code for each (name, LLVM IR text), in order.
+    """Object code for each (name, LLVM IR text), in order; equal texts are compiled once, and kept for later calls.
+
+    Texts of kernels may differ in the kernel's name, which is that of the module: it has its number in the model.
 
     Raises:
         CompileError: LLVM refused modules or died twice over them; the message names all of them. The others were compiled.
         ToolchainError: no worker process can be started.
     """
     machine = f"{target.cpu}|{llvm_features(target)}".encode()
-    jobs = [(name, [str(min(opt_level, 3)).encode(), machine, ir.encode()]) for name, ir in modules]
-    results = shared_pool().compile(jobs, progress)
-    failures = [f"{name}: {result}" for (name, _), result in zip(jobs, results) if isinstance(result, str)]
+    jobs = [(name, [str(min(opt_level, 3)).encode(), machine, _unnamed(name, ir).encode()]) for name, ir in modules]
+    keys = [_key(frames) for _, frames in jobs]
+    kept = {key: _kept(key) for key in dict.fromkeys(keys)}
+    missing = {key: job for key, job in zip(keys, jobs) if kept[key] is None}
+    if progress is not None and len(missing) < len(jobs):
+        progress(len(jobs) - len(missing), len(jobs))
+    results: dict[str, bytes | str | None] = {**kept, **_compiled(missing, len(jobs), progress)}
+    failures = [f"{name}: {result}" for key, (name, _) in zip(keys, jobs) if isinstance(result := results[key], str)]
     if failures:
         raise CompileError("codegen: LLVM could not compile " + "; ".join(failures))
-    return [result for result in results if isinstance(result, bytes)]
+    return [renamed(result, _ANY_KERNEL, kernel_symbol(name)) for key, (name, _) in zip(keys, jobs)
+            if isinstance(result := results[key], bytes)]
+
+
+def _unnamed(name: str, ir: str) -> str:
+    """``ir`` without the name of the kernel that it defines."""
+    symbol = kernel_symbol(name)
+    for end in ('"', "."):  # of the kernel, and of the functions that its parallel loops became
+        ir = ir.replace(f'@"{symbol}{end}', f'@"{_ANY_KERNEL}{end}')
+    return ir
+
+
+def _compiled(jobs: Mapping[str, tuple[str, list[bytes]]], count: int, progress: Progress | None) -> dict[str, bytes | str]:
+    """What LLVM makes of jobs by their keys, which are what is missing of ``count``; object code is kept."""
+    if not jobs:
+        return {}
+    done = count - len(jobs)
+    advance = None if progress is None else lambda number, _: progress(done + number, count)
+    results = dict(zip(jobs, shared_pool().compile(list(jobs.values()), advance), strict=True))
+    for key, result in results.items():
+        if isinstance(result, bytes) and _is_cached():
+            object_store.KERNELS.store(key[:_GROUP_DIGITS], key, result)
+    return results
+
+
+def _kept(key: str) -> bytes | None:
+    return object_store.KERNELS.load(key[:_GROUP_DIGITS], key) if _is_cached() else None
+
+
+def _is_cached() -> bool:
+    return object_store.KERNELS.folder() is not None and bool(_compiler_identity())
+
+
+def _key(frames: Sequence[bytes]) -> str:
+    """A digest of all that the object code of a request depends on, where there is a cache; else of the request alone."""
+    state = hashlib.sha256(_compiler_identity() if _is_cached() else b"")
+    for frame in frames:
+        state.update(b"%d " % len(frame) + frame)
+    return state.hexdigest()
+
+
+@cache
+def _compiler_identity() -> bytes:
+    """Of LLVM, by the digests of llvmlite's files, and of how the worker uses it; nothing where they cannot be read."""
+    try:
+        distribution = importlib.metadata.distribution("llvmlite")
+        files = distribution.read_text("RECORD") or ""
+        return f"{distribution.version}\n{files}".encode() + Path(worker_script.__file__).read_bytes()
+    except (OSError, importlib.metadata.PackageNotFoundError):
+        return b""

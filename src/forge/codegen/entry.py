@@ -165,16 +165,16 @@ def bind_symbols(f: FunctionEmitter, symbols: Sequence[tir.Var], values: str) ->
         f.e.nonnegative_vars.add(var)
 
 
-def emit_library_entry(library: Library, target: Target, embedded_weights: bool) -> str:
+def emit_library_entry(library: Library, target: Target) -> str:
     """LLVM IR of the module that defines ``forge_model_get`` and what it returns; kernels are declared.
 
-    With ``embedded_weights`` the tables point to symbol ``forge_weights``, which another object defines; without, to NULL.
+    The tables point to symbol ``forge_weights`` where another object defines it, else to NULL: the symbol is weak.
     """
     module = ModuleEmitter(target)
     emitter = _LibraryEmitter(module, library)
     weights = "ptr null"
-    if embedded_weights and library.weights_size:
-        module.add(f"@{WEIGHTS_SYMBOL} = external hidden constant [{library.weights_size} x i8], align 64")
+    if library.weights_size:
+        module.add(f"@{WEIGHTS_SYMBOL} = extern_weak hidden constant [{library.weights_size} x i8], align 64")
         weights = f"ptr @{WEIGHTS_SYMBOL}"
     emitter.emit(weights)
     return module.text()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from forge.codegen import runtime_objects
+from forge.codegen import object_store
 from forge.codegen.elf import Layout, machine_of, reserving_object, with_weights
 from forge.codegen.entry import WEIGHTS_SYMBOL
 from forge.codegen.processes import remedy
@@ -89,10 +89,10 @@ def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Pat
     key = _digest(compiler, sources)
     objects = [work / f"{source.stem}.o" for source in found]
     for source, built in zip(found, objects):
-        code = runtime_objects.load(key, source.stem)
+        code = object_store.RUNTIME.load(key, source.stem)
         if code is None:
             _run([*compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(built)], f"compile {source.name}")
-            runtime_objects.store(key, source.stem, built.read_bytes())
+            object_store.RUNTIME.store(key, source.stem, built.read_bytes())
         else:
             built.write_bytes(code)
     return objects

@@ -1,4 +1,4 @@
-"""The symbol tables of ELF object files."""
+"""The symbol tables of ELF object files (64-bit, little-endian)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,50 @@ _UNDEFINED = 0
 
 
 def symbols(code: bytes) -> Iterator[tuple[str, bool]]:
-    """(name, whether it is defined here) for every named symbol of a 64-bit little-endian object file."""
-    (table,) = struct.unpack_from("<Q", code, 0x28)
-    size, count = struct.unpack_from("<HH", code, 0x3A)
-    headers = [_HEADER.unpack_from(code, table + k * size) for k in range(count)]
-    for header in headers:
-        if header[1] != _SYMBOL_TABLE:
-            continue
-        names = headers[header[6]][4]
-        for at in range(header[4], header[4] + header[5], _SYMBOL.size):
+    """(name, whether it is defined here) for every named symbol."""
+    for names, entries in _tables(code):
+        for at in entries:
             name, _, _, section, _, _ = _SYMBOL.unpack_from(code, at)
             if name:
-                yield code[names + name:code.index(b"\0", names + name)].decode(), section != _UNDEFINED
+                yield _text(code, _section(code, names)[4] + name), section != _UNDEFINED
+
+
+def renamed(code: bytes, old: str, new: str) -> bytes:
+    """``code`` whose symbol ``old`` is called ``new``: its table of names moves to the end of the file and grows."""
+    for names, entries in _tables(code):
+        header = list(_section(code, names))
+        begin, size = header[4], header[5]
+        found = [at for at in entries if _text(code, begin + _SYMBOL.unpack_from(code, at)[0]) == old]
+        if found:
+            header[4:6] = len(code), size + len(new) + 1
+            made = bytearray(code + code[begin:begin + size] + new.encode() + b"\0")
+            _HEADER.pack_into(made, _header_offset(code, names), *header)
+            for at in found:
+                struct.pack_into("<I", made, at, size)
+            return bytes(made)
+    return code
+
+
+def _header_offset(code: bytes, section: int) -> int:
+    (table,) = struct.unpack_from("<Q", code, 0x28)
+    (size,) = struct.unpack_from("<H", code, 0x3A)
+    return int(table + section * size)
+
+
+def _section(code: bytes, section: int) -> tuple[int, ...]:
+    return _HEADER.unpack_from(code, _header_offset(code, section))
+
+
+def _tables(code: bytes) -> Iterator[tuple[int, range]]:
+    """(section of their names, offsets of their entries) of the symbol tables."""
+    (count,) = struct.unpack_from("<H", code, 0x3C)
+    for _, kind, _, _, offset, size, names, *_ in (_section(code, k) for k in range(count)):
+        if kind == _SYMBOL_TABLE:
+            yield names, range(offset, offset + size, _SYMBOL.size)
+
+
+def _text(code: bytes, at: int) -> str:
+    return code[at:code.index(b"\0", at)].decode()
 
 
 def undefined_symbols(*codes: bytes) -> set[str]:

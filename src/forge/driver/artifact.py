@@ -190,8 +190,8 @@ def _working_folder(final: Path) -> Iterator[Path]:
 def _link(library: Path, compiled: CompiledModel, metadata: dict[str, Any], scratch: Path) -> None:
     """Makes ``library`` out of code and metadata; its weights may be there already."""
     is_inside = bool(compiled.weights.size) and "weights_file" not in metadata
-    entry, size = (compiled.embedded_entry, compiled.weights.size) if is_inside else (compiled.entry, 0)
-    layout = link_library([*compiled.kernels, entry], size, page_size(compiled.target), include_directory(), scratch)
+    size = compiled.weights.size if is_inside else 0
+    layout = link_library(compiled.objects, size, page_size(compiled.target), include_directory(), scratch)
     write_layout(library, layout)
     os.chmod(library, 0o755)
     format_.seal(library, metadata)

@@ -47,14 +47,12 @@ def folder() -> Path:
     Raises:
         OptionError: this user has no home directory, and nothing else is set.
     """
-    if knobs.CACHE_DIR.text:
-        return Path(knobs.CACHE_DIR.text)
-    return knobs.user_folder("cache", "XDG_CACHE_HOME", ".cache", "FORGE_CACHE_DIR to a folder, or FORGE_CACHE=0") / "models"
+    return knobs.cache_folder() / "models"
 
 
 def serves(module: Module) -> bool:
     """Whether the cache is on, and sees all operators that the model uses."""
-    return knobs.CACHE.flag and not any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk())
+    return knobs.keeps_models() and not any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk())
 
 
 def key(module: Module, options: CompileOptions, name: str, fingerprint: str) -> str:
@@ -126,9 +124,9 @@ def _read(place: Path, target: Target, arrays: Arrays) -> CompiledModel:
         raise ValueError("damaged")
     if content["made"] != [int(made.size), _checksum(made)]:
         raise ValueError("damaged")
-    *kernels, loose, embedded = _split(data, content["sizes"])
+    *kernels, entry = _split(data, content["sizes"])
     weights = weight_views.restored(content["weights"], arrays, made)
-    return CompiledModel(target, kernels, loose, embedded, weights, content["options"], content["summary"])
+    return CompiledModel(target, kernels, entry, weights, content["options"], content["summary"])
 
 
 def _digest(content: dict[str, Any]) -> str:

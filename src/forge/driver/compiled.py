@@ -20,8 +20,8 @@ class CompiledModel:
 
     Attributes:
         kernels: object files of the kernels.
-        entry: object file of the entry whose weights the loader supplies.
-        embedded_entry: object file of the entry whose weights are symbol ``forge_weights``.
+        entry: object file of the entry, whose weights are symbol ``forge_weights`` where that is defined; else the loader
+            supplies them.
         weights: made when they are needed.
         options: effective options.
         summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols),
@@ -33,7 +33,6 @@ class CompiledModel:
     target: Target
     kernels: list[bytes]
     entry: bytes
-    embedded_entry: bytes
     weights: Weights
     options: dict[str, Any]
     summary: dict[str, Any]
@@ -42,8 +41,8 @@ class CompiledModel:
 
     @property
     def objects(self) -> list[bytes]:
-        """All object files: kernels, entry, embedded entry."""
-        return [*self.kernels, self.entry, self.embedded_entry]
+        """All object files: kernels, entry."""
+        return [*self.kernels, self.entry]
 
     def runtime(self, *, num_threads: int | None = None) -> Runtime:
         """The model linked into this process, ready to call.
@@ -54,6 +53,6 @@ class CompiledModel:
         missing = self.target.missing_on_host()
         if missing:
             raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {self.target} uses; compile for 'llvm'")
-        library = JitLibrary([*self.kernels, self.entry], [MODEL_SYMBOL])
+        library = JitLibrary(self.objects, [MODEL_SYMBOL])
         address, weights = library.addresses[MODEL_SYMBOL], self.weights.in_memory()
         return Runtime.from_jit(address, library, weights, num_threads=num_threads, copy_weights=False)

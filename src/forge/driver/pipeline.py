@@ -126,7 +126,7 @@ def _loops_text(c: Compilation) -> str:
 def _emit(c: Compilation) -> None:
     library, target = c.lowered.library, c.options.target
     c.llvm = [(f.name, emit_module([f], target)) for f in library.functions]
-    c.llvm += [(f"entry{embedded:d}", emit_library_entry(library, target, embedded)) for embedded in (False, True)]
+    c.llvm.append(("entry", emit_library_entry(library, target)))
 
 
 def _compile(c: Compilation) -> None:
@@ -134,7 +134,7 @@ def _compile(c: Compilation) -> None:
     weights = Weights(c.lowered.library.weights_size, c.lowered.weights)
     if c.draft is not None:
         c.draft.begin(weights, c.options.target)
-    *kernels, entry, embedded = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts))
+    *kernels, entry = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts))
     sizes = [function.plan.arena_size for function in c.functions]
     known = [size for size in sizes if isinstance(size, int)]
     arena = max(known) if known == sizes else ", ".join(map(str, sizes))
@@ -142,7 +142,7 @@ def _compile(c: Compilation) -> None:
     registered = list(c.lowered.library.registered)
     summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered}
     recorded = c.options.recorded
-    c.compiled = CompiledModel(c.options.target, kernels, entry, embedded, weights, recorded, summary, c.seconds, c.lowered)
+    c.compiled = CompiledModel(c.options.target, kernels, entry, weights, recorded, summary, c.seconds, c.lowered)
 
 
 def _objects_text(c: Compilation) -> str:

@@ -168,7 +168,7 @@ class Trials:
         sums = OutputSums.of(self.real)
         for sample in self.samples:
             sums.add(_run(self.expected, sample), _run(runtime, sample))
-        size = compiled.weights.size + sum(map(len, [*compiled.kernels, compiled.entry]))
+        size = compiled.weights.size + sum(map(len, compiled.objects))
         self.variants.append(replace(variant, sqnr=sums.sqnr, agreement=sums.agreement, bytes=size))
         self.runtimes.append(runtime)
 
