@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Hundreds of processes import Forge: none of them should compile its sources again.
+export PYTHONDONTWRITEBYTECODE =
+
 VENV ?= .venv
 BIN := $(VENV)/bin
 SUITABLE_PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -17,7 +20,7 @@ INSTALLED_FROM := pyproject.toml setup.py $(wildcard runtime/pyproject.toml runt
 	$(shell find runtime/src -name '*.[ch]' 2>/dev/null)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all test-install lint check bench wheels clean
+.PHONY: help demo test test-changed test-all test-install lint check bench wheels clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -25,11 +28,14 @@ help: ## Print this list
 demo: $(VENV)/.installed ## Inspect, compile, run, check and time a small real model
 	@$(BIN)/python examples/digits/demo.py
 
-test: $(VENV)/.installed-test ## The tests, but for long sweeps; needs no torch
-	$(PYTEST) -m "not slow" $(TEST_OPTIONS)
+test: $(VENV)/.installed-test ## The tests, and samples of sweeps, other ones for each commit; needs no torch
+	$(PYTEST) --quick --clock=test $(TEST_OPTIONS)
+
+test-changed: $(VENV)/.installed-test ## The tests nearest to what differs from the last commit, or to CHANGED="FILE ..."
+	$(BIN)/python -m tests.changed $(CHANGED)
 
 test-all: $(VENV)/.installed-test-all ## All tests and sweeps; one that was skipped for a missing package fails the run
-	$(PYTEST) --require-optional $(TEST_OPTIONS)
+	$(PYTEST) --require-optional --clock=test-all $(TEST_OPTIONS)
 
 test-install: $(VENV)/.installed-test $(VENV)/.installed-wheels ## Installations from a checkout, from git and from wheels, in empty environments
 	$(PYTEST) tests/packaging $(TEST_OPTIONS)
@@ -39,8 +45,7 @@ lint: $(VENV)/.installed-lint ## Style, types and layer table
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint $(VENV)/.installed-test ## lint and the fast tests
-	$(PYTEST) -m "not slow"
+check: lint test ## lint and the tests
 
 bench: $(VENV)/.installed-bench ## Time and memory of all benchmark models beside onnxruntime, openvino, MNN and torch
 	$(BIN)/python -m benchmarks.compare

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.sampling import sample
+from tests.runs import clock, kept, report, selection
 
 if TYPE_CHECKING:
     import forge
 
-os.environ.setdefault("FORGE_CACHE", "0")
+# Whole models are compiled anew, since the key of the cache has all of Forge's sources; what LLVM made of equal texts is kept.
+os.environ.setdefault("FORGE_CACHE", "objects")
+os.environ.setdefault("FORGE_CACHE_DIR", str(kept.folder()))
+# LLVM's processes share the CPUs with the workers of pytest-xdist, of which this may be one.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _WORKERS = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("FORGE_COMPILE_PROCESSES", str(max(1, len(os.sched_getaffinity(0)) // _WORKERS)))
 # How long an example takes is the machine's matter, and so is how many of them fit into a second.
 settings.register_profile(
     "forge", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -30,9 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail the run if a test was skipped because an optional package is missing",
     )
-    parser.addoption("--note-passed", metavar="FILE", help="write the names of the tests that pass to FILE")
-    parser.addoption("--except-passed", metavar="FILE", help="leave out the tests that FILE names")
-    parser.addoption("--sample", metavar="SEED", help="of long sweeps run a tenth, chosen by a hash of SEED and case")
+    parser.addoption("--clock", metavar="NAME", help="keep how long each case took under this name, for tests.clock")
+    parser.addoption("--report", metavar="FILE", help="say what the runs before have put into FILE, and add what this one did")
+    selection.add_options(parser)
+
+
+@pytest.fixture
+def take(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
+    """Chooses, of the cases that a test runs by itself, those of this run: see `selection.taker`."""
+    return selection.taker(request.config, request.node.nodeid)
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +65,14 @@ def digits_build(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def compile_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns the compile cache on, in a folder that the tests of one process share."""
+    """Turns the compile cache on, in a folder that the tests of one process share; object code is that of all tests."""
+    folder = tmp_path_factory.getbasetemp() / "compile-cache"
+    if not folder.exists():
+        folder.mkdir()
+        (kept.folder() / "objects").mkdir(parents=True, exist_ok=True)
+        (folder / "objects").symlink_to(kept.folder() / "objects")
     monkeypatch.setenv("FORGE_CACHE", "1")
-    monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "compile-cache"))
+    monkeypatch.setenv("FORGE_CACHE_DIR", str(folder))
 
 
 def pytest_runtest_setup() -> None:
@@ -90,54 +107,29 @@ class MissingPackages:
             terminalreporter.write_line(f"REQUIRED, BUT SKIPPED {nodeid}: {reason}", red=True)
 
 
-class PassedTests:
-    """Writes the names of tests that pass, for a later run that need not repeat them."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.names: list[str] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and report.passed:
-            self.names.append(report.nodeid)
-
-    def pytest_sessionfinish(self) -> None:
-        self.path.write_text("".join(f"{json.dumps(name)}\n" for name in self.names))
-
-
-def _keep(config: pytest.Config, items: list[pytest.Item], kept: set[str]) -> None:
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
-    items[:] = [item for item in items if item.nodeid in kept]
-
-
-def _sampled(items: list[pytest.Item], seed: str) -> set[str]:
-    """All quick tests, and of every slow test function a tenth of its cases: at least one."""
-    sweeps: dict[str, list[str]] = {}
-    for item in items:
-        if item.get_closest_marker("slow"):
-            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
-    left_out = {case for cases in sweeps.values() for case in set(cases) - set(sample(cases, seed))}
-    return {item.nodeid for item in items} - left_out
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    path, seed = config.getoption("--except-passed"), config.getoption("--sample")
-    if path:
-        passed = {json.loads(line) for line in Path(path).read_text().splitlines()}
-        _keep(config, items, {item.nodeid for item in items} - passed)
-    if seed:
-        _keep(config, items, _sampled(items, seed))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    seed = config.getoption("--sample")
-    if seed:
-        terminalreporter.write_line(f"Long sweeps were sampled; their cases: pytest -m slow --collect-only -q --sample={seed}")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    path = config.getoption("--note-passed")
-    if path and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(PassedTests(Path(path)), "passed-tests")
+    plugins, worker = config.pluginmanager, hasattr(config, "workerinput")
+    chosen = selection.Selection(config)
+    plugins.register(chosen, "selection")
+    name = config.getoption("--clock")
+    if name and (worker or not config.getoption("numprocesses", None)):
+        plugins.register(clock.Parts(), "clock-parts")
+    if worker:
+        return
+    noted = config.getoption("--note-passed")
+    if chosen.quick or chosen.sweeps or noted:
+        watch = selection.Watch(noted, bool(chosen.sweeps))
+        plugins.register(watch, "watch")
+        plugins.register(report.Report(chosen, watch, name or "", config.getoption("--report")), "what-was-run")
+    if name:
+        plugins.register(clock.Recorder(name), "clock")
     if config.getoption("--require-optional"):
-        config.pluginmanager.register(MissingPackages(), "missing-packages")
+        plugins.register(MissingPackages(), "missing-packages")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist says what it selected."""
+    output = getattr(session.config, "workeroutput", None)
+    chosen = session.config.pluginmanager.get_plugin("selection")
+    if output is not None and chosen is not None:
+        output |= {"counts": chosen.counts, "sampled": chosen.sampled}

@@ -1,11 +1,9 @@
-"""Rules for the source tree that no linter knows, and the machinery around the tests themselves."""
+"""Rules for the source tree that no linter knows."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,52 +63,6 @@ def test_import_brings_no_framework() -> None:
     code = f"import sys, forge; print(*({FRAMEWORKS} & set(sys.modules)))"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not imported
-
-
-def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs pytest on a folder that holds a copy of ``tests/conftest.py``."""
-    shutil.copy(ROOT / "tests" / "conftest.py", folder)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
-
-
-def test_missing_packages_fail_a_run_that_requires_them(tmp_path: Path) -> None:
-    (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_package')\n")
-    (tmp_path / "test_function.py").write_text(
-        "import pytest\ndef test_it(): pytest.importorskip('no_such_package')\n"
-        "def test_other(): pytest.skip('for a reason of its own')\ndef test_passes(): pass\n"
-    )
-
-    assert run_tests(tmp_path).returncode == 0
-    for workers in ("0", "2"):
-        required = run_tests(tmp_path, "--require-optional", "-n", workers)
-        assert required.returncode == 1, required.stdout
-        named = {line.split()[3].rstrip(":") for line in required.stdout.splitlines() if line.startswith("REQUIRED")}
-        assert named == {"test_module.py", "test_function.py::test_it"}
-
-
-def test_long_sweeps_can_be_sampled(tmp_path: Path) -> None:
-    (tmp_path / "test_sweeps.py").write_text(
-        "import pytest\n"
-        "@pytest.mark.slow\n@pytest.mark.parametrize('case', range(95))\ndef test_sweep(case): pass\n"
-        "@pytest.mark.slow\ndef test_long(): pass\n"
-        "@pytest.mark.parametrize('case', range(30))\ndef test_quick(case): pass\n"
-    )
-
-    def cases(seed: str, workers: str = "0") -> list[str]:
-        done = run_tests(tmp_path, f"--sample={seed}", "-rp", "-n", workers)
-        assert f"--sample={seed}" in done.stdout
-        return sorted(line for line in done.stdout.splitlines() if line.startswith("PASSED"))
-
-    first, again, other = cases("a"), cases("a", "2"), cases("b")
-    assert len(first) == 10 + 1 + 30
-    assert first == again
-    assert first != other
-    assert len(other) == len(first)
 
 
 def test_machine_check_runs_under_an_old_python() -> None:

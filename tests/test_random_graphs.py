@@ -69,7 +69,7 @@ def check_network(seed: int) -> None:
     TALLY["with control flow"] += has_regions(graph)
 
 
-@settings(RANDOM, max_examples=40, derandomize=True)
+@settings(RANDOM, max_examples=15, derandomize=True)
 @given(st.integers(0, 2**32))
 def test_random_graphs(seed: int) -> None:
     check_network(seed)
@@ -78,9 +78,9 @@ def test_random_graphs(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_many_random_graphs(request: pytest.FixtureRequest) -> None:
-    """All of them run, with ``--sample`` the first quarter, whichever fail; most of them say something."""
+    """All of them run, with ``--sweeps`` the first quarter, whichever fail; most of them say something."""
     failures: list[str] = []
-    count = COUNT // 4 if request.config.getoption("--sample") else COUNT
+    count = COUNT // 4 if request.config.getoption("--sweeps") else COUNT
     TALLY.clear()
 
     @settings(RANDOM, max_examples=count, derandomize="FORGE_RANDOM_GRAPHS" not in os.environ)

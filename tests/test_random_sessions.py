@@ -150,9 +150,9 @@ def test_random_sessions(tmp_path_factory: pytest.TempPathFactory, seed: int) ->
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_many_random_sessions(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """All of them run, with ``--sample`` the first half, whichever fail; states are changed in all the ways that there are."""
+    """All of them run, with ``--sweeps`` the first half, whichever fail; states are changed in all the ways that there are."""
     failures: list[str] = []
-    count = COUNT // 2 if request.config.getoption("--sample") else COUNT
+    count = COUNT // 2 if request.config.getoption("--sweeps") else COUNT
     TALLY.clear()
 
     @settings(RANDOM, max_examples=count, derandomize="FORGE_RANDOM_SESSIONS" not in os.environ)

@@ -86,6 +86,7 @@ def test_every_function_of_the_table_is_measured_and_within_the_limit() -> None:
         assert not any(e.wrong for e in types.values()), name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [f.name for f in FUNCTIONS])
 def test_errors_of_a_sample_are_within_the_documented_bound(name: str) -> None:
     found = accuracy.sweep(BY_NAME[name], 65521)

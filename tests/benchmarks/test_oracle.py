@@ -31,6 +31,7 @@ def truth_of(oracle: Oracle, values: list[np.ndarray]) -> np.ndarray:
     return out
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_agrees_with_mpmath(name: str) -> None:
     mp = pytest.importorskip("mpmath")
@@ -47,6 +48,7 @@ def test_agrees_with_mpmath(name: str) -> None:
                 assert abs(mp.mpf(result) - exact) / unit < LARGEST, args
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_vectors_agree_with_scalars_at_the_edges(name: str) -> None:
     function = BY_NAME[name]

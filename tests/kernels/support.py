@@ -6,6 +6,7 @@ import ctypes
 import mmap
 
 import numpy as np
+import pytest
 
 from forge import dtypes
 from forge.target import Target
@@ -24,6 +25,10 @@ def targets_here() -> list[str]:
     """The targets whose code this machine can run."""
     here = set(host_features())
     return [t for t in TARGETS if set(Target.parse(t).features) <= here]
+
+
+EVERY_TARGET = pytest.mark.parametrize("target", targets_here())
+"""The test runs at every vector width of this machine."""
 
 
 def guarded(values: np.ndarray, dtype: str = "float32") -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Architectures of model libraries against the lists of what agrees; with ``--sample`` a few of them.
+"""Architectures of model libraries against the lists of what agrees; with ``--sweeps`` a few of them.
 
 ``python -m tests.model_zoo --update`` writes the lists.
 """
@@ -9,15 +9,15 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from tests.model_zoo.lists import LIBRARIES, OK, OUTCOMES, SPEED, STATES, TIMED, WAYS, Speed, Zoo, exports
-from tests.sampling import sample
 
 LISTED = [(Zoo(library), way) for library in LIBRARIES for way in WAYS if Zoo(library).path(way).exists()]
-SAMPLE = 60
-"""One of as many architectures runs with ``--sample``: some ten of transformers."""
+PART = 6
+"""Of as many architectures as other sweeps take one runs: some ten of transformers with ``--sweeps=10``."""
 
 
 @pytest.mark.parametrize(("zoo", "way"), LISTED, ids=lambda x: getattr(x, "library", x))
@@ -40,13 +40,11 @@ def test_times_are_of_what_is_equal(library: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("zoo", "way"), LISTED, ids=lambda x: getattr(x, "library", x))
-def test_what_is_listed_agrees(zoo: Zoo, way: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_listed_agrees(zoo: Zoo, way: str, take: Callable[..., list[str]]) -> None:
     for package in ("torch", zoo.library):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
-    seed = request.config.getoption("--sample")
-    names = [name for name, outcome in zoo.read(way).items() if outcome == OK]
-    names = sample(names, seed, SAMPLE) if seed else names
+    names = take([name for name, outcome in zoo.read(way).items() if outcome == OK], PART)
     command = [sys.executable, "-m", "tests.model_zoo", "--library", zoo.library, "--way", way, "-k", ",".join(names)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr[-2000:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import os
 import warnings
-import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,11 +47,6 @@ def collect() -> dict[str, Any]:
 def case_names() -> list[str]:
     """Names of all cases, sorted."""
     return sorted(collect())
-
-
-def shard(names: list[str], count: int, index: int = 0) -> list[str]:
-    """One of ``count`` parts of ``names``, chosen by a stable hash."""
-    return [n for n in names if zlib.crc32(n.encode()) % count == index]
 
 
 def pass_list(runtime: str) -> set[str]:

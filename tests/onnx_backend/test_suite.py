@@ -1,13 +1,12 @@
 """The ONNX backend suite against its pass-lists.
 
-By default a shard of the cases, chosen by a stable hash; with ``--sample`` a tenth; all of them with ``--require-optional``
-(``make test-all``) or with ``FORGE_ONNX_SUITE=all``. ``python -m tests.onnx_backend --update`` writes the lists.
+All of them, with ``--sweeps`` a part. ``python -m tests.onnx_backend --update`` writes the lists.
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,27 +22,16 @@ from tests.onnx_backend.peers import PACKAGES, PREPARE_PEER, version_of
 from tests.onnx_backend.pool import KINDS, Outcome, Worker, run_cases
 from tests.onnx_backend.stored import stored_nodes
 from tests.onnx_backend.worker import outcome
-from tests.sampling import sample
 
-SHARDS = 24
 WORKERS = 2
-
-
-@pytest.fixture(scope="module")
-def names(request: pytest.FixtureRequest) -> list[str]:
-    seed = request.config.getoption("--sample")
-    if seed:
-        return sample(cases.case_names(), seed)
-    everything = request.config.getoption("--require-optional") or os.environ.get("FORGE_ONNX_SUITE") == "all"
-    return cases.case_names() if everything else cases.shard(cases.case_names(), SHARDS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("runtime", cases.RUNTIMES)
-def test_outcomes_are_those_listed(runtime: str, names: list[str]) -> None:
+def test_outcomes_are_those_listed(runtime: str, take: Callable[..., list[str]]) -> None:
     listed = cases.pass_list(runtime)
-    outcomes = run_cases(names, runtime, WORKERS)
+    outcomes = run_cases(take(cases.case_names()), runtime, WORKERS)
     failed = {n: o.message for n, o in outcomes.items() if not o.passed and n in listed}
     unlisted = [n for n, o in outcomes.items() if o.passed and n not in listed and not cases.may_pass(runtime, n)]
     assert not failed, "listed cases fail"
@@ -70,12 +58,6 @@ def test_every_exclusion_is_needed() -> None:
         ]
         assert failing, exclusion
         assert exclusion.reason, exclusion
-
-
-def test_shards_are_a_partition() -> None:
-    parts = [cases.shard(cases.case_names(), 7, i) for i in range(7)]
-    assert sorted(n for part in parts for n in part) == cases.case_names()
-    assert all(parts)
 
 
 def test_kept_counts_are_those_of_the_lists() -> None:

@@ -15,7 +15,7 @@ from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 from forge.passes import to_integers, to_unsigned
 from forge.passes.matching import operand
-from tests.kernels.support import targets_here
+from tests.kernels.support import EVERY_TARGET, targets_here
 
 OPTIONS = check_options("llvm")
 
@@ -161,15 +161,16 @@ def to_int(graph: Graph) -> None:
     to_integers.run(graph, OPTIONS)
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("name", NETS)
-def test_the_same_integers_on_every_target(name: str, dtype: str) -> None:
+def test_the_same_integers_on_every_target(name: str, dtype: str, target: str) -> None:
     """Within one step of what the operators say, one by one."""
     graph, x = made(name, dtype)
     (want,) = run_graph(graph, [x])
     module = Module(graph)
     compiled = [np.asarray(compile_module(module, check_options(target)).runtime(num_threads=threads)(x))
-                for target in targets_here() for threads in (1, 2)]
+                for threads in (1, 2)]
     to_int(graph)
     (exact,) = run_graph(graph, [x])
     for got in compiled:
@@ -227,8 +228,9 @@ def test_groups() -> None:
         assert convolution.result.dtype == dtype
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("data", ["uint8", "int8"])
-def test_a_zero_point_that_is_known_at_run_time(data: str) -> None:
+def test_a_zero_point_that_is_known_at_run_time(data: str, target: str) -> None:
     """As ConvInteger has it."""
     b = Builder()
     x, zero = b.input(TensorType((1, 5, 7, 7), data), "x"), b.input(TensorType((), data), "zero")
@@ -239,8 +241,7 @@ def test_a_zero_point_that_is_known_at_run_time(data: str) -> None:
     low = np.iinfo(data).min
     arrays = [rng.integers(low, low + 256, x.shape).astype(data), np.asarray(low + 99, data)]
     (want,) = run_graph(graph, arrays)
-    for target in targets_here():
-        np.testing.assert_array_equal(np.asarray(compile_module(Module(graph), check_options(target)).runtime()(*arrays)), want)
+    np.testing.assert_array_equal(np.asarray(compile_module(Module(graph), check_options(target)).runtime()(*arrays)), want)
     to_int(graph)
     np.testing.assert_array_equal(run_graph(graph, arrays)[0], want)
     assert [operand(node).dtype for node in graph.walk() if node.op == "nn.conv2d"] == ["uint8"]
@@ -369,15 +370,15 @@ def of_products() -> tuple[Graph, list[np.ndarray]]:
     return net.done(net.quantize(net.b.call("nn.relu", biased), 0.02)), [net.rng.standard_normal(net.x.shape).astype(np.float32)]
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("made", [of_all_pairs, of_products])
-def test_exact_rounds_where_the_model_does(made: Any) -> None:
+def test_exact_rounds_where_the_model_does(made: Any, target: str) -> None:
     """To the integers that the operators give one by one, on every target; the default moves some."""
     graph, inputs = made()
     (want,) = run_graph(graph, inputs)
     module = Module(graph)
-    for target in targets_here():
-        got = compile_module(module, check_options(target, exact=True)).runtime()(*inputs)
-        np.testing.assert_array_equal(np.asarray(got), want)
+    got = compile_module(module, check_options(target, exact=True)).runtime()(*inputs)
+    np.testing.assert_array_equal(np.asarray(got), want)
     moved = np.asarray(compile_module(module, OPTIONS).runtime()(*inputs)).astype(int)
     assert np.abs(moved - want).max() == 1
 

@@ -17,7 +17,7 @@ from forge.ir.types import TensorType
 from forge.passes import pack_weights, to_integers
 from forge.passes.matching import operand
 from forge.target import Target
-from tests.kernels.support import targets_here
+from tests.kernels.support import EVERY_TARGET, targets_here
 from tests.passes.checks import check, random_input, rewrite
 
 RNG = np.random.default_rng(5)
@@ -83,17 +83,17 @@ def test_quantised_products_are_sums_of_integers(name: str) -> None:
     assert product.result.dtype == "int32"
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("name", INTEGERS)
-def test_products_of_integers_are_exact(name: str) -> None:
+def test_products_of_integers_are_exact(name: str, target: str) -> None:
     graph = centred(**INTEGERS[name])
     inputs = [random_input(v.shape, v.dtype, {}, k) for k, v in enumerate(graph.inputs)]
     (expected,) = run_graph(graph, inputs)
     assert rewrite(to_integers.run, graph) == 1
     np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
     assert "nn.dense" in [node.op for node in graph.nodes]
-    for target in targets_here():
-        got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
-        np.testing.assert_array_equal(np.asarray(got), expected)
+    got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
+    np.testing.assert_array_equal(np.asarray(got), expected)
 
 
 def convolution(known: bool, groups: int) -> Graph:
@@ -109,28 +109,29 @@ def convolution(known: bool, groups: int) -> Graph:
                            channels=8 if known else None))
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("groups", [1, 8])
-def test_convolutions_by_weights_of_nine_bits_are_exact(groups: int, known: bool) -> None:
+def test_convolutions_by_weights_of_nine_bits_are_exact(groups: int, known: bool, target: str) -> None:
     """Their zero points are what the sums of the data are multiplied with."""
     graph = convolution(known, groups)
     inputs = [whole(v.dtype, *(int(d) for d in v.shape)) for v in graph.inputs]
     (expected,) = run_graph(graph, inputs)
-    for target in targets_here():
-        got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
-        np.testing.assert_array_equal(np.asarray(got), expected)
+    got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
+    np.testing.assert_array_equal(np.asarray(got), expected)
     rewrite(to_integers.run, graph)
     np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
     (weight, *_) = [operand(n, 1) for n in graph.walk() if n.op == "nn.conv2d"]
     assert weight.dtype == ("int8" if groups == 1 else "float32")
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(("spatial", "attributes"), [
     ((6, 7), {"padding": (1, 1)}), ((9, 14), {"padding": (2, 1, 0, 3), "strides": (2, 1)}), ((7, 12), {"dilation": (2, 3)}),
     ((40,), {"padding": (1, 2), "strides": (2,)}),
 ])
-def test_depthwise_convolutions_sum_bytes(spatial: tuple[int, ...], attributes: dict[str, Any], known: bool) -> None:
+def test_depthwise_convolutions_sum_bytes(spatial: tuple[int, ...], attributes: dict[str, Any], known: bool, target: str) -> None:
     """The same integers on every target and number of threads; padding is what stands for zero."""
     b = Builder()
     x = b.input(TensorType((2, 20, *spatial), "int8"), "x")
@@ -141,10 +142,9 @@ def test_depthwise_convolutions_sum_bytes(spatial: tuple[int, ...], attributes: 
     graph = b.output(b.call(f"nn.conv{len(spatial)}d", data, wide[2], groups=20, **attributes))
     inputs = [whole(v.dtype, *(int(d) for d in v.shape)) for v in graph.inputs]
     (expected,) = run_graph(graph, inputs)
-    for target in targets_here():
-        for threads in (1, 2):
-            got = compile_module(Module(graph), check_options(target)).runtime(num_threads=threads)(*inputs)
-            np.testing.assert_array_equal(np.asarray(got), expected)
+    for threads in (1, 2):
+        got = compile_module(Module(graph), check_options(target)).runtime(num_threads=threads)(*inputs)
+        np.testing.assert_array_equal(np.asarray(got), expected)
     rewrite(to_integers.run, graph)
     np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
     (made,) = [n for n in graph.walk() if n.op.startswith("nn.conv")]
@@ -217,16 +217,16 @@ def of_activations(*, a: tuple[str, int | None] = ("uint8", 3), b: tuple[str, in
     return builder.output(builder.call(by, *factors, **flags))
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_products_of_activations(name: str) -> None:
+def test_products_of_activations(name: str, target: str) -> None:
     """They are summed as integers, exactly, on every target."""
     graph = of_activations(**ACTIVATIONS[name])
     inputs = [whole(v.dtype, *v.shape) for v in graph.inputs]
     (want,) = run_graph(graph, inputs)
     assert check(to_integers.run, graph) == 1
-    for target in targets_here():
-        got = np.asarray(compile_module(Module(of_activations(**ACTIVATIONS[name])), check_options(target)).runtime()(*inputs))
-        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max() if want.dtype == np.float32 else 0)
+    got = np.asarray(compile_module(Module(of_activations(**ACTIVATIONS[name])), check_options(target)).runtime()(*inputs))
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max() if want.dtype == np.float32 else 0)
 
 
 @pytest.mark.parametrize(("options", "reason"), [
@@ -241,16 +241,16 @@ def test_products_of_activations_that_stay(options: dict[str, Any], reason: str)
     assert reason in ir.explain(ir.main.find("nn.matmul"))
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("name", QUANTISED)
-def test_compiled(name: str) -> None:
+def test_compiled(name: str, target: str) -> None:
     """On every target, whatever the thread count."""
     module = Module(quantised(**QUANTISED[name]))
     x = whole(module.main.inputs[0].dtype, 3, module.main.inputs[0].shape[1])
     (want,) = run_graph(module.main, [x])
-    for target in targets_here():
-        for threads in (1, 2):
-            got = compile_module(module, check_options(target)).runtime(num_threads=threads)(x)
-            np.testing.assert_allclose(np.asarray(got), want, rtol=0, atol=1e-6 * np.abs(want).max())
+    for threads in (1, 2):
+        got = compile_module(module, check_options(target)).runtime(num_threads=threads)(x)
+        np.testing.assert_allclose(np.asarray(got), want, rtol=0, atol=1e-6 * np.abs(want).max())
 
 
 def test_integers_are_equal_on_all_targets() -> None:

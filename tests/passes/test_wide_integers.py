@@ -18,7 +18,7 @@ from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 from forge.passes import pack_weights, to_integers
 from forge.passes.matching import operand
-from tests.kernels.support import targets_here
+from tests.kernels.support import EVERY_TARGET
 from tests.passes.checks import rewrite
 
 
@@ -96,15 +96,16 @@ LAYERS: dict[str, Layer] = {
 }
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_same_integers_on_every_target(name: str) -> None:
+def test_the_same_integers_on_every_target(name: str, target: str) -> None:
     """Within one step of what the operators say, and nearly always the same."""
     layer = LAYERS[name]
     graph = layer.graph()
     arrays = layer.inputs(graph)
     (want,) = run_graph(graph, arrays)
     compiled = [np.asarray(compile_module(Module(graph), check_options(target)).runtime(num_threads=threads)(*arrays))
-                for target in targets_here() for threads in (1, 2)]
+                for threads in (1, 2)]
     rewrite(to_integers.run, graph)
     products = [node for node in graph.walk() if node.op in ("nn.dense", "nn.conv1d", "nn.conv2d")]
     types = [(operand(p).dtype, operand(p, 1).dtype, p.result.dtype) for p in products]
@@ -117,8 +118,9 @@ def test_the_same_integers_on_every_target(name: str) -> None:
     assert len(np.unique(exact)) > min(exact.size // 4, 100)
 
 
+@EVERY_TARGET
 @pytest.mark.parametrize(("depth", "parts"), [(128, 1), (132, 2), (768, 6)])
-def test_the_greatest_sums_fit(depth: int, parts: int) -> None:
+def test_the_greatest_sums_fit(depth: int, parts: int, target: str) -> None:
     """As they are with a scale of 1: whole numbers that float32 holds."""
     b = Builder()
     one = b.constant(np.float32(1))
@@ -127,9 +129,8 @@ def test_the_greatest_sums_fit(depth: int, parts: int) -> None:
     graph = b.output(b.call("nn.dense", x, w))
     data = np.array([[65535], [1]], np.uint16) * np.ones((1, depth), np.uint16)
     want = data.astype(np.int64) @ np.full((depth, 3), -128)
-    for target in targets_here():
-        got = np.asarray(compile_module(Module(graph), check_options(target)).runtime()(data))
-        np.testing.assert_array_equal(got, want.astype(np.float32))
+    got = np.asarray(compile_module(Module(graph), check_options(target)).runtime()(data))
+    np.testing.assert_array_equal(got, want.astype(np.float32))
     rewrite(to_integers.run, graph)
     assert sum(node.op == "nn.dense" for node in graph.walk()) == parts
 

@@ -135,6 +135,7 @@ def test_switches_give_the_model_that_is_quantised_so(name: str) -> None:
     assert found.exclusions[-1].sqnr > 100
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_switch_that_is_off_is_an_exclusion(name: str) -> None:
     """Biases that are corrected would not be: those of later layers make up for this one, too."""

@@ -70,6 +70,7 @@ def _interrupted() -> Iterator[np.ndarray]:
     raise KeyboardInterrupt
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("bad", "error", "message"), [
     ([np.full_like(SAMPLES[0], np.nan)], ValueError, "'x'.*nan"), ([SAMPLES[0], SAMPLES[0] / 0], ValueError, "'x'.*(inf|nan)"),
     ([SAMPLES[0][:, :2]], ValueError, "'x'.*shape"), ([], ValueError, "no sample"), (["text"], ValueError, "'x'"),

@@ -67,6 +67,7 @@ def properties(path: Path) -> dict[str, str]:
     return {p.key: p.value for p in onnx.load(path).metadata_props}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", [
     {"kernel_dtype": "int8", "per_channel": True, "quant_type": "static"}, {"quant_type": "static"},
     {"kernel_dtype": "int8", "quant_type": "dynamic"}, {"activation_dtype": "int8"},
@@ -115,6 +116,7 @@ def test_scales_of_a_cache_hold_the_numbers(cnn: Path, tmp_path: Path) -> None:
     assert 0.3 * most < 127 * cache_of(tmp_path / "made.onnx")["x"] <= most * (1 + 1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", [{}, {"activation_dtype": "int8", "calib_method": "percentile"}], ids=["uint8", "int8"])
 def test_quantised_model_for_tensorrt(name: str, model: Path, tmp_path: Path, arguments: dict[str, Any]) -> None:
     path = tmp_path / "made.onnx"

@@ -73,6 +73,7 @@ def real() -> forge.IRModule:
     return network()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("options", "least"), [
     ({}, 30), ({"per_channel": True}, 32), ({"activation_dtype": "uint8"}, 32),
     ({"activation_dtype": "uint8", "kernel_dtype": "int8"}, 30),

@@ -1,12 +1,11 @@
 """All combinations of the parameters that seed 001 gives ``quantize``, on a CNN, a transformer and a recurrent network.
 
-A hundredth of them run, others for every commit; all with ``FORGE_SWEEP_PART=1``.
+`make test` runs one of five hundred, others for every commit.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import pytest
 import forge
 from forge.errors import OptionError
 from tests.quantization.models import TINY, Net, data
-from tests.sampling import sample
 
 PARAMETERS = {
     "activation_dtype": ("int8", "uint8"), "kernel_dtype": (None, "int8", "uint8"),
@@ -26,7 +24,6 @@ COMBINATIONS = {
     " ".join(map(str, (model, *values))): (model, dict(zip(PARAMETERS, values)))
     for model in ("cnn", "transformer", "rnn") for values in itertools.product(*PARAMETERS.values())
 }
-PART = int(os.environ.get("FORGE_SWEEP_PART", "100"))
 FAR = 0.35
 """Of the norm of the outputs: biases of 8 bits with one scale are coarse."""
 
@@ -46,11 +43,8 @@ def test_every_combination_is_there() -> None:
     assert len(COMBINATIONS) == 3 * 2 * 3 * 4 * 2 * 5 * 3
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "name" in metafunc.fixturenames:
-        metafunc.parametrize("name", sample(COMBINATIONS, metafunc.config.getoption("--sample") or "", PART))
-
-
+@pytest.mark.sampled(500)
+@pytest.mark.parametrize("name", COMBINATIONS)
 def test_combination(name: str) -> None:
     model, options = COMBINATIONS[name]
     ir, samples = recurrent() if model == "rnn" else (TINY[model](0), data(model))

@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from forge_runtime import artifact, static_sources
+from forge_runtime import artifact
+from tests.runtime import building
 from tests.runtime.building import SOURCE, Build, compile_c, metadata
 
 
 @pytest.fixture(scope="session")
-def runtime_objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("static")
-    objects = []
-    for source in static_sources():
-        objects.append(folder / f"{source.stem}.o")
-        compile_c("-c", source, "-o", objects[-1])
-    return objects
+def runtime_objects() -> list[Path]:
+    return building.runtime_objects()
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from forge_runtime import static_sources
-from tests.runtime.building import compile_c
+from tests.runtime.building import compile_c, runtime_objects
 
 SANITIZERS = ("thread", "address,undefined")
 PROGRAMS: dict[str, tuple[str, list[list[str]]]] = {
@@ -31,8 +30,14 @@ def build(name: str, sanitizer: str, folder: Path) -> Path:
     """The program, compiled with the C runtime."""
     program = folder / f"{name}-{sanitizer.partition(',')[0]}"
     source = Path(__file__).parent / PROGRAMS[name][0]
-    compile_c(f"-fsanitize={sanitizer}", "-g", source, *static_sources(), "-lm", "-o", program)
+    compile_sanitized(sanitizer, source, program)
     return program
+
+
+def compile_sanitized(sanitizer: str, source: Path, program: Path) -> None:
+    """Compiles ``source`` with the C runtime; what the sanitizer finds ends the program."""
+    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-g")
+    compile_c(*flags, source, *runtime_objects(*flags), "-lm", "-o", program)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from forge_runtime import routine_addresses, static_sources
 from tests import guard
-from tests.runtime.building import compile_c
+from tests.runtime.sanitizers import compile_sanitized
 from tests.runtime.test_native import HERE, execute, has_sanitizer
 
 WIDE, COMPLEX, INVERSE, ONESIDED = 1, 2, 4, 8
@@ -173,8 +173,7 @@ def test_random_sizes_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
     if not has_sanitizer(sanitizer):
         pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
     program = tmp_path / "stress"
-    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover", "-g")
-    compile_c(*flags, HERE / "fft_stress.c", *static_sources(), "-lm", "-o", program)
+    compile_sanitized(sanitizer, HERE / "fft_stress.c", program)
     assert execute(program, "3000") == "done\n"
 
 

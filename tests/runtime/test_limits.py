@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge_runtime import InputError, MemoryLimitError, OutOfMemoryError, Runtime, TimeLimitError, static_sources
+from forge_runtime import InputError, MemoryLimitError, OutOfMemoryError, Runtime, TimeLimitError
 from tests.runtime.building import Build, compile_c
+from tests.runtime.sanitizers import compile_sanitized
 from tests.runtime.test_native import execute, has_sanitizer
 
 SOURCE = Path(__file__).parent / "limits.c"
@@ -40,7 +41,7 @@ def test_limits_stops_and_environments_in_c(tmp_path: Path, runtime_objects: lis
 def test_limits_under_the_thread_sanitizer(tmp_path: Path) -> None:
     if not has_sanitizer("thread"):
         pytest.skip("this compiler has no -fsanitize=thread")
-    compile_c("-fsanitize=thread", "-g", SOURCE, *static_sources(), "-lm", "-o", tmp_path / "limits")
+    compile_sanitized("thread", SOURCE, tmp_path / "limits")
     execute(tmp_path / "limits", "2")
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forge_runtime import static_sources
-from tests.runtime.building import compile_c
+from tests.runtime.building import compile_c, runtime_objects
+from tests.runtime.sanitizers import compile_sanitized
 from tests.runtime.test_native import has_sanitizer
 
 CONSTRUCT, INSERT, ERASE, AT, LENGTH, CONCAT, SPLIT = range(7)
@@ -25,8 +25,11 @@ command = st.tuples(st.integers(0, 6), register, register, st.integers(0, 40), s
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = tmp_path_factory.mktemp("sequences") / "sequences"
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if has_sanitizer("address,undefined") else []
-    compile_c(*flags, "-g", Path(__file__).parent / "sequences.c", *static_sources(), "-lm", "-o", built)
+    source = Path(__file__).parent / "sequences.c"
+    if has_sanitizer("address,undefined"):
+        compile_sanitized("address,undefined", source, built)
+    else:
+        compile_c("-g", source, *runtime_objects("-g"), "-lm", "-o", built)
     return built
 
 

@@ -15,8 +15,9 @@ from forge.driver import compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
-from forge_runtime import InputError, Runtime, static_sources
+from forge_runtime import InputError, Runtime
 from tests.runtime.building import compile_c
+from tests.runtime.sanitizers import compile_sanitized
 from tests.runtime.test_native import HERE, execute, has_sanitizer
 
 
@@ -102,6 +103,5 @@ def test_routines_on_random_bytes_under_sanitizers(sanitizer: str, tmp_path: Pat
     if not has_sanitizer(sanitizer):
         pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
     program = tmp_path / "stress"
-    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover", "-g")
-    compile_c(*flags, HERE / "string_stress.c", *static_sources(), "-lm", "-o", program)
+    compile_sanitized(sanitizer, HERE / "string_stress.c", program)
     assert execute(program, "20000") == "done\n"

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 from forge import dtypes, schedule, te
 from forge.loops.contract import KernelCall
@@ -17,15 +16,12 @@ from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Function
 from tests.codegen.compiled import build
 from tests.kernels.case import reader, writer
-from tests.kernels.support import guarded, targets_here
+from tests.kernels.support import EVERY_TARGET, guarded
 
 __all__ = ["TARGETS", "call_for", "compile_tensors", "function_for", "guarded", "run", "truth"]
 
 
-TARGETS = pytest.mark.parametrize(
-    "target", [pytest.param(t, marks=pytest.mark.slow) if k else t for k, t in enumerate(targets_here())]
-)
-"""The test runs at every vector width of this machine; `make check` takes the widest only."""
+TARGETS = EVERY_TARGET
 
 
 def call_for(operands: Sequence[Tensor], results: Sequence[Tensor], target: str, symbols: Sequence[Var] = ()) -> KernelCall:

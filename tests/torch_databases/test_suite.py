@@ -1,16 +1,17 @@
-"""Torch's databases against the lists of what agrees; with ``--sample`` a tenth of the names.
+"""Torch's databases against the lists of what agrees; with ``--sweeps`` a part of the names.
 
 ``python -m tests.torch_databases --update`` writes the lists: of float32 all names, of other element types a part (``--sample``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.sampling import sample  # noqa: E402
 from tests.torch_databases.compare import differences  # noqa: E402
 from tests.torch_databases.gauges import GAUGES  # noqa: E402
 from tests.torch_databases.lists import DIED, OK, Database, listed  # noqa: E402
@@ -41,8 +42,7 @@ def test_gauges_take_other_signs_and_nothing_else() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("database", DATABASES, ids=lambda d: f"{d.kind}-{d.dtype}")
-def test_what_is_listed_agrees(database: Database, request: pytest.FixtureRequest) -> None:
-    seed = request.config.getoption("--sample")
-    names = [name for name, state in database.read().items() if state == OK]
-    found = {name: database.outcome(name) for name in (sample(names, seed) if seed else names)}
+def test_what_is_listed_agrees(database: Database, take: Callable[..., list[str]]) -> None:
+    names = take([name for name, state in database.read().items() if state == OK])
+    found = {name: database.outcome(name) for name in names}
     assert not {name: text for name, (state, text) in found.items() if state != OK}

@@ -180,6 +180,7 @@ X = np.zeros(SIZES, np.float32)
 SHAPES: dict[str, Sequence[int | str]] = {"symbolic": ("N", "M"), "static": SIZES}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arithmetic(dtype: str, shape: str) -> None:
