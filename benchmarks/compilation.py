@@ -1,8 +1,9 @@
-"""Time and memory of compilation: from an ONNX file to a library, cold and from the compile cache.
+"""Time and memory of compilation: from an ONNX file to a library, cold, changed, and from the compile cache.
 
     python -m benchmarks.compilation [--small] [--weights inside|beside] [--gigabytes SIZE] [MODEL ...]
 
-Every measurement runs in a process of its own, with a compile cache that starts empty. ``cpu`` are seconds of all processes,
+Every measurement runs in a process of its own, with a compile cache that starts empty. ``changed`` is the model with its outputs
+negated, which finds the object code of its other kernels, ``cached`` the same model again. ``cpu`` are seconds of all processes,
 loading and ``import`` included. ``peak`` is the largest sum of anonymous pages (``RssAnon``) of the process and its descendants
 in MB, sampled every few milliseconds: what a machine without swap must have. Pages of mapped files are not counted.
 ``--gigabytes`` measures a made-up model of that size, dense layers whose weights are external data, instead of the networks.
@@ -37,6 +38,8 @@ WIDTH = 8192 + 8
 """Of the layers of a made-up model: 269 MB each, not a whole number of panels."""
 
 SCRATCH = os.environ.get("TMPDIR", "/var/tmp")  # a disk: /tmp may be memory
+STATES = ("cold", "changed", "cached")
+
 INTERVAL = 0.005
 """Seconds between two looks at the memory of processes."""
 
@@ -83,15 +86,16 @@ def _anonymous_bytes(process: int) -> int:
 
 
 def measure(path: Path, arguments: Sequence[str] = ()) -> dict[str, dict[str, float]]:
-    """For ``cold`` and ``cached``: seconds of the phases, megabytes of the peak and of the artifact."""
+    """For each of ``STATES``: seconds of the phases, megabytes of the peak and of the artifact."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
-        return {state: _child(path, Path(folder), state, arguments) for state in ("cold", "cached")}
+        return {state: _child(path, Path(folder), state, arguments) for state in STATES}
 
 
 def _child(path: Path, folder: Path, state: str, arguments: Sequence[str]) -> dict[str, float]:
     environment = {**os.environ, "FORGE_CACHE": "1", "FORGE_CACHE_DIR": str(folder / "cache")}
     os.sync()  # what was written before is not written to the disk now
     command = [sys.executable, "-m", "benchmarks.compilation", "--child", str(path), "--output", str(folder / state), *arguments]
+    command += ["--changed"] if state == "changed" else []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child, PeakMemory(child.pid) as peak:
         printed, _ = child.communicate()
@@ -125,12 +129,16 @@ def write_layers(path: Path, gigabytes: float) -> None:
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), path)
 
 
-def run_child(path: str, output: str, options: dict[str, Any]) -> None:
+def run_child(path: str, output: str, changed: bool, options: dict[str, Any]) -> None:
     """Loads and compiles one model and prints the seconds as JSON."""
     import forge
+    from forge.ir.builder import Builder
 
     times = [time.perf_counter()]
     module = forge.from_onnx(path)
+    if changed:
+        graph = module.mod.main
+        graph.outputs = [Builder(graph).call("negative", value) for value in graph.outputs]
     times.append(time.perf_counter())
     module.compile(output_path=output, **options)
     times.append(time.perf_counter())
@@ -144,18 +152,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", choices=("inside", "beside"), help="where they go")
     parser.add_argument("--gigabytes", type=float, help="measure a made-up model of this size")
     parser.add_argument("--child", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--changed", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--output", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        run_child(options.child, options.output, {"weights": options.weights})
+        run_child(options.child, options.output, options.changed, {"weights": options.weights})
         return 0
     given = ["--weights", options.weights] if options.weights else []
     columns = ("load", "compile", "cpu", "peak", "artifact")
-    table = Table("model", *(f"{state} {column}" for state in ("cold", "cached") for column in columns))
+    table = Table("model", *(f"{state} {column}" for state in STATES for column in columns))
 
     def add(name: str, path: Path) -> None:
         found = measure(path, given)
-        table.add_row(name, *(f"{found[state][column]:.2f}" for state in ("cold", "cached") for column in columns))
+        table.add_row(name, *(f"{found[state][column]:.2f}" for state in STATES for column in columns))
 
     if options.gigabytes is not None:
         with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
@@ -164,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         for name in options.models or models.MODELS:
             add(name, models.build(name, small=options.small))
-    Console(width=160).print(table)
+    Console(width=200).print(table)
     return 0
 
 
