@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -25,8 +22,6 @@ TARGETS = {"host": "llvm", "avx2": "llvm -mcpu=x86-64-v3", "baseline": "llvm -mc
 UNCOMPILED = [c for c in CASES if getattr(get_op(c.op), "lowering_missing", False)]
 COMPILED = [c for c in CASES if c not in UNCOMPILED]
 VARIANTS = [(c, symbolic) for c in COMPILED for symbolic in ((False, True) if c.symbolic else (False,))]
-SHARDS = 6
-"""The quick run takes one variant in so many, chosen by name."""
 
 
 def is_native(graph: Graph) -> bool:
@@ -53,12 +48,8 @@ def name(variant: tuple[Case, bool]) -> str:
     return f"{variant[0].id}{'-symbolic' if variant[1] else ''}"
 
 
-def sharded() -> list[Any]:
-    marks = {True: (), False: (pytest.mark.slow,)}
-    return [pytest.param(v, id=name(v), marks=marks[zlib.crc32(name(v).encode()) % SHARDS == 0]) for v in VARIANTS]
-
-
-@pytest.mark.parametrize("variant", sharded())
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("variant", VARIANTS, ids=[name(v) for v in VARIANTS])
 def test_on_this_machine(variant: tuple[Case, bool]) -> None:
     check_compiled(*variant, TARGETS["host"])
 

@@ -240,12 +240,16 @@ def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_leve
     """
     machine = f"{target.cpu}|{llvm_features(target)}".encode()
     jobs = [(name, [str(min(opt_level, 3)).encode(), machine, _unnamed(name, ir).encode()]) for name, ir in modules]
-    keys = [_key(frames) for _, frames in jobs]
-    kept = {key: _kept(key) for key in dict.fromkeys(keys)}
+    identity = _identity()
+    keys = [_key(identity or b"", frames) for _, frames in jobs]
+    kept = {key: None if identity is None else _kept(key) for key in dict.fromkeys(keys)}
     missing = {key: job for key, job in zip(keys, jobs) if kept[key] is None}
     if progress is not None and len(missing) < len(jobs):
         progress(len(jobs) - len(missing), len(jobs))
     results: dict[str, bytes | str | None] = {**kept, **_compiled(missing, len(jobs), progress)}
+    for key in missing if identity is not None else ():
+        if isinstance(code := results[key], bytes):
+            object_store.KERNELS.store(key[:_GROUP_DIGITS], key, code)
     failures = [f"{name}: {result}" for key, (name, _) in zip(keys, jobs) if isinstance(result := results[key], str)]
     if failures:
         raise CompileError("codegen: LLVM could not compile " + "; ".join(failures))
@@ -262,40 +266,43 @@ def _unnamed(name: str, ir: str) -> str:
 
 
 def _compiled(jobs: Mapping[str, tuple[str, list[bytes]]], count: int, progress: Progress | None) -> dict[str, bytes | str]:
-    """What LLVM makes of jobs by their keys, which are what is missing of ``count``; object code is kept."""
+    """What LLVM makes of jobs by their keys, which are what is missing of ``count``."""
     if not jobs:
         return {}
     done = count - len(jobs)
     advance = None if progress is None else lambda number, _: progress(done + number, count)
-    results = dict(zip(jobs, shared_pool().compile(list(jobs.values()), advance), strict=True))
-    for key, result in results.items():
-        if isinstance(result, bytes) and _is_cached():
-            object_store.KERNELS.store(key[:_GROUP_DIGITS], key, result)
-    return results
+    return dict(zip(jobs, shared_pool().compile(list(jobs.values()), advance), strict=True))
 
 
 def _kept(key: str) -> bytes | None:
-    return object_store.KERNELS.load(key[:_GROUP_DIGITS], key) if _is_cached() else None
+    return object_store.KERNELS.load(key[:_GROUP_DIGITS], key)
 
 
-def _is_cached() -> bool:
-    return object_store.KERNELS.folder() is not None and bool(_compiler_identity())
-
-
-def _key(frames: Sequence[bytes]) -> str:
-    """A digest of all that the object code of a request depends on, where there is a cache; else of the request alone."""
-    state = hashlib.sha256(_compiler_identity() if _is_cached() else b"")
+def _key(identity: bytes, frames: Sequence[bytes]) -> str:
+    """A digest of a request, and of who answers it."""
+    state = hashlib.sha256(identity)
     for frame in frames:
         state.update(b"%d " % len(frame) + frame)
     return state.hexdigest()
 
 
+def _identity() -> bytes | None:
+    """All but the request that object code depends on; None where nothing is kept, or no file can be read now."""
+    if object_store.KERNELS.folder() is None:
+        return None
+    try:
+        return _compiler_identity()
+    except (OSError, importlib.metadata.PackageNotFoundError):
+        return None
+
+
 @cache
 def _compiler_identity() -> bytes:
-    """Of LLVM, by the digests of llvmlite's files, and of how the worker uses it; nothing where they cannot be read."""
-    try:
-        distribution = importlib.metadata.distribution("llvmlite")
-        files = distribution.read_text("RECORD") or ""
-        return f"{distribution.version}\n{files}".encode() + Path(worker_script.__file__).read_bytes()
-    except (OSError, importlib.metadata.PackageNotFoundError):
-        return b""
+    """Of LLVM, by the digests of llvmlite's files, and of how the worker uses it.
+
+    Raises:
+        OSError, PackageNotFoundError: it cannot be read.
+    """
+    distribution = importlib.metadata.distribution("llvmlite")
+    files = distribution.read_text("RECORD") or ""
+    return f"{distribution.version}\n{files}".encode() + Path(worker_script.__file__).read_bytes()
