@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -73,6 +74,13 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         (folder / "objects").symlink_to(kept.folder() / "objects")
     monkeypatch.setenv("FORGE_CACHE", "1")
     monkeypatch.setenv("FORGE_CACHE_DIR", str(folder))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Cases and modules live as long as the run: the garbage collector need not walk over them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:

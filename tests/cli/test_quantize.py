@@ -49,6 +49,7 @@ def test_json_and_exclusions(capsys: pytest.CaptureFixture[str]) -> None:
     assert content["written"] == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", [".html", ".json"])
 def test_reports(ending: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"--data x.npy --report report{ending} --seconds 1") == 0

@@ -87,7 +87,7 @@ def test_choices_change_the_code_and_unknown_ones_do_not() -> None:
 def test_tuning_is_kept_and_used(database: Path) -> None:
     target = Target.parse("llvm -num-cores=1")
     module = forge.IRModule(network())
-    found = module.tune(seconds=4, target=str(target))
+    found = module.tune(seconds=2, target=str(target))
     assert found.tried > 0 and found.before > 0 and found.after > 0
     assert [r.key for r in tuning.load(target)] == sorted(r.key for r in found.records)
     key, texts = next((k, t) for k, t in offers(target, {})[0].items() if k.startswith("dense panel"))

@@ -6,10 +6,14 @@ that are made from declarations.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 import forge.ops  # noqa: F401
+from forge.errors import ForgeError
 from forge.ir.op import Trait, get_op
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
@@ -19,7 +23,28 @@ from tests.ops.cases import written
 
 CASES: list[Case] = written()
 WITH_ORACLE = [c for c in CASES if c.oracle is not None]
-SYMBOLIC = [c for c in CASES if c.symbolic]
+OPERATORS = list(dict.fromkeys(c.op for c in CASES))
+REPORTED = (AssertionError, ForgeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def by_operator(check: Callable[[Case], None]) -> Callable[[str], None]:
+    """A test of all rows of an operator: quick checks of many rows cost more as cases of their own than by what they do."""
+    @pytest.mark.parametrize("op", OPERATORS)
+    def test(op: str) -> None:
+        check_all((c for c in CASES if c.op == op), check)
+
+    return test
+
+
+def check_all(rows: Iterable[Case], check: Callable[[Case], None]) -> None:
+    """Runs ``check`` on all rows and reports those that fail."""
+    failures = []
+    for case in rows:
+        try:
+            check(case)
+        except REPORTED as error:
+            failures.append(f"{case.id}: {type(error).__name__}: {error}")
+    assert not failures, "\n".join(failures)
 
 
 def by_id(cases: list[Case]) -> pytest.MarkDecorator:
@@ -52,18 +77,13 @@ def check_reference(case: Case) -> None:
 
 @by_id(CASES)
 def test_lowering_agrees_with_reference(case: Case) -> None:
-    check_lowering(case, symbolic=False)
+    check_lowering(case)
 
 
-@by_id(SYMBOLIC)
-def test_symbolic_lowering_agrees_with_reference(case: Case) -> None:
-    check_lowering(case, symbolic=True)
-
-
-def check_lowering(case: Case, symbolic: bool) -> None:
-    expected = harness.run_reference(case, symbolic)
+def check_lowering(case: Case) -> None:
+    expected = harness.run_reference(case)
     try:
-        actual = harness.run_lowered(case, symbolic)
+        actual = harness.run_lowered(case)
     except harness.NotLowered as missing:
         pytest.skip(f"{missing} has no tensor expressions")
     for result, wanted in zip(actual, expected, strict=True):
@@ -80,11 +100,18 @@ def test_compiled_without_optimisation_agrees_with_reference(case: Case) -> None
         harness.check_result(case, result, wanted)
 
 
-@by_id(CASES)
-def test_text_round_trip(case: Case) -> None:
-    check_text(case)
+def check_symbolic_lowering(case: Case) -> None:
+    if case.symbolic:
+        expected = harness.run_reference(case, symbolic=True)
+        with suppress(harness.NotLowered):
+            for result, wanted in zip(harness.run_lowered(case, symbolic=True), expected, strict=True):
+                harness.check_result(case, result, wanted)
 
 
 def check_text(case: Case) -> None:
     text = print_module(harness.module_of(case, symbolic=case.symbolic), metadata=True)
     assert print_module(parse_module(text), metadata=True) == text
+
+
+test_symbolic_lowering_agrees_with_reference = by_operator(check_symbolic_lowering)
+test_text_round_trip = by_operator(check_text)

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
 
 import pytest
 
-from forge.errors import ForgeError
 from forge.target import Target
 from tests.ops import harness
 from tests.ops.case import Case
 from tests.ops.cases import made
-from tests.ops.test_cases import check_reference, check_text
+from tests.ops.test_cases import check_all, check_reference, check_text
 from tests.ops.test_compiled import TARGETS, check_compiled
 
 SHARDS = 24
-REPORTED = (AssertionError, ForgeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def by_operator() -> dict[str, list[Case]]:
@@ -32,17 +29,6 @@ def by_operator() -> dict[str, list[Case]]:
 
 ROWS = by_operator()
 operators = pytest.mark.parametrize("op", ROWS)
-
-
-def check_all(rows: Iterable[Case], check: Callable[[Case], None]) -> None:
-    """Runs ``check`` on all rows and reports those that fail."""
-    failures = []
-    for case in rows:
-        try:
-            check(case)
-        except REPORTED as error:
-            failures.append(f"{case.id}: {type(error).__name__}: {error}")
-    assert not failures, "\n".join(failures)
 
 
 def check_lowered(case: Case) -> None:
