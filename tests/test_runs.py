@@ -37,6 +37,10 @@ def test_quick(case): pass
 @pytest.mark.parametrize("case", range(30))
 def test_sampled(case): pass
 
+@pytest.mark.sampled(9, by_name=True)
+@pytest.mark.parametrize("case", [f"{op}(float32[{k}])" for op in ("nn.relu", "add", "nn.relu_6") for k in range(10)])
+def test_operators(case): pass
+
 @TARGETS
 @pytest.mark.parametrize("case", range(10))
 def test_targets(case, target): pass
@@ -93,12 +97,15 @@ def test_a_quick_run_takes_a_part_of_what_is_sampled(folder: Path) -> None:
 
     def cases(seed: str, workers: str = "0") -> list[str]:
         done = run_tests(folder, "--quick", f"--seed={seed}", "-rp", "-n", workers)
-        assert "42 cases that always run, 10 of 50 that are sampled by --seed=" + seed in done.stdout, done.stdout
+        assert "42 cases that always run, 16 of 80 that are sampled by --seed=" + seed in done.stdout, done.stdout
         assert "96 slow cases were left out" in done.stdout
         return passed(done)
 
     first, again, other = cases("a"), cases("a", "2"), cases("b")
-    assert by_function(first) == {"test_quick": 30, "test_sampled": 5, "test_targets": 10 + 5, "test_both": 2}
+    expected = {"test_quick": 30, "test_sampled": 5, "test_operators": 6, "test_targets": 10 + 5, "test_both": 2}
+    assert by_function(first) == expected
+    assert Counter(case.partition("[")[2].partition("(")[0] for case in first if "operators" in case) == {
+        "nn.relu": 2, "add": 2, "nn.relu_6": 2}
     assert sum(case.endswith("-llvm]") for case in first) == 10, "each case for this machine"
     assert first == again
     assert first != other
@@ -114,7 +121,7 @@ def test_sweeps_can_be_sampled_and_leave_out_what_passed(folder: Path) -> None:
     assert "two:\n" in done.stdout and "two:" not in first.stdout
     assert by_function(passed(done)) == {"test_sweep": 10, "test_long": 1}
     assert "of them passed in the run before" in done.stdout
-    assert len(passed(run_tests(folder, "-rp"))) == 95 + 1 + 30 + 30 + 30 + 2, "all without an option"
+    assert len(passed(run_tests(folder, "-rp"))) == 95 + 1 + 30 + 30 + 30 + 30 + 2, "all without an option"
 
 
 def test_unchanged_sweeps_are_sampled_less(folder: Path) -> None:

@@ -48,7 +48,7 @@ def name(variant: tuple[Case, bool]) -> str:
     return f"{variant[0].id}{'-symbolic' if variant[1] else ''}"
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(9, by_name=True)
 @pytest.mark.parametrize("variant", VARIANTS, ids=[name(v) for v in VARIANTS])
 def test_on_this_machine(variant: tuple[Case, bool]) -> None:
     check_compiled(*variant, TARGETS["host"])

@@ -45,6 +45,7 @@ def test_families_register_what_they_declare_when_it_is_used() -> None:
     assert not imported & {module for table in tables().values() for module in table}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", OPTIONAL_FAMILIES)
 def test_without_its_folder_a_family_is_unknown(family: str, tmp_path: Path) -> None:
     shutil.copytree(SOURCES, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so"))

@@ -279,6 +279,7 @@ def test_what_is_something_else_stays(name: str) -> None:
     assert check(fuse_attention.run, graph) == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*FUSED, "operator"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled(name: str, threads: int) -> None:

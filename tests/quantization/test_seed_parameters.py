@@ -43,7 +43,7 @@ def test_every_combination_is_there() -> None:
     assert len(COMBINATIONS) == 3 * 2 * 3 * 4 * 2 * 5 * 3
 
 
-@pytest.mark.sampled(500)
+@pytest.mark.sampled(500, by_name=True)
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_combination(name: str) -> None:
     model, options = COMBINATIONS[name]

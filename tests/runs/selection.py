@@ -12,6 +12,7 @@ A case that fails in a sample is watched: it is in every run until it has passed
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
@@ -92,8 +93,12 @@ class Selection:
 
 
 def _by_sweep(items: list[pytest.Item], quick: bool, sweeps: int | None) -> list[tuple[int, list[str]]]:
-    """Which part of which cases of one function to take, with 0 for none. What is not named runs."""
-    found: dict[tuple[str, int], list[str]] = defaultdict(list)
+    """Which part of which cases of one function to take, with 0 for none. What is not named runs.
+
+    With ``sampled(n, by_name=True)`` cases of a function whose names begin with another word are sampled apart, so that of each
+    there is one.
+    """
+    found: dict[tuple[str, str, int], list[str]] = defaultdict(list)
     others = _for_other_targets(items)
     for item in items:
         mark, is_slow = item.get_closest_marker("sampled"), item.get_closest_marker("slow") is not None
@@ -101,8 +106,10 @@ def _by_sweep(items: list[pytest.Item], quick: bool, sweeps: int | None) -> list
         part *= OTHER_TARGETS if item.nodeid in others else 1
         if is_slow or part > 1:
             taken = (0 if is_slow else part) if quick else max(part_of_sweeps(item.nodeid, sweeps or 1), part // MORE)
-            found[item.nodeid.partition("[")[0], taken].append(item.nodeid)
-    return [(part, cases) for (_, part), cases in found.items()]
+            function, _, case = item.nodeid.partition("[")
+            name = re.split(r"[^\w.]", case, maxsplit=1)[0] if mark is not None and mark.kwargs.get("by_name") else ""
+            found[function, name, taken].append(item.nodeid)
+    return [(part, cases) for (_, _, part), cases in found.items()]
 
 
 def part_of_sweeps(case: str, sweeps: int) -> int:
