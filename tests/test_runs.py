@@ -218,6 +218,18 @@ def test_nested_parts_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopwatch.taken() == {}
 
 
+def test_where_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a"))
+    monkeypatch.delenv("FORGE_TEST_CACHE", raising=False)
+    assert kept.folder() == tmp_path / "a" / "forge-tests"
+    monkeypatch.setenv("FORGE_TEST_CACHE", str(tmp_path / "b"))
+    assert kept.folder() == tmp_path / "b"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FORGE_TEST_CACHE", str(tmp_path / "file" / "c"))
+    monkeypatch.setattr(kept.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert kept.folder().parent == tmp_path and kept.folder().is_dir()
+
+
 def test_what_is_kept_survives_damage(folder: Path) -> None:
     kept.write("a.json", {"x": 1})
     assert kept.read("a.json", {}) == {"x": 1}

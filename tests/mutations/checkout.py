@@ -52,7 +52,9 @@ class Checkout:
     def environment(self) -> dict[str, str]:
         """The copy comes before an editable installation: that one's finder is asked after all folders of the path."""
         path = os.pathsep.join(str(self.path / source) for source in _SOURCES)
-        caches = {"FORGE_CACHE": "objects", "XDG_CACHE_HOME": str(self._folder / "cache")}
+        kept = str(self._folder / "cache" / "forge-tests")
+        caches = {"FORGE_CACHE": "objects", "FORGE_TEST_CACHE": kept, "FORGE_CACHE_DIR": kept,
+                  "XDG_CACHE_HOME": str(self._folder / "cache")}
         programs = os.pathsep.join([str(Path(self.python).parent), os.environ["PATH"]])
         return {**os.environ, **caches, "PYTHONPATH": path, "PATH": programs, "COLUMNS": "400"}
 
