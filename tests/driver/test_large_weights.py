@@ -54,7 +54,7 @@ def test_a_gigabyte_of_weights_in_less_memory(diagonal: Path, tmp_path: Path, we
     for name in ("cold", "cached"):
         command = [sys.executable, "-c", COMPILE, str(diagonal), str(tmp_path / name), weights, str(MEMORY)]
         subprocess.run(command, env=environment, check=True)
-    (entry,) = (tmp_path / "cache").iterdir()
+    (entry,) = (tmp_path / "cache" / "models").iterdir()
     assert sum(f.stat().st_size for f in entry.iterdir()) < 10 << 20, "the cache holds no views of the model's weights"
     x = np.arange(WIDTH, dtype=np.float32)[None]
     np.testing.assert_array_equal(forge.Runtime(tmp_path / "cached")(x), x * 120)
