@@ -5,8 +5,8 @@ python -m tests.changed src/forge/passes/fold_scale.py    # these
 python -m tests.changed FILE ... -- -x -k symbolic        # with options of pytest
 
 `make test-changed` and `make test-changed CHANGED="FILE ..."` do the same. Of a file of the sources these are the tests of its
-name in the folder of the tests that mirrors its folder, else all of that folder; of a converter of ONNX, also the cases of the
-ONNX backend suite that have one of its operators.
+name in the folder of the tests that mirrors its folder, else all that lie in that folder itself; of a converter of ONNX, also the
+cases of the ONNX backend suite that have one of its operators.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _mirrored(path: PurePosixPath, home: PurePosixPath) -> set[str]:
         named = {str(found.relative_to(ROOT)) for found in (ROOT / place).glob(glob)}
         if named:
             return named
-    return _tests_at(places[0])
+    own = {str(found.relative_to(ROOT)) for found in (ROOT / places[0]).glob("test_*.py")}
+    return own if own and places[0] != home else _tests_at(places[0])
 
 
 def operators_of(names: Iterable[str]) -> set[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -15,9 +15,7 @@ from tests.onnx_backend.pool import Outcome
 
 @pytest.mark.parametrize(("name", "found"), [
     ("src/forge/frontends/onnx/converters/microsoft/norms.py", {"tests/frontends/onnx/microsoft/test_norms.py"}),
-    ("src/forge/frontends/onnx/converters/nn/pool.py", {"tests/frontends/onnx"}),
     ("src/forge/passes/to_integers.py", {"tests/passes/test_to_integers.py"}),
-    ("src/forge/passes/fold_scale.py", {"tests/passes"}),
     ("src/forge/kernels/cpu/depthwise.py", {"tests/kernels/test_depthwise.py"}),
     ("src/forge/options.py", {"tests/test_options.py"}),
     ("runtime/src/forge_runtime/csrc/forge_fft.c", {"tests/runtime/test_fft.py"}),
@@ -31,6 +29,13 @@ from tests.onnx_backend.pool import Outcome
 ])
 def test_the_nearest(name: str, found: set[str]) -> None:
     assert changed.tests_of(name) == found
+
+
+def test_without_tests_of_its_name_those_of_its_folder_are_taken() -> None:
+    found = changed.tests_of("src/forge/frontends/onnx/converters/nn/pool.py")
+    assert "tests/frontends/onnx/test_opsets.py" in found
+    assert {str(PurePosixPath(path).parent) for path in found} == {"tests/frontends/onnx"}, "and none of its subfolders"
+    assert "tests/passes/test_folding.py" in changed.tests_of("src/forge/passes/fold_scale.py")
 
 
 def test_every_folder_of_sources_has_tests() -> None:
