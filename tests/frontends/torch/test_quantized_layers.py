@@ -144,7 +144,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
-    inputs = (IMAGE, IMAGE.flip(2) * 1.5)
+    inputs = (IMAGE.clone(), IMAGE.flip(2) * 1.5)  # "in place" writes into them while it is calibrated
     model = converted(Between(FUNCTIONS[name], FloatFunctional()), *inputs)
     check(model, *inputs)
 
@@ -227,10 +227,11 @@ def test_a_network(engine: str, tmp_path: Path) -> None:
         assert {n: c for n, c in constants(ir).items() if n in WEIGHTS} == WEIGHTS
         assert constants(ir)["last.bias"][1] == "float32"
     modules.append(forge.from_onnx(tmp_path / "model.onnx"))
+    images = [IMAGE, *torch.randn(4, *IMAGE.shape, generator=torch.manual_seed(5))]  # one has 14 results, too few for a share
     for ir in modules:
-        part, steps = differing(model, ir, IMAGE)
-        assert part <= 0.1
-        assert steps <= 1.01
+        found = [differing(model, ir, image) for image in images]
+        assert np.mean([part for part, _ in found]) <= 0.1
+        assert max(steps for _, steps in found) <= 1.01
 
 
 def test_a_network_with_a_dynamic_size() -> None:
