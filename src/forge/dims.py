@@ -29,6 +29,8 @@ MAX_NESTING = 32
 MAX_COEFFICIENT = 1 << 96
 MAX_TEXT = 20_000
 MAX_NAME = 200
+TYPICAL = 256
+"""What a symbol is assumed to be, where that matters to speed only and nobody says."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = re.compile(r"min|max|True|False|None|meta|(?:inf|nan)(?:f|f16|bf16|f64)")  # other tokens of the text form
@@ -295,6 +297,11 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     if isinstance(result, int):
         return result
     raise KeyError(f"no value for {', '.join(symbols(result))} in {dim}")
+
+
+def typical(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The number that ``dim`` is for these typical sizes; other symbols are ``TYPICAL``."""
+    return evaluate(dim, {name: sizes.get(name, TYPICAL) for name in symbols(dim)})
 
 
 def linear(dim: Dim) -> tuple[str, int, int] | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from forge.errors import CompileError
+from forge import dims
 from forge.kernels.cpu import conv_plan
 from forge.target import Target
 from forge.tir import expr as E
 from tests.codegen.compiled import build
 from tests.kernels.case import Case, Spec
 from tests.kernels.support import (
+    IMAGES,
+    AnySize,
     assert_close,
     block_channels,
     convolve,
@@ -56,7 +58,7 @@ class Row:
                                      Spec((-(-self.out // o), -(-self.inner // i), *self.kernel, i, o))],
                     Spec((n, -(-self.out // o), *out_shape, o)),
                     {"strides": self.strides, "padding": self.padding, "dilation": self.dilation, "in_channels": self.inner,
-                     "pad_value": 0},
+                     "pad_value": 0, "kernel": self.kernel},
                     **options)
 
     def output(self, axis: int) -> int:
@@ -148,9 +150,32 @@ def test_integers_and_float64() -> None:
         np.testing.assert_array_equal(unblock_channels(got, 16), convolve(x, w, (1, 1), row.padding, (1, 1)))
 
 
-def test_symbolic_image_is_refused() -> None:
-    h = E.var("h")
-    case = Case("conv2d_nchwc", [Spec((1, 1, h, 8, 16)), Spec((1, 1, 1, 1, 16, 16))], Spec((1, 1, h, 8, 16)),
-                {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "in_channels": 16, "pad_value": 0}, symbols=(h,))
-    with pytest.raises(CompileError, match="symbolic spatial extents"):
-        case.function("llvm")
+ANY_SIZE = {name: row for name, row in ROWS.items() if name not in ("one by one image", "kernel larger than image")}
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", ANY_SIZE)
+def test_any_size(target: str, name: str) -> None:
+    """One kernel for images of all sizes."""
+    row = ANY_SIZE[name]
+    x, w = normal(row.batch, row.inner, *row.image), normal(row.out, row.inner, *row.kernel)
+    case = row.case(target)
+    i, o = case.operands[0].shape[-1], case.result.shape[-1]
+    kernel, packed = AnySize(case, target), pack_convolution(w, i, o)
+    for image in IMAGES:
+        small = replace(row, image=image)
+        if min(small.output(0), small.output(1)) < 1:
+            continue
+        x = normal(row.batch, row.inner, *image)
+        got = kernel.run(small.case(target), [block_channels(x, i), packed])
+        assert_close(unblock_channels(got, row.out), convolve(x, w, row.strides, row.padding, row.dilation),
+                     row.inner * row.kernel[0] * row.kernel[1])
+
+
+@pytest.mark.parametrize("typical", [1, 5, 2000])
+def test_any_size_with_almost_no_room(typical: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partial sums, and blocks of columns, whatever size is typical."""
+    monkeypatch.setattr(conv_plan.tiles, "STACK_LIMIT", 6 << 10)
+    monkeypatch.setattr(dims, "TYPICAL", typical)
+    for name in ("trimmed last block", "dilated", "pointwise", "image"):
+        test_any_size("llvm -mcpu=x86-64-v3", name)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from forge import dims
 from forge.dtypes import integer_range
 from forge.errors import CompileError
 from forge.target import Target
 from forge.target.features import host_features
 from forge.tir import expr as E
 from tests.kernels.case import Case, Spec
-from tests.kernels.support import assert_close, block_channels, convolve, run, targets_here, unblock_channels
+from tests.kernels.support import (
+    IMAGES,
+    AnySize,
+    assert_close,
+    block_channels,
+    convolve,
+    run,
+    targets_here,
+    unblock_channels,
+)
 
 RNG = np.random.default_rng(7)
 # AVX-512 without VNNI, and on machines with AVX-512 AVX2 with the dot products of AVX-512VL.
@@ -35,9 +47,11 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def depthwise_case(name: str, target: str, **options: object) -> tuple[Case, np.ndarray, np.ndarray, np.ndarray]:
-    """The case, data, packed weight and plain weight."""
+def depthwise_case(name: str, target: str, size: tuple[int, int] | None = None, **options: object
+                   ) -> tuple[Case, np.ndarray, np.ndarray, np.ndarray]:
+    """The case, data, packed weight and plain weight, for images of another ``size``."""
     channels, image, kernel, strides, padding, dilation, batch = ROWS[name]
+    image = size or image
     lanes = Target.parse(target).lanes("float32")
     blocks = -(-channels // lanes)
     x, w = normal(batch, channels, *image), normal(channels, 1, *kernel)
@@ -45,8 +59,9 @@ def depthwise_case(name: str, target: str, **options: object) -> tuple[Case, np.
     packed[:channels] = w[:, 0]
     packed = np.ascontiguousarray(packed.reshape(blocks, lanes, *kernel).transpose(0, 2, 3, 1))
     out = convolve(x, w, strides, padding, dilation, channels).shape[2:]
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "kernel": kernel}
     case = Case("depthwise_conv2d_nchwc", [Spec((batch, blocks, *image, lanes)), Spec(packed.shape)],
-                Spec((batch, blocks, *out, lanes)), {"strides": strides, "padding": padding, "dilation": dilation}, **options)
+                Spec((batch, blocks, *out, lanes)), attrs, **options)
     return case, x, packed, w
 
 
@@ -57,6 +72,24 @@ def test_matches_numpy(target: str, name: str) -> None:
     case, x, packed, w = depthwise_case(name, target)
     got = run(case, [block_channels(x, packed.shape[-1]), packed], target)
     assert_close(unblock_channels(got, channels), convolve(x, w, strides, padding, dilation, channels), 9)
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", ROWS)
+def test_any_size(target: str, name: str) -> None:
+    """One kernel for images of all sizes."""
+    channels, _, kernel, strides, padding, dilation, _ = ROWS[name]
+    any_size = AnySize(depthwise_case(name, target)[0], target)
+    for image in IMAGES:
+        if fits(image, kernel, padding, dilation):
+            case, x, packed, w = depthwise_case(name, target, image)
+            got = any_size.run(case, [block_channels(x, packed.shape[-1]), packed])
+            assert_close(unblock_channels(got, channels), convolve(x, w, strides, padding, dilation, channels), 9)
+
+
+def fits(image: tuple[int, int], kernel: tuple[int, int], padding: tuple[int, ...], dilation: tuple[int, int]) -> bool:
+    """Whether a window fits into the padded image."""
+    return all(image[a] + padding[a] + padding[a + 2] > (kernel[a] - 1) * dilation[a] for a in (0, 1))
 
 
 @pytest.mark.parametrize("target", targets_here())
@@ -94,10 +127,12 @@ BYTES = {
 }
 
 
-def bytes_case(name: str, target: str, group: int, dtype: str = "uint8", pad_value: int = 77, **options: object
+def bytes_case(name: str, target: str, group: int, dtype: str = "uint8", pad_value: int = 77,
+               size: tuple[int, int] | None = None, **options: object
                ) -> tuple[Case, list[np.ndarray], np.ndarray]:
     """The case, data and packed weight, and the sums."""
     channels, image, kernel, strides, padding, dilation, batch = BYTES[name]
+    image = size or image
     lanes = Target.parse(target).lanes("float32")
     blocks, steps = -(-channels // lanes), -(-kernel[1] // group)
     low, high = integer_range(dtype)
@@ -110,7 +145,8 @@ def bytes_case(name: str, target: str, group: int, dtype: str = "uint8", pad_val
     (top, left, bottom, right), prologue = padding, options.get("prologues", {0: lambda v: v})[0]  # type: ignore[index]
     whole = np.pad(prologue(x), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value)
     want = convolve(whole, w, strides, (0, 0, 0, 0), dilation, channels)
-    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "pad_value": pad_value, "kernel_size": kernel}
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "pad_value": pad_value, "kernel_size": kernel,
+             "kernel": kernel}
     data = block_channels(x, lanes, 3)
     case = Case("depthwise_conv2d_nchwc", [Spec(data.shape, dtype), Spec(packed.shape, "int8")],
                 Spec((batch, blocks, *want.shape[2:], lanes), "int32"), attrs, **options)  # type: ignore[arg-type]
@@ -124,6 +160,24 @@ def test_sums_of_bytes_are_exact(target: str, name: str, group: int) -> None:
     """The same integers on every target, and nothing is read outside of the data."""
     case, arrays, want = bytes_case(name, target, group)
     np.testing.assert_array_equal(unblock_channels(run(case, arrays, target), BYTES[name][0]), want)
+
+
+@pytest.mark.parametrize("target", BYTE_TARGETS)
+@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize(("group", "typical", "direct"), [(2, 9, True), (4, 256, True), (4, 9, False)])
+def test_sums_of_bytes_of_any_size(
+    target: str, name: str, group: int, typical: int, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One kernel for images of all sizes, whatever size is typical, with a prologue or without."""
+    channels, _, kernel, _, padding, dilation, _ = BYTES[name]
+    monkeypatch.setattr(dims, "TYPICAL", typical)
+    flipped = {0: lambda v: v ^ 128 if isinstance(v, np.ndarray) else E.binary("xor", v, E.const(128, "uint8", v.lanes))}
+    options: dict[str, Any] = {} if direct else {"prologues": flipped}
+    any_size = AnySize(bytes_case(name, target, group, **options)[0], target)
+    for image in IMAGES:
+        if fits(image, kernel, padding, dilation):
+            case, arrays, want = bytes_case(name, target, group, size=image, **options)
+            np.testing.assert_array_equal(unblock_channels(any_size.run(case, arrays), channels), want)
 
 
 @pytest.mark.parametrize("target", BYTE_TARGETS)

@@ -34,8 +34,8 @@ def test_vectors_along_the_last_axis_follow() -> None:
     assert operators(graph) == ["expand_dims", "nn.conv2d", "expand_dims", "add", "squeeze"]
 
 
-def test_symbolic_lengths_stay() -> None:
+def test_symbolic_lengths() -> None:
     b = Builder()
     x = b.input(TensorType((1, 3, dims.symbol("length")), "float32"), "x")
     graph = b.output(b.call("nn.conv1d", x, b.constant(weights(8, 3, 3))))
-    assert check(widen_conv1d.run, graph, symbols={"length": 5}) == 0
+    assert check(widen_conv1d.run, graph, symbols={"length": 5}) == 1

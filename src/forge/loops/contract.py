@@ -23,13 +23,18 @@ Parallelism: the outermost loop of the body has kind ``parallel``, or loops with
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from forge import dims
+from forge.loops.values import known
 from forge.target import Target
+from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.rewrite import substitute
 from forge.tir.stmt import Function, Stmt
+from forge.tir.tensor import dim
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class KernelCall:
     scalars: tuple[Var, ...]  # symbolic dimensions, in order
     target: Target
     in_place: bool = False  # the result has the elements of operand 0 already, which is not read: only what differs is written
+    sizes: Mapping[str, int] = field(default_factory=dict)  # what cost models assume for symbols; others are dims.TYPICAL
 
     @property
     def readers(self) -> tuple[Reader, ...]:
@@ -67,6 +73,15 @@ class KernelCall:
     def operand(self, number: int) -> Reader | None:
         """An operand that may be left out; the last ones also by a call that ends before them."""
         return self.operands[number] if number < len(self.operands) else None
+
+    def typical(self, extent: Expr) -> int:
+        """What cost models assume for an extent, which may be known at run time only."""
+        values: dict[Var, Expr] = {v: E.const(self.sizes.get(v.name, dims.TYPICAL)) for v in self.scalars}
+        return known(substitute(extent, values), f"{self.name}: an extent")
+
+    def dim(self, size: dims.Dim) -> Expr:
+        """A dimension among the attributes."""
+        return dim(size)
 
     def function(self, body: Stmt) -> Function:
         return Function(self.name, self.buffers, self.scalars, body)

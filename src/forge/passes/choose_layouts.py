@@ -4,7 +4,8 @@
 and packed weights; a transposed convolution becomes such a convolution and a shuffle. Element-wise operators, pools,
 concatenations, resizing and padding follow their operand into the blocked layout (``Op.in_layout``); everything else reads a
 tensor that is transformed back, once.
-Images of symbolic size, weights that are not constant and other groupings than depthwise keep the plain layout.
+Weights that are not constant and other groupings than depthwise keep the plain layout, and so do transposed convolutions of
+symbolic sizes.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ def spread(kernel: np.ndarray, dilation: int) -> np.ndarray:
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
-    """The constant weight of a convolution of float32 or narrower, or of integers, in the default layouts with known sizes.
+    """The constant weight of a convolution of float32 or narrower, or of integers, in the default layouts with known channels.
 
     None of others.
 
@@ -228,17 +229,17 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
 
 
 def has_usual_layout(conv: ConvBase[Any]) -> bool:
-    """Whether a convolution has the default layouts and known sizes."""
+    """Whether a convolution has the default layouts and a known number of channels."""
     attrs, layout = conv.attrs, f"NC{conv.spatial}"
     kernel_layout = ("IO" if isinstance(conv, ConvTranspose) else "OI") + conv.spatial
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or layout)
-    return layouts == (layout, kernel_layout, layout) and is_static(*conv.data.shape[1:], *attrs.padding)
+    return layouts == (layout, kernel_layout, layout) and is_static(conv.data.shape[1])
 
 
 def can_be_shuffled(conv: Conv2DTranspose) -> bool:
     """Whether the shuffled form can compute this transposed convolution."""
     attrs = conv.attrs
-    if attrs.groups != 1 or any(d != 1 for d in attrs.dilation):
+    if attrs.groups != 1 or any(d != 1 for d in attrs.dilation) or not is_static(*conv.data.shape[2:], *attrs.padding):
         return False
     reach = [b + extent for b, extent in zip(padding_begins(attrs.padding), conv.result.shape[2:])]
     sizes = zip(conv.data.shape[2:], conv.weight.shape[2:], attrs.strides)

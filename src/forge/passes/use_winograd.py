@@ -3,13 +3,14 @@
 ``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
 of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten. Weights of bfloat16
 become float32, and so do the products: fewer in float32 take less time than all of them in pairs of bfloat16.
+Of images whose size is known at run time only, a typical size decides.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from forge.dims import is_static
+from forge import dims
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.kernels.choose import Convolution3x3, winograd_tile
@@ -35,10 +36,9 @@ def _converted(target: Target, builder: RuleBuilder, node: Node) -> Value | Decl
     height, width = node.result.shape[2:4]
     if weight.shape[2:4] != (3, 3) or attrs.strides != (1, 1) or attrs.dilation != (1, 1):
         return Declined("not a 3x3 kernel with strides and dilation of 1")
-    if not is_static(height, width):
-        return Declined("the image has a symbolic size")
-    sizes = (images if isinstance(images, int) else 1, attrs.in_channels, attrs.channels, height, width)
-    tile = winograd_tile(target, Convolution3x3(data.dtype, *sizes))
+    images = images if isinstance(images, int) else 1
+    height, width = (max(1, dims.typical(size, {})) for size in (height, width))
+    tile = winograd_tile(target, Convolution3x3(data.dtype, images, attrs.in_channels, attrs.channels, height, width))
     if not tile:
         return Declined("the direct sum is estimated to be faster")
     filters = builder.constant(transform_filters(pairs.plain_array(weight.constant, 6), tile), name=weight.name)

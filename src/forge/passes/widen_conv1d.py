@@ -2,7 +2,7 @@
 
 ``nn.conv1d(%x, w)`` --> ``squeeze(nn.conv2d(expand_dims(%x, axis=2), expand_dims(w, axis=2)), axis=(2,))``; what is between two
 of them works on the images where it can (``Op.in_layout``), so that these stay in the kernels' layout.
-Symbolic lengths and channels, and weights that are not constant, keep the plain form.
+Symbolic channels, and weights that are not constant, keep the plain form.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, plan_convolution
-from forge.kernels.cpu.spatial import note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import SpatialAxis, note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 # A register tile prefetches what it reads of the next channel block where there are at least this many: with large images the
@@ -42,12 +42,13 @@ def conv2d_nchwc(call: KernelCall) -> Function:
     plan = plan_convolution(problem, call.name)
     window = plan.window
     note_algorithm(call, window, plan.in_channels * plan.unit.size)
-    extents = {"image": window.batch, "row_block": E.const(plan.row_blocks), "column_block": E.const(plan.column_blocks),
-               "group_block": E.const(plan.group_blocks)}
+    (rows, row_block), (columns, column_block) = plan.blocks
+    extents = {"image": window.batch, "row_block": rows, "column_block": columns, "group_block": E.const(plan.group_blocks)}
 
     def task(index: Expr) -> Stmt:
         lets, parts = loops.bound_indices(index, extents)
-        return seq(lets, _Task(plan, *parts).statement())
+        image, row, column, group = parts
+        return seq(lets, _Task(plan, image, row * row_block, row_block, column * column_block, column_block, group).statement())
 
     positions = plan.row_block * plan.column_block
     work = positions * plan.groups * plan.vectors * plan.lanes * plan.in_channels * window.height.kernel * window.width.kernel
@@ -78,8 +79,8 @@ class _Source:
 
     buffer: Buffer
     base: Expr
-    block_stride: int
-    row_stride: int
+    block_stride: ExprLike
+    row_stride: ExprLike
     unit: pairs.Group
 
     def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
@@ -89,21 +90,32 @@ class _Source:
 class _Task:
     """Statements of one task."""
 
-    def __init__(self, plan: ConvPlan, image: Expr, row_block: Expr, column_block: Expr, group_block: Expr) -> None:
+    def __init__(self, plan: ConvPlan, image: Expr, first_row: Expr, rows: Expr, first_column: Expr, columns: Expr,
+                 group_block: Expr) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
-        self.first_row = row_block * plan.row_block
-        self.first_column = column_block * plan.column_block
-        self.rows = _extent(self.window.height.out, plan.row_block, self.first_row)
-        self.columns = _extent(self.window.width.out, plan.column_block, self.first_column)
+        self.bindings: list[Stmt] = []
+        self.first_row, self.rows = self._positions(self.window.height, first_row, rows)
+        self.first_column, self.columns = self._positions(self.window.width, first_column, columns)
         self.first_group = group_block * plan.groups
         self.patch_height = self.window.height.span(plan.row_block)
         self.patch_width = self.window.width.span(plan.column_block)
         partial = plan.groups * plan.row_block * plan.column_block * plan.vectors
         self.partial = loops.local("partial", plan.dtype, partial, plan.lanes)
 
+    def _positions(self, axis: SpatialAxis, first: Expr, count: Expr) -> tuple[Expr, Expr]:
+        """The first position of the task along an axis, and how many it has."""
+        if axis.is_known:
+            return first, axis.rest(count, first)
+        first = loops.bound(first, self.bindings, "first")
+        return first, loops.bound(axis.rest(count, first), self.bindings, "count")
+
     def statement(self) -> Stmt:
+        computed = self._computed()
+        return seq(self.bindings, computed)
+
+    def _computed(self) -> Stmt:
         if not self.plan.staged:
             return self._all_tiles(self._direct_source(), E.const(0))
         row_size = self.patch_width * self.window.block
@@ -125,8 +137,8 @@ class _Task:
         window = self.window
         if window.data.buffer is None:
             raise CompileError("conv2d_nchwc: input without a buffer was not staged")
-        row_stride = window.width.extent * window.block
-        block_stride = window.height.extent * row_stride
+        row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
+        block_stride = loops.bound(window.height.data * row_stride, self.bindings, "block_stride")
         base = (self.image * window.data.shape[1] * block_stride + self.first_row * (window.height.stride * row_stride)
                 + self.first_column * (window.width.stride * window.block))
         return _Source(window.data.buffer, base, block_stride, row_stride, self.plan.unit)
@@ -134,11 +146,12 @@ class _Task:
     def _copy(self, source: _Source, first_block: Expr) -> Stmt:
         """Fills the patch with the input of a chunk of channel blocks, padding where there is none."""
         window = self.window
-        first_h = self.first_row * window.height.stride - window.height.before
-        first_w = self.first_column * window.width.stride - window.width.before
-        width = E.const(self.patch_width)
+        first_h = self.first_row * window.height.stride - window.height.pad
+        first_w = self.first_column * window.width.stride - window.width.pad
+        height = E.const(self.patch_height) if window.height.is_known else window.height.spanned(self.rows)
+        width = E.const(self.patch_width) if window.width.is_known else window.width.spanned(self.columns)
         low = _clamp(E.const(0) - first_w, width)
-        high = _clamp(E.const(window.width.extent) - first_w, width)
+        high = _clamp(window.width.data - first_w, width)
 
         def row(block: Expr, r: Expr) -> Stmt:
             lets, base = loops.bind("patch_row", block * source.block_stride + r * source.row_stride)
@@ -146,11 +159,11 @@ class _Task:
             data = seq(self._zero(source, base, E.const(0), low),
                        self._copy_row(source, base, first_block + block, h, first_w, low, high),
                        self._zero(source, base, high, width))
-            return seq(lets, loops.guard(E.logical_and(h >= 0, h < window.height.extent), data,
+            return seq(lets, loops.guard(E.logical_and(h >= 0, h < window.height.data), data,
                                            self._zero(source, base, E.const(0), width)))
 
         return loops.serial("block", self.plan.chunk, lambda block: loops.serial(
-            "r", self.patch_height, lambda r: row(block, r)))
+            "r", height, lambda r: row(block, r)))
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
         """Padding at columns [begin, end)."""
@@ -186,8 +199,8 @@ class _Task:
             return self._tile(source, first_block, group, row, height, column, width)
 
         return loops.serial("group", plan.groups, lambda group: _cover(
-            "row_tile", self.rows, self.window.height.out, plan.tile_height, lambda row, height: _cover(
-                "column_tile", self.columns, self.window.width.out, plan.tile_width,
+            "row_tile", self.rows, self.window.height, plan.tile_height, lambda row, height: _cover(
+                "column_tile", self.columns, self.window.width, plan.tile_width,
                 lambda column, width: tile(group, row, height, column, width))))
 
     def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
@@ -327,19 +340,21 @@ class _Task:
         return result.write(indices, loops.finished(value, result.dtype))
 
 
-def _extent(total: int, block: int, first: Expr) -> Expr:
-    """Elements of the block that starts at ``first``."""
-    return E.const(block) if total % block == 0 else E.binary("min", E.const(block), E.const(total) - first)
-
-
 def _clamp(x: Expr, high: Expr) -> Expr:
     return E.binary("max", E.binary("min", x, high), E.const(0))
 
 
-def _cover(name: str, count: Expr, total: int, tile: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
-    """``body(first, size)`` over ``count`` elements in tiles; only the last block of ``total`` may leave a rest."""
-    rest = total % tile
-    full = loops.serial(name, count // tile, lambda i: body(i * tile, tile)) if total >= tile else seq()
+def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    """``body(first, size)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest."""
+    if not axis.is_known:
+        parts: list[Stmt] = [loops.serial(name, count // tile, lambda i: body(i * tile, tile))]
+        left = loops.bound(count % tile, parts, "left")
+        for size in tiles.smaller_tiles(tile):
+            at = count - left % (2 * size)
+            parts.append(loops.guard((left // size % 2).ne(0), body(at, size)))
+        return seq(parts)
+    rest = axis.out % tile
+    full = loops.serial(name, count // tile, lambda i: body(i * tile, tile)) if axis.out >= tile else seq()
     if rest == 0:
         return full
     return seq(full, loops.guard((count % tile).ne(0), body(count - rest, rest)))

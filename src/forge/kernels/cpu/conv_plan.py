@@ -10,18 +10,21 @@ from typing import Final
 
 from forge import dtypes
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3
-from forge.loops import RegisterTile, known, static
+from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis
+from forge.loops import RegisterTile, known, round_up, static
 from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
 from forge.target.choices import LIMIT
+from forge.tir.expr import Expr
 
 _Plan = tuple[int, int, int, int, int, int, int]
 """(height, width, vectors) of a register tile; (row_block, column_block, groups, chunk) of a task."""
 
 # Register tiles cover at most this many rows of the image.
 MAX_TILE_ROWS: Final = 4
+# Tiles along an axis whose size is known at run time only are chosen for at least this many positions.
+LEAST_TYPICAL: Final = 28
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
 MIN_STEPS: Final = 128
 
@@ -65,6 +68,7 @@ class ConvProblem:
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
         blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit.size} {self.out_vectors}x{self.lanes}"
         copied = " copied" if self.staged else ""
+        copied += " of any size" if not all(a.is_known for a in axes) else ""
         return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
 
     @property
@@ -102,12 +106,10 @@ class ConvPlan(ConvProblem):
         return self.window.block // self.unit.size
 
     @property
-    def row_blocks(self) -> int:
-        return -(-self.window.height.out // self.row_block)
-
-    @property
-    def column_blocks(self) -> int:
-        return -(-self.window.width.out // self.column_block)
+    def blocks(self) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
+        """How many tasks there are along the height, and the rows of one; along the width, and the columns."""
+        height, width = self.window.height, self.window.width
+        return height.blocks(self.row_block, self.tile_height), width.blocks(self.column_block, self.tile_width)
 
     @property
     def group_blocks(self) -> int:
@@ -147,6 +149,10 @@ def plan_convolution(problem: ConvProblem, kernel: str) -> ConvPlan:
     default = (*tile, *_choose_task(problem, *tile))
     height, width, vectors, row_block, column_block, groups, chunk = problem.target.choices.pick(
         problem.key, default, lambda: _alternatives(problem), kernel)
+    if not problem.window.height.is_known:
+        row_block = round_up(row_block, height)
+    if not problem.window.width.is_known:
+        column_block = round_up(column_block, width)
     return ConvPlan(problem.window, problem.target, problem.dtype, problem.in_channels, problem.in_block, problem.in_blocks,
                     problem.staged, problem.unit, problem.pad_value, height, width, vectors, row_block, column_block, groups,
                     chunk)
@@ -168,16 +174,29 @@ def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
     for vectors in tiles.divisors(problem.out_vectors, 6):
         if vectors % per_block and per_block % vectors:
             continue
-        for height in range(1, min(MAX_TILE_ROWS, problem.window.height.out) + 1):
-            for width in range(1, min(registers, problem.window.width.out) + 1):
+        for height in range(1, min(MAX_TILE_ROWS if problem.window.height.is_known else 1, problem.window.height.out) + 1):
+            for width in range(1, min(registers, _assumed(problem.window.width)) + 1):
                 if height * width == 1 or tiles.fits(height * width, vectors, registers):
                     yield height, width, vectors
 
 
+def _assumed(axis: SpatialAxis) -> int:
+    """Positions for which tiles are chosen."""
+    return axis.out if axis.is_known else max(axis.out, LEAST_TYPICAL)
+
+
+def _pieces(axis: SpatialAxis, size: int) -> list[tuple[float, int]]:
+    """How many pieces of which sizes cover an axis in tiles of ``size``; on average, where its size is known at run time only."""
+    full, rest = divmod(_assumed(axis), size)
+    if axis.is_known:
+        return [(full, size), (1, rest)]
+    smaller = tiles.smaller_tiles(size)
+    return [(full, size), *((sum(bool(rest & piece) for rest in range(size)) / size, piece) for piece in smaller)]
+
+
 def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> float:
     """Cycles of all outputs of an image; each tile shape is code, which costs a little too."""
-    (full_h, rest_h), (full_w, rest_w) = divmod(problem.window.height.out, height), divmod(problem.window.width.out, width)
-    shapes = [(full_h * full_w, height * width), (full_h, height * rest_w), (full_w, rest_h * width), (1, rest_h * rest_w)]
+    shapes = [(n * m, h * w) for n, h in _pieces(problem.window.height, height) for m, w in _pieces(problem.window.width, width)]
     used = [(count, rows) for count, rows in shapes if count * rows]
     cycles = sum(count * _one_tile(problem, rows, vectors) for count, rows in used)
     return cycles * problem.out_vectors / vectors * (1 + 0.01 * len(used) + 0.005 * (height - 1))

@@ -5,7 +5,8 @@ Data and weights of bytes: ``depthwise_bytes``.
 
 Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
 taps and multiplied with all taps that meet it. Rows of taps outside the data are left out by the bounds of their loop, columns
-outside by building the first and the last tiles of a row separately.
+outside by building the first and the last tiles of a row separately, or, where sizes are known at run time only, by asking of
+each column of a tile that is not inside whether it is there.
 """
 
 from __future__ import annotations
@@ -29,19 +30,23 @@ TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 3
 
-TileBuilder = Callable[[Expr, int, "int | None"], Stmt]
+TileBuilder = Callable[[Expr, int, "int | Guarded | None"], Stmt]
 
 
 @dataclass(frozen=True)
 class DepthwisePlan:
-    """``width`` outputs of one vector of channels are a tile; ``row_block`` rows of one channel block are a task."""
+    """``width`` outputs of one vector of channels are a tile; ``row_block`` rows of one channel block are a task.
+
+    There are ``row_blocks`` tasks of each channel block of an image.
+    """
 
     window: BlockedWindow
     blocks: int
     lanes: int
     dtype: str
     width: int
-    row_block: int
+    row_blocks: Expr
+    row_block: Expr
 
 
 @kernel("depthwise_conv2d_nchwc")
@@ -51,18 +56,17 @@ def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
         return depthwise_bytes.build(call)
     plan = _plan(call)
     window = plan.window
-    row_blocks = -(-window.height.out // plan.row_block)
-    extents = [window.batch, E.const(plan.blocks), E.const(row_blocks)]
+    extents = [window.batch, E.const(plan.blocks), plan.row_blocks]
 
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
         image, block, row_block = loops.unravel(index, extents)
         image, block, first = (loops.bound(x, lets) for x in (image, block, row_block * plan.row_block))
-        rows = E.binary("min", E.const(plan.row_block), E.const(window.height.out) - first)
+        rows = E.binary("min", plan.row_block, window.height.positions - first)
         return seq(lets, loops.serial("row", rows, lambda row: _row(plan, image, block, row), first))
 
     taps = window.height.kernel * window.width.kernel
-    work = plan.row_block * window.width.out * window.block * taps
+    work = call.typical(plan.row_block) * window.width.out * window.block * taps
     return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task))
 
 
@@ -73,11 +77,13 @@ def _plan(call: KernelCall) -> DepthwisePlan:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
                            f"{window.out_block}; expected equal ones")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
-    width = min(window.width.out, 8 if call.target.vector_registers >= 32 else 6)
+    width = 8 if call.target.vector_registers >= 32 else 6
+    if window.width.is_known:
+        width = min(window.width.out, width)
     images = loops.static(window.batch) or 1
     wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
-    row_block = -(-window.height.out // min(wanted, window.height.out))
-    return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_block)
+    row_blocks, row_block = window.height.parts(wanted)
+    return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
 
 
 def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
@@ -86,10 +92,12 @@ def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
     lets, (first_tap, last_tap) = _taps_inside(plan.window.height, out_row)
 
     def vector(index: Expr) -> Stmt:
-        def tile(first: Expr, width: int, border: int | None) -> Stmt:
+        def tile(first: Expr, width: int, border: int | Guarded | None) -> Stmt:
             lane = index * plan.lanes
             return _Tile(plan, image, block, out_row, lane, first, width, border).statement(first_tap, last_tap)
 
+        if not plan.window.width.is_known:
+            return _guarded_run(plan, tile)
         return seq(_run(plan, begin, end, tile) for begin, end in _runs(plan.window.width, plan.width))
 
     return seq(let_row, lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
@@ -99,10 +107,10 @@ def _taps_inside(axis: SpatialAxis, position: Expr) -> tuple[list[Stmt], tuple[E
     """Bounds of the taps that lie on data at this position."""
     if not axis.padded:
         return [], (E.const(0), E.const(axis.kernel))
-    start = position * axis.stride - axis.before
+    start = position * axis.stride - axis.pad
     lets_first, first = loops.bind("first_tap", E.binary("max", E.const(0), loops.ceildiv(E.const(0) - start, axis.dilation)))
     lets_last, last = loops.bind("last_tap", E.binary(
-        "min", E.const(axis.kernel), loops.ceildiv(E.const(axis.extent) - start, axis.dilation)))
+        "min", E.const(axis.kernel), loops.ceildiv(axis.data - start, axis.dilation)))
     return lets_first + lets_last, (first, last)
 
 
@@ -130,11 +138,30 @@ def _run(plan: DepthwisePlan, begin: int, end: int, tile: TileBuilder) -> Stmt:
     return loops.serial("tile", (end - begin) // plan.width, lambda i: tile(i * plan.width + begin, plan.width, None))
 
 
+class Guarded:
+    """Stands for the position of a tile of which any input column, and any output, may lie outside."""
+
+
+def _guarded_run(plan: DepthwisePlan, tile: TileBuilder) -> Stmt:
+    """Tiles of a row of any length."""
+    axis, width = plan.window.width, plan.width
+
+    def one(number: Expr) -> Stmt:
+        lets, first = loops.bind("first", number * width)
+        inside = first + width <= axis.positions
+        if axis.padded:
+            column = first * axis.stride - axis.pad
+            inside = E.logical_and(inside, E.logical_and(column >= 0, column + axis.span(width) <= axis.data))
+        return seq(lets, loops.guard(inside, tile(first, width, None), tile(first, width, Guarded())))
+
+    return loops.serial("tile", loops.ceildiv(axis.positions, width), one)
+
+
 class _Tile:
     """``width`` neighbouring outputs of one row; ``border`` is their static position where taps may lie outside."""
 
     def __init__(self, plan: DepthwisePlan, image: Expr, block: Expr, row: Expr, lane: Expr, first: Expr, width: int,
-                 border: int | None) -> None:
+                 border: int | Guarded | None) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
@@ -153,22 +180,32 @@ class _Tile:
     def _write(self, position: Expr) -> Stmt:
         result = self.window.result
         value = loops.finished(self.acc.get(position, 0), result.dtype)
-        return result.write([self.image, self.block, self.row, self.first + position, self.lanes], value)
+        written = result.write([self.image, self.block, self.row, self.first + position, self.lanes], value)
+        return loops.guard(self.first + position < self.window.width.positions, written) if self.is_guarded else written
+
+    @property
+    def is_guarded(self) -> bool:
+        return isinstance(self.border, Guarded)
 
     def _tap_row(self, tap: Expr) -> Stmt:
         """One row of taps: each input column once."""
         height, width = self.window.height, self.window.width
         body: list[Stmt] = []
-        h = loops.bound(self.row * height.stride + (tap * height.dilation - height.before), body, "h")
+        h = loops.bound(self.row * height.stride + (tap * height.dilation - height.pad), body, "h")
         weights: list[Expr] = []
         for k in range(width.kernel):
             value = self.window.weight.read([self.block, tap, E.const(k), self.lanes])
             weights.append(loops.bound(E.cast(value, self.plan.dtype), body, f"weight{k}"))
         for column, meeting in self._columns().items():
-            w = self.first * width.stride + (column - width.before)
+            w = self.first * width.stride + (column - width.pad)
+            updates: list[Stmt] = []
+            if self.is_guarded:
+                w = loops.bound(w, body, "w")
             value = self.window.data.read([self.image, self.block, h, w, self.lanes])
-            x = loops.bound(E.cast(value, self.plan.dtype), body, "x")
-            body += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
+            x = loops.bound(E.cast(value, self.plan.dtype), updates, "x")
+            updates += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
+            inside = E.logical_and(w >= 0, w < width.data) if self.is_guarded else E.const(True, "bool")
+            body.append(loops.guard(inside, seq(updates)))
         return seq(body)
 
     def _columns(self) -> dict[int, list[tuple[int, int]]]:
@@ -177,6 +214,6 @@ class _Tile:
         columns: dict[int, list[tuple[int, int]]] = {}
         for position in range(self.width):
             for tap in range(axis.kernel):
-                if self.border is None or axis.inside(self.border + position, tap):
+                if not isinstance(self.border, int) or axis.inside(self.border + position, tap):
                     columns.setdefault(position * axis.stride + tap * axis.dilation, []).append((position, tap))
         return dict(sorted(columns.items()))

@@ -22,7 +22,7 @@ from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, 
 from forge.loops import Accumulators, RegisterTile, pairs
 from forge.loops.contract import KernelCall
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
 # The image is cut into about this many tasks per core.
@@ -93,12 +93,12 @@ def build(call: KernelCall) -> Function:
     """The kernel of a depthwise convolution whose weight is in groups."""
     plan = _plan(call)
     window = plan.window
-    row_blocks = -(-window.height.out // plan.row_block)
-    extents = {"image": window.batch, "block": E.const(plan.blocks), "row_block": E.const(row_blocks)}
+    row_blocks, rows = window.height.blocks(plan.row_block)
+    extents = {"image": window.batch, "block": E.const(plan.blocks), "row_block": row_blocks}
 
     def task(index: Expr) -> Stmt:
         lets, (image, block, row_block) = loops.bound_indices(index, extents)
-        return seq(lets, _Task(plan, image, block, row_block * plan.row_block).statement())
+        return seq(lets, _Task(plan, image, block, row_block * rows, rows).statement())
 
     work = plan.row_block * window.width.out * window.block * window.height.kernel * plan.steps
     return call.function(loops.parallel(loops.product(list(extents.values())), work * MEMORY_FACTOR, task))
@@ -114,7 +114,9 @@ def _plan(call: KernelCall) -> BytesPlan:
     wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
     row_block = -(-window.height.out // min(wanted, window.height.out))
     unit = pairs.Group.of("int8", group, "int32")
-    width = min(window.width.out, 8 if call.target.vector_registers >= 32 else 6)
+    width = 8 if call.target.vector_registers >= 32 else 6
+    if window.width.is_known:
+        width = min(window.width.out, width)
 
     def plan(strip: int, slots: int) -> BytesPlan:
         return BytesPlan(window, blocks, unit, steps, int(call.attrs.pad_value), row_block, strip, width, slots)
@@ -122,7 +124,7 @@ def _plan(call: KernelCall) -> BytesPlan:
     rows, ring = window.height.span(row_block), loops.next_power_of_two(window.height.reach)
     if rows * _row_bytes(plan(window.width.out, rows), window.width.out) <= call.target.l1_cache // 2 or rows <= ring:
         ring = rows
-    strip = window.width.out
+    strip = window.width.out if window.width.is_known else loops.round_up(window.width.out, width)
     while strip > 2 * width and ring * _row_bytes(plan(strip, ring), strip) > call.target.l1_cache:
         strip = loops.round_up(-(-strip // 2), width)
     return plan(strip, ring)
@@ -136,12 +138,13 @@ def _row_bytes(plan: BytesPlan, outputs: int) -> int:
 class _Task:
     """Statements of one task: rows of one channel block."""
 
-    def __init__(self, plan: BytesPlan, image: Expr, block: Expr, first_row: Expr) -> None:
+    def __init__(self, plan: BytesPlan, image: Expr, block: Expr, first_row: Expr, rows: Expr) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
         self.block = block
         self.first_row = first_row
+        self.rows = E.binary("min", rows, self.window.height.positions - first_row)
         self.row_size = plan.groups(plan.strip) * plan.size
         self.patch = loops.local("patch", plan.unit.copied, plan.slots * self.row_size)
         self.weights = loops.local("weights", pairs.PAIR, plan.window.height.kernel * plan.steps_in_row, plan.window.block)
@@ -150,7 +153,8 @@ class _Task:
         rows = loops.serial("tap_row", self.window.height.kernel, self._weight_row)
         if self.window.height.kernel <= MOST_ROWS:
             rows = loops.unroll("tap_row", self.window.height.kernel, self._weight_row)
-        return seq(Allocate(self.patch), Allocate(self.weights), rows, (self._run(*run) for run in self._runs()))
+        outputs = [self._run(*run) for run in self._runs()] if self.window.width.is_known else [self._any_strips()]
+        return seq(Allocate(self.patch), Allocate(self.weights), rows, outputs)
 
     def _weight_row(self, tap: Expr) -> Stmt:
         """Weights of a row of taps, of which those of odd places are those of even ones after a zero."""
@@ -199,11 +203,23 @@ class _Task:
             return self._strip(E.const(begin), end - begin)
         return loops.serial("strip", (end - begin) // strip, lambda i: self._strip(i * strip + begin, strip))
 
-    def _strip(self, first: Expr, outputs: int) -> Stmt:
-        """All rows of ``outputs`` from column ``first``, which is a constant at borders."""
+    def _any_strips(self) -> Stmt:
+        """Strips of rows whose length is known at run time only."""
+        plan, axis = self.plan, self.window.width
+        count, size = axis.blocks(plan.strip, plan.width)
+
+        def strip(number: Expr) -> Stmt:
+            lets, first = loops.bind("first", number * size)
+            lets_count, outputs = loops.bind("outputs", axis.rest(size, first))
+            return seq(lets, lets_count, self._strip(first, outputs))
+
+        return loops.serial("strip", count, strip)
+
+    def _strip(self, first: Expr, outputs: int | Expr) -> Stmt:
+        """All rows of ``outputs`` from column ``first``, which is a constant at borders of rows of known length."""
         height, plan = self.window.height, self.plan
-        rows = E.binary("min", E.const(plan.row_block), E.const(height.out) - self.first_row)
-        copies = _Copies(self, first, plan.groups(outputs))
+        copies: _RowCopies
+        copies = _AnyCopies(self, first, outputs) if isinstance(outputs, Expr) else _Copies(self, first, plan.groups(outputs))
         overlap = max(0, height.reach - height.stride)
 
         def row(number: Expr) -> Stmt:
@@ -215,16 +231,16 @@ class _Task:
                 bases = [loops.bound(self._place(number, E.const(tap)), lets, "base") for tap in range(height.kernel)]
             return seq(copied, lets, self._tiles(number, bases, first, outputs))
 
-        return loops.serial("row", rows, row)
+        return loops.serial("row", self.rows, row)
 
-    def _copy_row(self, copies: _Copies, number: Expr) -> Stmt:
+    def _copy_row(self, copies: _RowCopies, number: Expr) -> Stmt:
         """Row ``number`` of those under the task."""
         height, parts = self.window.height, list[Stmt]()
         base = loops.bound(self._slot(number), parts, "slot")
-        h = loops.bound(self.first_row * height.stride - height.before + number, parts, "h")
+        h = loops.bound(self.first_row * height.stride - height.pad + number, parts, "h")
         if not height.padded:
             return seq(parts, copies.data(base, h))
-        return seq(parts, loops.guard(E.logical_and(h >= 0, h < height.extent), copies.data(base, h), copies.padding(base)))
+        return seq(parts, loops.guard(E.logical_and(h >= 0, h < height.data), copies.data(base, h), copies.padding(base)))
 
     def _slot(self, number: Expr) -> Expr:
         """Where row ``number`` of those under the task begins in the copies."""
@@ -234,21 +250,25 @@ class _Task:
         height = self.window.height
         return self._slot(row * height.stride + tap * height.dilation)
 
-    def _tiles(self, row: Expr, bases: list[Expr], first: Expr, outputs: int) -> Stmt:
+    def _tiles(self, row: Expr, bases: list[Expr], first: Expr, outputs: int | Expr) -> Stmt:
         """The outputs of one row; tiles have an even number of them, so that each begins at a group."""
         width = self.plan.width
+
+        def tile(begin: Expr, count: int, limit: Expr | None = None) -> Stmt:
+            return self._tile(row, bases, first, begin, count, limit)
+
+        if not isinstance(outputs, int):
+            full = loops.serial("tile", outputs // width, lambda i: tile(i * width, width))
+            return seq(full, loops.guard((outputs % width).ne(0), tile(outputs // width * width, width, outputs)))
         if width < outputs:
             width -= width % STEP
-
-        def tile(begin: Expr, count: int) -> Stmt:
-            return self._tile(row, bases, first, begin, count)
 
         whole, rest = divmod(outputs, width)
         full = loops.serial("tile", whole, lambda i: tile(i * width, width)) if whole else seq()
         return seq(full, tile(E.const(whole * width), rest) if rest else seq())
 
-    def _tile(self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int) -> Stmt:
-        """``count`` outputs from ``begin`` of a strip."""
+    def _tile(self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int, limit: Expr | None) -> Stmt:
+        """``count`` outputs from ``begin`` of a strip, of which those from ``limit`` on are not written."""
         plan, result = self.plan, self.window.result
         acc = Accumulators(RegisterTile(count, 1, self.window.block, "int32"))
         start = begin * plan.window.width.stride // STEP * plan.size
@@ -260,7 +280,8 @@ class _Task:
 
         def write(position: Expr) -> Stmt:
             indices = [self.image, self.block, self.first_row + row, first + begin + position, E.ramp(0, 1, self.window.block)]
-            return result.write(indices, loops.finished(acc.get(position, 0), result.dtype))
+            written = result.write(indices, loops.finished(acc.get(position, 0), result.dtype))
+            return written if limit is None else loops.guard(begin + position < limit, written)
 
         return seq(acc.allocate(), acc.clear(), sums, acc.each(lambda position, _: write(position)))
 
@@ -275,53 +296,30 @@ class _Task:
         return seq(parts)
 
 
-class _Copies:
-    """What copies ``count`` groups of a row under a strip that begins with output ``first``, a constant at borders."""
+class _RowCopies:
+    """What copies ``count`` groups of a row under a strip that begins with output ``first``."""
 
-    def __init__(self, task: _Task, first: Expr, count: int) -> None:
+    def __init__(self, task: _Task, first: Expr, count: ExprLike) -> None:
         self.task = task
         self.plan = task.plan
         self.data_in = task.window.data
-        self.count = count
+        self.groups = count
         axis = task.window.width
-        self.start = first * axis.stride - axis.before
-        self.inner = self._inner(axis)
-
-    def _inner(self, axis: SpatialAxis) -> range:
-        """Groups all of whose positions are on data."""
-        start = loops.static(self.start)
-        if start is None:
-            return range(self.count)
-        on_data = [k for k in range(self.count) if 0 <= start + k * STEP <= axis.extent - self.plan.unit.size]
-        return range(on_data[0], on_data[-1] + 1) if on_data else range(0)
-
-    def padding(self, base: Expr) -> Stmt:
-        """A row outside of data."""
-        return loops.unroll_by("k", self.count, COPIES, lambda k: self._store(base, k, self._pads()))
+        self.start = first * axis.stride - axis.pad
 
     def data(self, base: Expr, h: Expr) -> Stmt:
         """Row ``h`` of the data, and padding on both sides of it."""
-        def inner(k: Expr) -> Stmt:
-            place = self.start + (k + self.inner.start) * STEP
-            return self._store(base, k + self.inner.start, self._grouped(self._read(h, place), None))
+        raise NotImplementedError
 
-        borders = (self._border(base, h, k) for k in range(self.count) if k not in self.inner)
-        copied = loops.unroll_by("k", len(self.inner), COPIES, inner) if self.inner else seq()
-        return seq(copied, borders)
-
-    def _border(self, base: Expr, h: Expr, number: int) -> Stmt:
-        """A group with positions outside of data."""
-        extent, size = self.task.window.width.extent, self.plan.unit.size
-        begin = loops.known(self.start, "the first column at a border") + number * STEP
-        held = min(max(begin, 0), max(0, extent - size))
-        sources = [place - held if 0 <= place < extent else None for place in range(begin, begin + size)]
-        if sources == [None] * size:
-            return self._store(base, E.const(number), self._pads())
-        return self._store(base, E.const(number), self._grouped(self._read(h, E.const(held)), sources))
+    def padding(self, base: Expr) -> Stmt:
+        """A row outside of data."""
+        return loops.unroll_by("k", self.groups, COPIES, lambda k: self._store(base, k, self._pads()))
 
     def _read(self, h: Expr, place: Expr) -> Expr:
         """A group's positions from ``place`` on; those past the end of a row are those before it."""
         task, size, block, extent = self.task, self.plan.unit.size, self.task.window.block, self.task.window.width.extent
+        if not task.window.width.is_known:
+            extent = max(extent, size)  # the caller asked
         buffer = self.data_in.buffer
         if buffer is not None and extent >= size:
             return E.load(buffer, E.ramp(buffer.offset(task.image, task.block, h, place, 0), 1, size * block))
@@ -349,6 +347,82 @@ class _Copies:
         buffer: Buffer = self.task.patch
         place = E.ramp(base + number * self.plan.size, 1, self.plan.size)
         return store(buffer, place, E.cast(values, self.plan.unit.copied))
+
+
+class _Copies(_RowCopies):
+    """Of rows of known length; the first output is a constant at borders."""
+
+    def __init__(self, task: _Task, first: Expr, count: int) -> None:
+        super().__init__(task, first, count)
+        self.count = count
+        self.inner = self._inner(task.window.width)
+
+    def _inner(self, axis: SpatialAxis) -> range:
+        """Groups all of whose positions are on data."""
+        start = loops.static(self.start)
+        if start is None:
+            return range(self.count)
+        on_data = [k for k in range(self.count) if 0 <= start + k * STEP <= axis.extent - self.plan.unit.size]
+        return range(on_data[0], on_data[-1] + 1) if on_data else range(0)
+
+    def data(self, base: Expr, h: Expr) -> Stmt:
+        """Row ``h`` of the data, and padding on both sides of it."""
+        def inner(k: Expr) -> Stmt:
+            place = self.start + (k + self.inner.start) * STEP
+            return self._store(base, k + self.inner.start, self._grouped(self._read(h, place), None))
+
+        borders = (self._border(base, h, k) for k in range(self.count) if k not in self.inner)
+        copied = loops.unroll_by("k", len(self.inner), COPIES, inner) if self.inner else seq()
+        return seq(copied, borders)
+
+    def _border(self, base: Expr, h: Expr, number: int) -> Stmt:
+        """A group with positions outside of data."""
+        extent, size = self.task.window.width.extent, self.plan.unit.size
+        begin = loops.known(self.start, "the first column at a border") + number * STEP
+        held = min(max(begin, 0), max(0, extent - size))
+        sources = [place - held if 0 <= place < extent else None for place in range(begin, begin + size)]
+        if sources == [None] * size:
+            return self._store(base, E.const(number), self._pads())
+        return self._store(base, E.const(number), self._grouped(self._read(h, E.const(held)), sources))
+
+
+class _AnyCopies(_RowCopies):
+    """Of rows whose length is known at run time only, under ``outputs`` outputs."""
+
+    def __init__(self, task: _Task, first: Expr, outputs: Expr) -> None:
+        plan, axis = task.plan, task.window.width
+        reach = (max(plan.steps_from(0), plan.steps_from(1)) - 1) * plan.unit.size
+        groups = ((outputs - 1) * axis.stride + reach) // STEP + 1
+        super().__init__(task, first, E.binary("min", E.const(plan.groups(plan.strip)), groups))
+
+    def data(self, base: Expr, h: Expr) -> Stmt:
+        axis, size = self.task.window.width, self.plan.unit.size
+
+        def group(k: Expr) -> Stmt:
+            lets, place = loops.bind("place", self.start + k * STEP)
+            copied = self._store(base, k, self._grouped(self._read(h, place), None))
+            if not axis.padded:
+                return seq(lets, loops.guard(place + size <= axis.data, copied, self._any_border(base, h, k, place)))
+            inside = E.logical_and(place >= 0, place + size <= axis.data)
+            return seq(lets, loops.guard(inside, copied, self._any_border(base, h, k, place)))
+
+        return loops.unroll_by("k", self.groups, COPIES, group)
+
+    def _any_border(self, base: Expr, h: Expr, number: Expr, place: Expr) -> Stmt:
+        """A group of which any position may be outside of data."""
+        task, size, block = self.task, self.plan.unit.size, self.task.window.block
+        border = loops.local("border", self.data_in.dtype, size * block)
+
+        def position(k: Expr) -> Stmt:
+            at = E.ramp(k * block, 1, block)
+            value = self.data_in.read([task.image, task.block, h, place + k, E.ramp(0, 1, block)])
+            inside = E.logical_and(place + k >= 0, place + k < task.window.width.data)
+            outside = E.const(self.plan.pad_value, value.dtype, block)
+            return loops.guard(inside, store(border, at, value), store(border, at, outside))
+
+        filled = loops.serial("position", size, position)
+        values = E.load(border, E.ramp(0, 1, size * block))
+        return seq(Allocate(border), filled, self._store(base, number, self._grouped(values, None)))
 
 
 def _shuffled(a: Expr, b: Expr, order: list[int] | range) -> Expr:

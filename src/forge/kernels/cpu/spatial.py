@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forge import loops
+from forge.dims import Dim
 from forge.errors import CompileError
 from forge.loops.contract import KernelCall, Reader, Writer
 from forge.target import Target
 from forge.target.blocking import channel_block
+from forge.tir import expr as E
 from forge.tir.expr import Expr
 
 
@@ -22,18 +24,22 @@ def pair(value: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def padding(value: Any) -> tuple[int, int, int, int]:
+def padding(value: Any) -> tuple[Dim, Dim, Dim, Dim]:
     """(top, left, bottom, right) from Relay's one, two or four numbers."""
-    values = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    values = value if isinstance(value, tuple) else (value,)
     if len(values) == 4:
         return values
-    top, left = pair(values)
+    top, left = values * 2 if len(values) == 1 else values
     return top, left, top, left
 
 
 @dataclass(frozen=True)
 class SpatialAxis:
-    """One spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements."""
+    """One spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements.
+
+    Plans are made for these numbers, which are typical ones where sizes are known at run time only; code is right for what the
+    expressions ``positions``, ``data`` and ``pad`` are then. ``padded``: some position may reach outside the data.
+    """
 
     extent: int
     out: int
@@ -41,9 +47,22 @@ class SpatialAxis:
     stride: int
     dilation: int
     before: int
+    positions: Expr
+    data: Expr
+    pad: Expr
+    padded: bool
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all sizes are numbers."""
+        return all(loops.static(size) is not None for size in (self.positions, self.data, self.pad))
 
     def span(self, outputs: int) -> int:
         """Elements under ``outputs`` neighbouring positions."""
+        return (outputs - 1) * self.stride + self.reach
+
+    def spanned(self, outputs: Expr) -> Expr:
+        """As ``span``."""
         return (outputs - 1) * self.stride + self.reach
 
     @property
@@ -51,14 +70,33 @@ class SpatialAxis:
         """Elements under one position."""
         return (self.kernel - 1) * self.dilation + 1
 
-    @property
-    def padded(self) -> bool:
-        """Whether some position reaches outside the data."""
-        return self.before > 0 or self.span(self.out) - self.before > self.extent
-
     def inside(self, position: int, tap: int) -> bool:
-        """Whether this tap of this position lies on data."""
+        """Whether this tap of this position lies on data, where sizes are known."""
         return 0 <= position * self.stride - self.before + tap * self.dilation < self.extent
+
+    def blocks(self, size: int, tile: int = 1) -> tuple[Expr, Expr]:
+        """How many blocks of at most ``size`` positions there are, and the positions of one.
+
+        Where sizes are known at run time only, blocks are even, in whole tiles; ``size`` must be whole tiles, too.
+        """
+        if self.is_known:
+            return E.const(-(-self.out // size)), E.const(size)
+        count = loops.ceildiv(self.positions, size)
+        even = (self.positions + (count - 1)) // E.binary("max", count, 1)
+        return count, loops.ceildiv(even, tile) * tile
+
+    def parts(self, count: int) -> tuple[Expr, Expr]:
+        """The number of even parts of the positions, about ``count`` or as many as there are, and the positions of one."""
+        wanted = E.binary("max", E.binary("min", E.const(count), self.positions), 1)
+        block = (self.positions + (wanted - 1)) // wanted
+        return (self.positions + (block - 1)) // E.binary("max", block, 1), block
+
+    def rest(self, block: Expr, first: Expr) -> Expr:
+        """Positions of the block of ``block`` positions that begins at ``first``."""
+        size = loops.static(block)
+        if self.is_known and size is not None and self.out % size == 0:
+            return block
+        return E.binary("min", block, self.positions - first)
 
 
 @dataclass(frozen=True)
@@ -83,20 +121,26 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
     """Reads geometry from the operands' shapes and the operator's attributes.
 
     Raises:
-        CompileError: operands are missing, not 5-D, or their spatial extents are symbolic.
+        CompileError: operands are missing, or not 5-D.
     """
     data, weight, result = call.operands[0], call.operands[1], call.results[0]
     if data is None or weight is None or len(data.shape) != 5:
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
-    sizes = [loops.static(extent) for extent in (*data.shape[2:], *result.shape[2:])]
-    if None in sizes:
-        raise CompileError(f"{call.name}: blocked convolution; got symbolic spatial extents; expected static ones; "
-                           "keep the plain layout for symbolic images")
-    h, w, block, out_h, out_w, out_block = (int(s) for s in sizes if s is not None)
+    block, out_block = (loops.known(r.shape[4], f"{call.name}: the channel block") for r in (data, result))
     strides, dilation, pads = pair(call.attrs.strides), pair(call.attrs.dilation), padding(call.attrs.padding)
-    return BlockedWindow(data, weight, result, data.shape[0],
-                  SpatialAxis(h, out_h, kernel[0], strides[0], dilation[0], pads[0]),
-                  SpatialAxis(w, out_w, kernel[1], strides[1], dilation[1], pads[1]), block, out_block)
+
+    def axis(k: int) -> SpatialAxis:
+        extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
+        sizes = [call.typical(e) for e in (extent, positions, pad)]
+        out = sizes[1] if loops.static(positions) is not None else max(1, sizes[1])
+        found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False)
+        if found.is_known:
+            padded = found.before > 0 or found.span(found.out) - found.before > found.extent
+        else:
+            padded = not all(isinstance(p, int) and p <= 0 for p in (pads[k], pads[k + 2]))
+        return replace(found, padded=padded)
+
+    return BlockedWindow(data, weight, result, data.shape[0], axis(0), axis(1), block, out_block)
 
 
 @dataclass(frozen=True)

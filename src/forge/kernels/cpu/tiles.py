@@ -47,6 +47,11 @@ def largest_rows(vectors: int, registers: int) -> int:
     return max(1, (registers - 1 - vectors) // vectors)
 
 
+def smaller_tiles(size: int) -> list[int]:
+    """The tiles that cover any rest that tiles of ``size`` leave, each at most once: powers of two below it, largest first."""
+    return [1 << k for k in reversed(range((size - 1).bit_length()))]
+
+
 def vector_lanes(width: int, target: Target, dtype: str) -> int:
     """Lanes of the widest vector that divides ``width`` elements evenly."""
     lanes = target.lanes(dtype)

@@ -15,7 +15,7 @@ the register tiles of matrix products, and the sums of one group of output chann
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import Final
 
@@ -23,7 +23,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis, note_algorithm, static_shape, window_of
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.loops.pairs import Group
@@ -100,6 +100,21 @@ class WinogradProblem:
         return -(-self.window.height.out // self.scheme.out) * self.tiles_wide
 
     @property
+    def is_known(self) -> bool:
+        """Whether the number of tiles is known."""
+        return self.window.height.is_known and self.window.width.is_known
+
+    @property
+    def wide(self) -> Expr:
+        """Tiles in a row of them, as ``tiles_wide``, of the sizes that there are."""
+        return loops.ceildiv(self.window.width.positions, self.scheme.out)
+
+    @property
+    def count(self) -> Expr:
+        """Tiles of an image, as ``tile_count``, of the sizes that there are."""
+        return loops.ceildiv(self.window.height.positions, self.scheme.out) * self.wide
+
+    @property
     def element(self) -> str:
         """The dtype of transformed patches."""
         return self.unit.dtype
@@ -116,7 +131,7 @@ class WinogradProblem:
 
 @dataclass(frozen=True)
 class WinogradPlan(WinogradProblem):
-    """``block`` tiles, and one of ``parts`` parts of the output channels, are a task.
+    """``block`` tiles, and one of ``parts`` parts of the output channels, are a task; less of images of any size.
 
     Register tiles are rows of tiles by vectors of output channels.
     """
@@ -127,6 +142,15 @@ class WinogradPlan(WinogradProblem):
     @property
     def tile(self) -> RegisterTile:
         return RegisterTile(self.rows(self.block), self.vectors, self.lanes, self.dtype)
+
+    @property
+    def blocks(self) -> tuple[Expr, Expr]:
+        """How many blocks of tiles there are, and the tiles of one."""
+        if self.is_known:
+            return E.const(-(-self.tile_count // self.block)), E.const(self.block)
+        count, rows = loops.ceildiv(self.count, self.block), self.tile.rows
+        even = (self.count + (count - 1)) // E.binary("max", count, 1)
+        return count, loops.ceildiv(even, rows) * rows
 
     @property
     def part_groups(self) -> int:
@@ -160,14 +184,15 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
 
 def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function:
     """The function of a plan, whose tasks are of this kind."""
-    blocks = -(-plan.tile_count // plan.block)
+    blocks, block = plan.blocks
 
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
         image = loops.bound(index // (blocks * plan.parts), lets, "image")
-        first = loops.bound(index // plan.parts % blocks * plan.block, lets, "first_tile")
+        first = loops.bound(index // plan.parts % blocks * block, lets, "first_tile")
         group = loops.bound(index % plan.parts * plan.part_groups, lets, "first_group")
-        return seq(lets, kind(plan, image, first, group).statement())
+        size = block if plan.is_known else loops.bound(E.binary("min", block, plan.count - first), lets, "tiles")
+        return seq(lets, kind(plan, image, first, size, group).statement())
 
     work = plan.block * plan.scheme.positions * plan.in_channels * plan.out_vectors * plan.tile.lanes // plan.parts
     return call.function(loops.parallel(plan.window.batch * (blocks * plan.parts), work, task))
@@ -234,17 +259,19 @@ def plan_tasks(problem: WinogradProblem, kernel: str) -> WinogradPlan:
     best, *others = nsmallest(LIMIT + 1, ((b, p) for p in divisions for b in choices), key=makespan)
     key = f"winograd tasks {images} {count} {positions} {p.in_stride} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
     blocks, parts = target.choices.pick(key, best, lambda: (best, *others), kernel)
-    return WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts)
+    plan = WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts)
+    return plan if plan.is_known else replace(plan, block=loops.round_up(plan.block, plan.tile.rows))
 
 
 class Task:
-    """Statements of one task."""
+    """Statements of one task, of ``size`` tiles; where their number is known, some of them may be past the last one."""
 
-    def __init__(self, plan: WinogradPlan, image: Expr, first: Expr, first_group: Expr) -> None:
+    def __init__(self, plan: WinogradPlan, image: Expr, first: Expr, size: Expr, first_group: Expr) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
         self.first = first
+        self.size = size
         self.first_group = first_group
         tile = plan.tile
         self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.block * plan.in_stride)
@@ -255,7 +282,7 @@ class Task:
             lets, group = loops.bind("group", self.first_group + number)
             return seq(lets, self.prepare(group), self._products(group), self._outputs(group))
 
-        return seq(map(Allocate, self.buffers), loops.serial("tile", self.plan.block, self._transform_tile),
+        return seq(map(Allocate, self.buffers), loops.serial("tile", self.size, self._transform_tile),
                    loops.serial("number", self.plan.part_groups, sums))
 
     @property
@@ -271,25 +298,29 @@ class Task:
         """The result of transformed sums."""
         return value
 
+    @property
+    def _may_be_past(self) -> bool:
+        return self.plan.is_known and self.plan.tile_count % self.plan.block != 0
+
     def _place(self, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
         """Row and column of a tile among all tiles; past the last one, that of the last."""
         plan = self.plan
         number = self.first + tile
-        if plan.tile_count % plan.block:
+        if self._may_be_past:
             number = E.binary("min", number, plan.tile_count - 1)
-        lets_row, row = loops.bind("tile_row", number // plan.tiles_wide)
-        lets_column, column = loops.bind("tile_column", number % plan.tiles_wide)
+        lets_row, row = loops.bind("tile_row", number // plan.wide)
+        lets_column, column = loops.bind("tile_column", number % plan.wide)
         return lets_row + lets_column, row, column
 
     def _transform_tile(self, tile: Expr) -> Stmt:
         """B^T d B of one patch, for all channels."""
         plan, window = self.plan, self.window
         lets, row, column = self._place(tile)
-        lets_h, top = loops.bind("top", row * plan.scheme.out - window.height.before)
-        lets_w, left = loops.bind("left", column * plan.scheme.out - window.width.before)
+        lets_h, top = loops.bind("top", row * plan.scheme.out - window.height.pad)
+        lets_w, left = loops.bind("left", column * plan.scheme.out - window.width.pad)
         vectors = window.block // plan.in_lanes
-        inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.extent - plan.scheme.patch),
-                               E.logical_and(left >= 0, left <= window.width.extent - plan.scheme.patch))
+        inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.data - plan.scheme.patch),
+                               E.logical_and(left >= 0, left <= window.width.data - plan.scheme.patch))
 
         def channels(vector: Expr) -> Stmt:
             lets_block, block = loops.bind("block", vector // vectors)
@@ -312,7 +343,7 @@ class Task:
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
         def fill(y: Expr, x: Expr) -> Stmt:
-            here = E.logical_and(_within(top + y, window.height.extent), _within(left + x, window.width.extent))
+            here = E.logical_and(_within(top + y, window.height.data), _within(left + x, window.width.data))
             at = y * plan.scheme.patch + x
             outside = E.const(plan.pad_value, plan.element, plan.in_lanes)
             return loops.guard(here, store(border, at, data(y, x)), store(border, at, outside))
@@ -327,7 +358,7 @@ class Task:
     def _products(self, group: Expr) -> Stmt:
         """For every position: patches times weights."""
         plan = self.plan
-        rows = Rows(E.const(0), E.const(plan.block), plan.block, plan.block)
+        rows = Rows(E.const(0), self.size, loops.static(self.size), plan.block)
 
         def position(p: Expr) -> Stmt:
             product = Product(
@@ -384,11 +415,10 @@ class Task:
         def tile_outputs(tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
             vectors = seq(self._output_tile(group, tile, row, column, v) for v in range(plan.tile.vectors))
-            written = vectors if plan.tile_count % plan.block == 0 else loops.guard(
-                self.first + tile < plan.tile_count, vectors)
+            written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
 
-        return loops.serial("tile", plan.block, tile_outputs)
+        return loops.serial("tile", self.size, tile_outputs)
 
     def _output_tile(self, group: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
         plan, window = self.plan, self.window
@@ -405,17 +435,17 @@ class Task:
             return window.result.write([self.image, block, row * out + y, column * out + x, lanes], value)
 
         transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
-        high, wide = _left(window.height.out, row, out), _left(window.width.out, column, out)
+        high, wide = _left(window.height, row, out), _left(window.width, column, out)
         return seq(Allocate(finished), transform, _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x))))
 
 
-def _within(index: Expr, extent: int) -> Expr:
+def _within(index: Expr, extent: Expr) -> Expr:
     return E.logical_and(index >= 0, index < extent)
 
 
-def _left(extent: int, tile: Expr, out: int) -> Expr:
+def _left(axis: SpatialAxis, tile: Expr, out: int) -> Expr:
     """Outputs of a tile that lie on the result."""
-    return E.const(out) if extent % out == 0 else E.binary("min", E.const(out), E.const(extent) - tile * out)
+    return axis.rest(E.const(out), tile * out)
 
 
 def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:

@@ -92,8 +92,8 @@ def _filter_line(g: Sequence[Expr]) -> list[Expr]:
 class _Task(winograd.Task):
     """Statements of one task, which transforms weights too."""
 
-    def __init__(self, plan: winograd.WinogradPlan, image: Expr, first: Expr, first_group: Expr) -> None:
-        super().__init__(plan, image, first, first_group)
+    def __init__(self, plan: winograd.WinogradPlan, image: Expr, first: Expr, size: Expr, first_group: Expr) -> None:
+        super().__init__(plan, image, first, size, first_group)
         # Positions are a cache line more than a power of two apart: their stores would fall on the same few cache sets.
         self.stride = plan.steps * plan.vectors + CACHE_LINE // (4 * plan.lanes)
         self.weights = loops.local("weights", plan.element, plan.scheme.positions * self.stride, plan.unit.size * plan.lanes)
