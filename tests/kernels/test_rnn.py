@@ -26,6 +26,7 @@ from tests.kernels.support import guarded
 from tests.schedule.support import TARGETS
 
 GATES = {"nn.lstm": 4, "nn.gru": 3, "nn.rnn": 1}
+SYMBOLIC = [(19, 5, "bidirectional"), (3, 1, "bidirectional"), (4, 2, "reverse"), (6, 3, "reverse"), (3, 0, "bidirectional")]
 DEFAULTS = {"nn.lstm": ("sigmoid", "tanh", "tanh"), "nn.gru": ("sigmoid", "tanh"), "nn.rnn": ("tanh",)}
 
 
@@ -130,7 +131,8 @@ class Layer:
 
     def run(self, target: str) -> list[np.ndarray]:
         arrays, results = self.operands(target), self.expected()
-        inputs = [None if a is None else self._buffer(f"in{k}", a) for k, a in enumerate(arrays)]
+        of_rows = (0, 4, 5, 6)  # operands that have an extent of steps or batch
+        inputs = [None if a is None else self._buffer(f"in{k}", a, k in of_rows) for k, a in enumerate(arrays)]
         outputs = [self._buffer(f"out{k}", a.astype(np.float32)) for k, a in enumerate(results)]
         symbols = tuple(te.symbol_var(n) for n in ("T", "B")) if self.symbolic else ()
         call = KernelCall(
@@ -149,8 +151,8 @@ class Layer:
         kernel(*(guarded(a, str(a.dtype)) for a in arrays if a is not None), *found, *sizes)
         return found
 
-    def _buffer(self, name: str, array: np.ndarray) -> Buffer:
-        names = {self.steps: "T", self.batch: "B"} if self.symbolic else {}
+    def _buffer(self, name: str, array: np.ndarray, of_rows: bool = True) -> Buffer:
+        names = {self.steps: "T", self.batch: "B"} if self.symbolic and of_rows else {}
         shape = tuple(te.symbol_var(names[n]) if n in names else te.const(n) for n in array.shape)
         return Buffer(name, dtypes.canonical(array.dtype), shape)
 
@@ -231,9 +233,23 @@ def test_directions_lengths_and_states(target: str, op: str, direction: str, lay
 
 @TARGETS
 @pytest.mark.parametrize("op", sorted(GATES))
-def test_symbolic_steps_and_batch(target: str, op: str) -> None:
-    for steps, batch in ((19, 5), (3, 1)):
-        check(Layer(op, steps, batch, 11, 21, "bidirectional", symbolic=True), target)
+@pytest.mark.parametrize(("steps", "batch", "direction"), SYMBOLIC)
+def test_symbolic_steps_and_batch(target: str, op: str, steps: int, batch: int, direction: str) -> None:
+    check(Layer(op, steps, batch, 11, 21, direction, symbolic=True, lengths=batch > 0), target)
+
+
+@TARGETS
+@pytest.mark.parametrize(("steps", "batch", "direction"), SYMBOLIC)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_codes_with_symbolic_steps_and_batch(target: str, steps: int, batch: int, direction: str, dynamic: bool) -> None:
+    layer = Layer("nn.lstm", steps, batch, 0, 21, direction, symbolic=True, states=True, zeros=dynamic, dynamic=dynamic,
+                  codes="panels", products_given=True)
+    check(layer, target)
+
+
+def test_both_directions_of_rounded_states_with_a_symbolic_batch_have_room() -> None:
+    check(Layer("nn.lstm", 3, 4, 0, 64, "bidirectional", symbolic=True, dynamic=True, codes="rows", products_given=True),
+          "llvm -mcpu=x86-64-v3")
 
 
 @TARGETS

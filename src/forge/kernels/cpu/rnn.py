@@ -9,6 +9,7 @@ summed together at the end. Codes of 8 bits in panels are multiplied with broadc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
@@ -20,6 +21,10 @@ from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, If, Stmt, seq
+
+# Batches of which the extent is known at run time only have code of their own where it is one of these: blocks of more rows would
+# compute rows that are not there.
+FEW_ROWS: Final = (2, 1)
 
 
 @kernel("rnn")
@@ -43,10 +48,20 @@ def rnn(call: KernelCall) -> Function:
     if build is None:
         raise CompileError(f"kernel rnn: operator {call.operator}; expected one of {', '.join(_CELLS)}")
     gates, functions, cell = build
-    return _function(Layer(call, gates, functions, lambda d, step, local: cell(_Step(d, step, local))))
+
+    def layer(batch: int | None = None) -> Layer:
+        return Layer(call, gates, functions, lambda d, step, local: cell(_Step(d, step, local)), batch)
+
+    general = layer()
+    body = _all_rows(general)
+    if loops.static(general.batch) is None:
+        for few in (n for n in FEW_ROWS if n < general.block):
+            body = If(general.batch.eq(few), _all_rows(layer(few)), body)
+    return call.function(body)
 
 
-def _function(layer: Layer) -> Function:
+def _all_rows(layer: Layer) -> Stmt:
+    """The layer, with blocks of batch rows in parallel."""
     per_step = E.const(layer.directions * layer.block * layer.rows * layer.hidden // layer.lanes)
     blocks, first, _ = loops.blocks(layer.batch, layer.block)
     if layer.dynamic:
@@ -55,10 +70,11 @@ def _function(layer: Layer) -> Function:
         kind = FixedDirection if layer.packed and layer.group.size > 1 else Direction
         bodies, over = [kind(layer, d, first).body() for d in range(layer.directions)], [blocks]
     if len(bodies) == 1:
-        return layer.call.function(loops.parallel_nest(over, bodies[0], layer.steps * per_step))
+        return loops.parallel_nest(over, bodies[0], layer.steps * per_step)
     which = Loop(E.var("d"), E.const(2))
     both = If(which.var.eq(0), bodies[0], bodies[1])
-    return layer.call.function(loops.parallel_nest([which, *over], both, layer.steps * per_step))
+    return loops.parallel_nest([which, *over], both, layer.steps * per_step)
+
 
 class _Step:
     """One step of one direction: ``local`` is its number within the chunk."""

@@ -31,8 +31,8 @@ class FixedDirection(Direction):
         super().__init__(layer, direction, first)
         self.bits = 8 if layer.group.size == 4 else 12
         self.planes = BITS // self.bits
-        self.codes = loops.local("codes", layer.group.copied, self.samples * self.padded)
-        self.products = loops.local("z", "int32", self.samples * self.sums_width)
+        self.codes = layer.local("codes", layer.group.copied, self.samples * self.padded)
+        self.products = layer.local("z", "int32", self.samples * self.sums_width)
         self._cells = [[loops.Cell(f"scale{n}{m}", "float32") for m in range(layer.block)] for n in range(2)]
         self._scales: dict[int, list[loops.Cell]] = {}  # of the states that the products of a gate are made of, by row
 

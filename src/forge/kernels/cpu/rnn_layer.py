@@ -39,17 +39,21 @@ class Units:
     lanes: int
     mask: Expr | None
 
+
 class Layer:
     """One recurrent layer. ``gates``: rows of weights per hidden unit; ``functions``: activations per direction.
 
-    ``cell``: a step of a direction, of the step's number and its number within the chunk.
+    ``cell``: a step of a direction, of the step's number and its number within the chunk. ``batch``: its extent in this layer,
+    where that is known only here.
     """
 
     def __init__(
-        self, call: KernelCall, gates: int, functions: int, cell: Callable[[Direction, Expr, Expr], Stmt]
+        self, call: KernelCall, gates: int, functions: int, cell: Callable[[Direction, Expr, Expr], Stmt],
+        batch: int | None = None,
     ) -> None:
         self.call, self.attrs, self.target = call, call.attrs, call.target
         self.gates, self.functions, self.cell = gates, functions, cell
+        self._locals: dict[tuple[str, str, int], Buffer] = {}
         x, self.w, r, self.bias, self.lengths, self.h0 = map(call.operand, range(6))
         more = 8 if call.operator == "nn.lstm" else 6
         self.c0, self.peephole = (call.operand(k) if k < more else None for k in (6, 7))
@@ -63,16 +67,17 @@ class Layer:
         self.hidden = self._hidden()
         self.rows = gates * self.hidden
         self.batch_first = bool(getattr(self.attrs, "layout", 0))
-        self.steps, self.batch = (self.x.shape[1], self.x.shape[0]) if self.batch_first else (self.x.shape[0], self.x.shape[1])
+        self.steps, extent = (self.x.shape[1], self.x.shape[0]) if self.batch_first else (self.x.shape[0], self.x.shape[1])
+        self.batch = extent if batch is None else E.const(batch)
         self.dtype = "float64" if self.x.dtype == "float64" else "float32"
         self.lanes = self.target.lanes(self.dtype)
         sizes = {dtypes.itemsize(o.dtype) for o in call.operands if o is not None and not (self.packed and o is r)}
         self.masked = loops.supports_masks(self.target, sizes)
         self.narrow = self.r.dtype == "bfloat16"
         self.paired = self.narrow and dots_of_pairs(self.target) and self.hidden % (2 * self.lanes) == 0
-        batch = loops.static(self.batch)
+        known = loops.static(self.batch)
         # Batch rows that are computed together: 1, 2 or 4.
-        self.block = min(MAX_BATCH if batch is None or batch >= 3 else max(1, batch), self.lanes)
+        self.block = min(MAX_BATCH if known is None or known >= 3 else max(1, known), self.lanes)
 
     def _hidden(self) -> int:
         if not self.packed:
@@ -80,6 +85,10 @@ class Layer:
         if self.r_scale is None:
             raise CompileError("kernel rnn: packed weights without scales")
         return loops.known(self.r_scale.shape[1], "rnn: the hidden size") // self.gates
+
+    def local(self, name: str, dtype: str, size: int) -> Buffer:
+        """Local memory, which directions share: a task works off one of them, or one after the other."""
+        return self._locals.setdefault((name, dtype, size), loops.local(name, dtype, size))
 
     @property
     def codes_buffer(self) -> Buffer:
@@ -122,11 +131,11 @@ class Direction:
         self.lengths = [E.var(f"length{m}") for m in range(layer.block)]
         self.first = first
         size = layer.block * self.padded
-        self.state, self.cell = loops.local("h", layer.dtype, size), loops.local("c", layer.dtype, size)
-        self.rounded = loops.local("rounded", "bfloat16", size)
+        self.state, self.cell = layer.local("h", layer.dtype, size), layer.local("c", layer.dtype, size)
+        self.rounded = layer.local("rounded", "bfloat16", size)
         self.sums_width = layer.gates * layer.gate_width if layer.packed else self.width
-        self.products = loops.local("z", "int32" if layer.dynamic else layer.dtype, layer.block * self.sums_width)
-        self.inputs = loops.local("xw", layer.dtype, self.chunk * layer.block * self.width)
+        self.products = layer.local("z", "int32" if layer.dynamic else layer.dtype, layer.block * self.sums_width)
+        self.inputs = layer.local("xw", layer.dtype, self.chunk * layer.block * self.width)
 
     @property
     def buffers(self) -> list[Buffer]:

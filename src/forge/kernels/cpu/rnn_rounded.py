@@ -28,8 +28,8 @@ class RoundedDirection(Direction):
         batch = loops.static(layer.batch)
         rows = max(1, layer.attrs.most_states // layer.hidden) if batch is None else batch
         size = loops.round_up(rows, layer.block) * self.padded
-        self.state, self.cell = (loops.local(name, layer.dtype, size) for name in ("h", "c"))
-        self.codes = loops.local("codes", layer.group.copied if layer.packed else "uint8", layer.block * self.padded)
+        self.state, self.cell = (layer.local(name, layer.dtype, size) for name in ("h", "c"))
+        self.codes = layer.local("codes", layer.group.copied if layer.packed else "uint8", layer.block * self.padded)
         self.sums = [loops.Cell(f"sum{m}", "int32") for m in range(layer.block)]
         self.scale, self.zero, self.shift = E.Var("float32", 1, "scale"), E.Var("float32", 1, "zero"), E.Var("int32", 1, "shift")
 
