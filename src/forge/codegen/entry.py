@@ -222,6 +222,8 @@ def _functions(module: ModuleEmitter, program: Program, expressions: Sequence[ti
     """Those that compute the size of the arena and the dimensions that are expressions."""
     f = FunctionEmitter(module, f"@forge_arena_size{suffix}")
     bind_symbols(f, program.symbols, "%symbols")
+    for binding in program.arena_bindings:
+        f.emit(binding)
     f.builder.effect(f"ret {f.e.text(program.arena_size)}")
     yield f.builder.function(f"hidden i64 {f.symbol}(ptr noundef readonly %symbols) #0")
     if expressions:

@@ -3,14 +3,11 @@
 Values that are views of one another share one *storage*, and so do updates in place and what they update (`sharing`). A storage
 is an input, an output, a part of the weights, a block of the arena, or, where the size depends on contents of inputs, memory that
 the entry asks for when it knows the size.
-Blocks whose lifetimes do not overlap share bytes: static ones greedily (largest first, lowest free offset, in other orders while
-that leaves gaps), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
+Blocks whose lifetimes do not overlap share bytes (`arena`). Where sizes depend on symbols, the entry computes where blocks begin.
 """
 
 from __future__ import annotations
 
-import bisect
-import itertools
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,25 +22,30 @@ from forge.ir.constants.sampling import MOST_SAMPLED, have_equal_bytes, sample
 from forge.ir.functions.states import replaced
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
+from forge.lowering import arena
+from forge.lowering.arena import Arena
 from forge.lowering.groups import Group
 from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tensor_symbols
-from forge.ops.core.inference import at_most
 from forge.ops.elementwise.select import copied
 
 ALIGNMENT = 64
 WEIGHT_ALIGNMENT = 64
-MOST_ATTEMPTS = 32
-MOST_PLACED = 20_000
-"""Blocks that all attempts to reach the lower bound place together."""
+TYPICAL_SIZE = 256
+"""Of a dimension that is known at run time only, unless it is the number of samples, which is typically 1."""
+OTHER_SCALE = 8
+"""Times typical sizes, or this part of them: where arenas are compared that are equal at the typical ones."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """``base``: input, output, weights, arena or dynamic; ``index`` of the input, output or block; ``offset`` in bytes."""
+    """``base``: input, output, weights, arena or dynamic; ``index`` of the input, output or block; ``offset`` in bytes.
+
+    The offset in the arena is the one for typical sizes.
+    """
 
     base: str
     index: int
-    offset: Dim
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,25 @@ def _key(parts: Sequence[np.ndarray]) -> Hashable:
 @dataclass
 class MemoryPlan:
     locations: dict[Value, Location] = field(default_factory=dict)  # by root value
-    arena_size: Dim = 0  # in bytes, without what ``maybe_empty`` needs
+    arena: Arena = field(default_factory=Arena)
+    typical: Mapping[str, int] = field(default_factory=dict)  # sizes for which the arena is planned
     maybe_empty: tuple[TensorType, ...] = ()  # in the arena: see `readable_extents`
     table: WeightTable = field(default_factory=WeightTable)
-    lower_bound: Dim = 0  # largest sum of live static blocks
     dynamic: list[tuple[Value, int]] = field(default_factory=list)  # block number k: its value, the last step that uses it
     followed: Mapping[Value, Value] = field(default_factory=dict)  # see `storage_of`
 
     @property
     def weights_size(self) -> int:
         return self.table.size
+
+    @property
+    def arena_size(self) -> int | str:
+        """Bytes, without what ``maybe_empty`` needs; ``1024 at n = 1`` where they depend on sizes."""
+        size = self.arena_size_at(self.typical)
+        return f"{size} at {', '.join(f'{s} = {n}' for s, n in self.typical.items())}" if self.typical else size
+
+    def arena_size_at(self, sizes: Mapping[str, int]) -> int:
+        return self.arena.layout_at(sizes)[1] + (ALIGNMENT if self.arena.parts else 0)
 
     def location(self, value: Value) -> Location:
         return self.locations[storage_of(self.followed, value)]
@@ -115,7 +126,6 @@ class _Block:
     size: Dim
     first: int
     last: int
-    offset: Dim = 0
 
 
 def view_root(value: Value) -> Value:
@@ -183,7 +193,7 @@ def plan_memory(
         if _is_dynamic(block, late):
             plan.locations[block.value] = Location("dynamic", len(plan.dynamic), 0)
             plan.dynamic.append((block.value, block.last))
-    _place_blocks(plan, [b for b in blocks if b.value not in plan.locations])
+    _place_blocks(plan, graph, [b for b in blocks if b.value not in plan.locations])
     return plan
 
 
@@ -247,15 +257,25 @@ def _is_dynamic(block: _Block, late: Collection[str]) -> bool:
     return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(block.size, *extents))
 
 
-def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
-    static = [b for b in blocks if isinstance(b.size, int)]
-    plan.lower_bound = _most_live_bytes(static)
-    total: Dim = _place_static(static, plan.lower_bound)
-    total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
-    plan.arena_size = total + (ALIGNMENT if blocks else 0)
+def _place_blocks(plan: MemoryPlan, graph: Graph, blocks: Sequence[_Block]) -> None:
+    sizes = [block.size for block in blocks]
+    plan.typical = _typical_sizes(graph, dims.symbols(*sizes))
+    smaller = {name: max(1, size // OTHER_SCALE) for name, size in plan.typical.items()}
+    larger = {name: size * OTHER_SCALE for name, size in plan.typical.items()}
+    compared = [plan.typical, larger, smaller] if plan.typical else [plan.typical]
+    plan.arena, numbers = arena.plan(sizes, [(b.first, b.last) for b in blocks], compared)
     plan.maybe_empty = _maybe_empty(blocks)
-    for block in blocks:
-        plan.locations[block.value] = Location("arena", 0, block.offset)
+    offsets, _ = plan.arena.layout_at(plan.typical)
+    for block, number in zip(blocks, numbers, strict=True):
+        plan.locations[block.value] = Location("arena", number, offsets[number])
+
+
+def _typical_sizes(graph: Graph, symbols: Sequence[str]) -> dict[str, int]:
+    """What ``symbols`` are taken for: that of a first axis is the number of samples, unless it is the only axis."""
+    shapes = [value.shape for value in graph.inputs if isinstance(value.type, TensorType)]
+    samples = dims.symbols(*(shape[0] for shape in shapes if len(shape) > 1))
+    others = dims.symbols(*(d for shape in shapes for d in (shape[1:] if len(shape) > 1 else shape)))
+    return {name: 1 if name in samples and name not in others else TYPICAL_SIZE for name in symbols}
 
 
 def _maybe_empty(blocks: Sequence[_Block]) -> tuple[TensorType, ...]:
@@ -278,108 +298,3 @@ def readable_extents(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """
     last = max((k for k, d in enumerate(shape) if d == 0), default=-1)
     return tuple(shape[last + 1 :])
-
-
-def _most_live_bytes(blocks: Sequence[_Block]) -> int:
-    """The largest sum of sizes that are needed at the same step."""
-    changes = [0] * (max((b.last for b in blocks), default=0) + 2)
-    for block in blocks:
-        changes[block.first] += _int(block.size)
-        changes[block.last + 1] -= _int(block.size)
-    return max(itertools.accumulate(changes))
-
-
-class _Lives:
-    """Blocks by the steps during which they live: a segment tree over steps, and a list in order of first steps.
-
-    Adding takes log(steps), finding all that overlap a block log(steps) and the number found.
-    """
-
-    def __init__(self, steps: int) -> None:
-        self._leaves = 1 << max(0, steps - 1).bit_length()
-        self._nodes: list[list[_Block]] = [[] for _ in range(2 * self._leaves)]
-        self._starts: list[int] = []
-        self._by_start: list[_Block] = []
-
-    def add(self, block: _Block) -> None:
-        low, high = block.first + self._leaves, block.last + 1 + self._leaves
-        while low < high:
-            if low & 1:
-                self._nodes[low].append(block)
-                low += 1
-            if high & 1:
-                high -= 1
-                self._nodes[high].append(block)
-            low, high = low // 2, high // 2
-        place = bisect.bisect_right(self._starts, block.first)
-        self._starts.insert(place, block.first)
-        self._by_start.insert(place, block)
-
-    def overlapping(self, block: _Block) -> list[_Block]:
-        """Blocks that live when ``block`` begins, and those that begin during its life."""
-        found: list[_Block] = []
-        node = block.first + self._leaves
-        while node:
-            found.extend(self._nodes[node])
-            node //= 2
-        later = bisect.bisect_right(self._starts, block.first), bisect.bisect_right(self._starts, block.last)
-        return found + self._by_start[slice(*later)]
-
-
-def _place_static(blocks: Sequence[_Block], bound: int) -> int:
-    """Places blocks one by one, largest first; returns the bytes needed.
-
-    While that is more than the lower ``bound``, the block that ends highest comes earlier in another attempt; the best counts.
-    """
-    order = sorted(blocks, key=lambda b: (-_int(b.size), b.first))
-    best, offsets = _place_in_order(order), [b.offset for b in blocks]
-    for attempt in range(min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(blocks)))):
-        if best <= bound:
-            break
-        highest = max(range(len(order)), key=lambda k: _end(order[k]))
-        order.insert(0 if attempt % 2 == 0 else highest // 2, order.pop(highest))
-        size = _place_in_order(order)
-        if size < best:
-            best, offsets = size, [b.offset for b in blocks]
-    for block, offset in zip(blocks, offsets, strict=True):
-        block.offset = offset
-    return best
-
-
-def _place_in_order(blocks: Sequence[_Block]) -> int:
-    """Each at the lowest offset that is free during its life; returns the bytes needed."""
-    placed = _Lives(max((b.last for b in blocks), default=0) + 1)
-    for block in blocks:
-        offset = 0
-        for other in sorted(placed.overlapping(block), key=lambda o: _int(o.offset)):
-            if offset + _int(block.size) <= _int(other.offset):
-                break
-            offset = max(offset, _end(other))
-        block.offset = offset
-        placed.add(block)
-    return max((_end(b) for b in blocks), default=0)
-
-
-def _end(block: _Block) -> int:
-    return _int(block.offset) + _int(block.size)
-
-
-def _place_symbolic(blocks: Sequence[_Block], start: Dim) -> Dim:
-    """Slots in order of first use; a free slot is reused when it is provably large enough."""
-    slots: list[tuple[_Block, int]] = []  # (block that defines offset and size, step after which it is free)
-    for block in sorted(blocks, key=lambda b: b.first):
-        for k, (owner, busy_until) in enumerate(slots):
-            if busy_until < block.first and at_most(block.size, owner.size):
-                block.offset = owner.offset
-                slots[k] = (owner, block.last)
-                break
-        else:
-            block.offset = start
-            start = start + block.size
-            slots.append((block, block.last))
-    return start
-
-
-def _int(value: Dim) -> int:
-    assert isinstance(value, int)
-    return value

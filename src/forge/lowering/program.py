@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
+from forge.lowering.arena import Arena
 from forge.lowering.build import build_function
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
 from forge.lowering.groups import Group, form_groups
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
-from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
+from forge.lowering.memory import ALIGNMENT, MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
 from forge.lowering.sharing import kept_for_updates, share_memory
 from forge.lowering.signatures import Signature, sign_groups
@@ -29,7 +31,10 @@ from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 from forge.tir.program import Control, Library, Program, TensorSpec
-from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
+from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, Let, LoadSymbol, Stmt, seq
+
+LARGEST_ARENA = float(1 << 62)
+"""Bytes: what is below cannot have overflown."""
 
 
 @dataclass(eq=False)
@@ -185,8 +190,9 @@ def _program(grouped: GroupedGraph, assembler: _Assembler) -> Program:
     return Program(
         name=assembler.name,
         functions=(),
-        entry=seq(assembler.entry),
-        arena_size=_arena_size(plan),
+        entry=seq([*assembler.arena.bindings, *assembler.entry]),
+        arena_size=_arena_size(plan, assembler.arena),
+        arena_bindings=tuple(assembler.arena.bindings),
         symbols=tuple(te.symbol_var(s) for s in [*grouped.symbols, *late, *extra]),
         inputs=tuple(_spec(v, v.name) for v in graph.inputs),
         outputs=outputs,
@@ -204,16 +210,44 @@ def _donated(graph: Graph) -> tuple[int | None, ...]:
     return tuple(inputs[names[k]] if k in names else None for k in range(len(graph.outputs))) if names else ()
 
 
-def _arena_size(plan: MemoryPlan) -> Expr:
-    """Bytes of the arena: its blocks, and after them what kernels may read of an empty tensor."""
+class _ArenaLayout:
+    """The offsets of the arena's parts, where they depend on symbols as variables that ``bindings`` compute."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.bindings: list[Let] = []
+        self._numbers: dict[Dim, Expr] = {}
+        self.offsets, self.size = arena.layout(self._number, self._largest)
+
+    def _number(self, size: Dim) -> Expr:
+        if size not in self._numbers:
+            self._numbers[size] = self._bound(te.dim(size))
+        return self._numbers[size]
+
+    def _largest(self, numbers: Sequence[Expr]) -> Expr:
+        return self._bound(functools.reduce(lambda a, b: E.binary("max", a, b), numbers)) if numbers else E.const(0)
+
+    def _bound(self, x: Expr) -> Expr:
+        if isinstance(x, E.Const | Var):
+            return x
+        self.bindings.append(Let(E.var(f"arena{len(self.bindings)}"), x))
+        return self.bindings[-1].var
+
+
+def _arena_size(plan: MemoryPlan, layout: _ArenaLayout) -> Expr:
+    """Bytes of the arena: its blocks, and after them what kernels may read of an empty tensor; -1 where they may be too many."""
+    parts = len(plan.arena.parts)
     slack: Expr = E.const(0)
+    largest: Expr = E.const(0.0, "float64")
     for type_ in plan.maybe_empty:
         readable: Expr = E.const(dtypes.itemsize(type_.dtype))
+        estimate: Expr = E.const(float(dtypes.itemsize(type_.dtype)), "float64")
         for extent in readable_extents(type_.shape):
-            readable = readable * E.binary("max", te.dim(extent), 1)
+            at_least_1 = E.binary("max", te.dim(extent), 1)
+            readable, estimate = readable * at_least_1, estimate * E.cast(at_least_1, "float64")
         size = te.dim(dims.product(type_.shape) * dtypes.itemsize(type_.dtype))
-        slack = E.binary("max", slack, readable - size)
-    return te.dim(plan.arena_size) + slack
+        slack, largest = E.binary("max", slack, readable - size), E.binary("max", largest, estimate)
+    total = layout.size + (ALIGNMENT if parts else 0) + slack
+    return E.select(largest * parts < LARGEST_ARENA, total, -1) if plan.maybe_empty else total
 
 
 def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition | ControlStep | HandleCopy]) -> list[Item]:
@@ -246,6 +280,7 @@ class _Assembler:
         self.controls: list[Control] = []
         self.steps: list[str] = []
         self.entry: list[Stmt] = []
+        self.arena = _ArenaLayout(plan.arena)
 
     def add(self, number: int, item: Item) -> None:
         if isinstance(item, Definition):
@@ -311,7 +346,9 @@ class _Assembler:
 
     def _address(self, value: Value) -> Address:
         location = self.plan.location(value)
-        return Address((location.base, location.index), te.dim(location.offset))
+        if location.base == "arena":
+            return Address(("arena", 0), self.arena.offsets[location.index])
+        return Address((location.base, location.index), E.const(location.offset))
 
 
 def _slug(group: Group) -> str:

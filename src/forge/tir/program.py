@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from forge.tir.expr import Expr, Var
-from forge.tir.stmt import Function, Stmt
+from forge.tir.stmt import Function, Let, Stmt
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Program:
     name: str
     functions: tuple[Function, ...]
     entry: Stmt
-    arena_size: Expr  # bytes
+    arena_size: Expr  # bytes, over ``symbols`` and what ``arena_bindings`` bind
     symbols: tuple[Var, ...]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -80,6 +80,7 @@ class Program:
     function: str = "main"
     bindings: tuple[Binding, ...] = ()
     donated: tuple[int | None, ...] = ()
+    arena_bindings: tuple[Let, ...] = ()
 
     @property
     def registered(self) -> set[str]:
