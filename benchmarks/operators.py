@@ -1,200 +1,296 @@
-"""Memory bandwidth of single operators, beside torch and onnxruntime.
+"""Single operators at sizes of real networks beside onnxruntime and openvino, with sizes known and unknown.
 
-    python -m benchmarks.operators --sizes small,large --rounds 15 --json operators.json
+    python -m benchmarks.operators                                # all rows on one thread: what is slow stands first
+    python -m benchmarks.operators --filter "max pool,conv3d"     # some rows
+    python -m benchmarks.operators --threads 1,2 --page           # also writes docs/performance_operators.md
 
-Each operator is an ONNX model of one node, timed in turns with its peers on as many threads. GB/s counts what the operator must
-read and write once; the fraction is of what ``memcpy`` reaches when it moves as much. The ratio is Forge's median latency over
-the faster peer's: above 1.2 the row is marked. A row agrees if a peer has the same results: at large sizes one may lose digits.
+The rows are those of ``operator_table``: a slow operator gets a line there. Each has a static and a dynamic form; all engines run
+both in turns. A ratio is the time of the faster peer over that of Forge: above 1, Forge is faster. Peers that are not installed
+are left out; where an engine fails, or gives other results than the others, its cell says so.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import importlib.metadata
+import importlib.util
 import math
-import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx.shape_inference
 import rich.box
-from onnx import helper, numpy_helper
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-import forge
-from benchmarks.operator_table import OPERATORS, Array, Arrays, Operator
+from benchmarks import operator_results as results
+from benchmarks.isolation import Worker, WorkerFailed
+from benchmarks.operator_results import COLUMNS, FORMS, MEANS, PAGE, STORE, Form, Measured, Result
+from benchmarks.operator_table import ROWS, Given, Row
 from forge import peers
 from forge.driver.latency import Latencies, measure
+from forge.driver.peaks import best_seconds
 
-LIMIT = 1.2
-_CPUS = frozenset(os.sched_getaffinity(0))
-SIZES = {"small": 1 << 12, "medium": 1 << 18, "large": 1 << 24}
+Array = NDArray[Any]
+Load = Callable[[], peers.Call]
+PATIENCE = 180.0
+"""Seconds for one row, after which it is given up."""
 
+TOLERANCE = 1e-3
+"""Largest difference to a peer, relative to the largest result: sums in another order, Winograd."""
 
-@dataclass(frozen=True)
-class Row:
-    """What was measured of one operator at one size."""
+_SPECIFICATION = re.compile(r"(?:([a-z]+\d*)(<\d+|>0)? )?([\w=,]*)")
+_CALL_SECONDS = 4e-3
+"""What a round takes at least: a sample of 2 ms, and about as long again for the untimed call and what surrounds both."""
 
-    operator: str
-    size: str
-    elements: int
-    bytes: int
-    latencies: Mapping[str, Latencies]
-    agrees: bool
-
-    def bandwidth(self, name: str) -> float:
-        """GB/s; NaN for a peer that was not measured."""
-        if name not in self.latencies:
-            return math.nan
-        return self.bytes / self.latencies[name].median / 1e9
-
-    @property
-    def ratio(self) -> float:
-        """Forge's latency over the faster peer's."""
-        others = [found.median for name, found in self.latencies.items() if name in ("torch", "onnxruntime")]
-        return self.latencies["forge"].median / min(others)
+_SLOW_SECONDS = 2.0
+"""A round that takes longer is not repeated."""
 
 
-def model(operator: Operator, arrays: Arrays, constants: Arrays) -> onnx.ModelProto:
-    """The operator's node between inputs ``x0``, ``x1``, .. and outputs ``y0``, .."""
-    kind = helper.np_dtype_to_tensor_dtype
-    inputs = [helper.make_tensor_value_info(f"x{k}", kind(a.dtype), a.shape) for k, a in enumerate(arrays)]
-    tensors = [numpy_helper.from_array(np.asarray(a), f"c{k}") for k, a in enumerate(constants)]
-    names = operator.operands([v.name for v in inputs], [t.name for t in tensors])
-    for position in operator.absent:
-        names.insert(position, "")
-    results = [f"y{k}" for k in range(operator.outputs)]
-    node = helper.make_node(operator.op_type, names, results, **operator.attrs)
-    graph = helper.make_graph([node], "operator", inputs, [onnx.ValueInfoProto(name=y) for y in results], tensors)
-    untyped = helper.make_model(graph, opset_imports=[helper.make_opsetid("", operator.opset)], ir_version=10)
+def shape_of(text: str, *, dynamic: bool) -> list[int | str]:
+    """``64,h=56`` is (64, 56), and (64, "h") where it is dynamic."""
+    given = [part.partition("=") for part in text.split(",") if part]
+    return [name if size and dynamic else int(size or name) for name, _, size in given]
+
+
+def array(given: Given, rng: np.random.Generator) -> Array:
+    """What a row says of an input or a constant."""
+    if not isinstance(given, str):
+        made = np.asarray(given)
+        return made.astype(np.float32) if made.dtype == np.float64 else made
+    kind, limit, sizes = _parts(given)
+    shape = tuple(map(int, shape_of(sizes, dynamic=False)))
+    match kind:
+        case "boxes":
+            corner = rng.uniform(0, 150, (*shape[:-1], 2))
+            return np.concatenate([corner, corner + rng.uniform(5, 50, corner.shape)], -1).astype(np.float32)
+        case "distinct":
+            return rng.permutation(int(limit[1:]))[:math.prod(shape)].reshape(shape)
+        case "float32" if limit:
+            return rng.uniform(0.1, 2.0, shape).astype(np.float32)
+        case "float32" | "float16":
+            return rng.standard_normal(shape, np.float32).astype(kind)
+    bound = int(limit[1:]) if limit else {"bool": 2, "uint8": 256}[kind]
+    return rng.integers(-bound if kind in ("int8", "int32") else 0, bound, shape).astype(kind)
+
+
+def _parts(given: str) -> tuple[str, str, str]:
+    """The element type or kind, its limit, and the shape."""
+    found = _SPECIFICATION.fullmatch(given)
+    assert found is not None, f"not a type and a shape: {given!r}"
+    return found[1] or "float32", found[2] or "", found[3]
+
+
+def model(row: Row, feed: Mapping[str, Array], constants: Mapping[str, Array], *, dynamic: bool) -> Any:
+    """The row as an ONNX model; the last node's results are its outputs."""
+    import onnx.parser
+    from onnx import helper, numpy_helper
+
+    nodes = [onnx.parser.parse_node(text) for text in row.nodes.split(";")]
+    shapes = {name: shape_of(_parts(given)[2], dynamic=dynamic) for name, given in row.inputs.items()}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(values.dtype) for name, values in feed.items()}
+    inputs = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in shapes.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in nodes[-1].output]
+    weights = [numpy_helper.from_array(values, name) for name, values in constants.items()]
+    graph = helper.make_graph(nodes, "row", inputs, outputs, weights)
+    untyped = helper.make_model(graph, opset_imports=[helper.make_opsetid("", row.opset)], ir_version=10)
     return onnx.shape_inference.infer_shapes(untyped, data_prop=True)
 
 
-@contextmanager
-def all_cpus() -> Iterator[None]:
-    """Lifts the restriction to some CPUs for as long as the compiler works; its processes inherit it."""
-    restricted = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, _CPUS)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, restricted)
+def load_forge(path: Path, feed: peers.Feed, threads: int, target: str) -> peers.Call:
+    import forge
 
-
-def load_forge(path: Path, arrays: Arrays, threads: int) -> peers.Call:
-    with tempfile.TemporaryDirectory() as folder, all_cpus():
-        forge.from_onnx(path).compile(output_path=folder, force_overwrite=True)
-        runtime = forge.Runtime(folder)
+    runtime: Any = forge.from_onnx(path).get_inference_function(target)
     runtime.set_num_threads(threads)
+    arrays = [feed[name] for name in runtime.input_names]
     return lambda: peers.as_list(runtime(*arrays))
 
 
-def load_torch(operator: Operator, operands: Sequence[Array], threads: int) -> Callable[[], Sequence[Any]]:
-    import torch
-
-    torch.set_num_threads(threads)
-    tensors = [torch.from_numpy(np.asarray(a)) for a in operands]
-
-    def call() -> Sequence[Any]:
-        with torch.inference_mode():
-            results = operator.torch(torch, tensors)
-        return [results] if isinstance(results, torch.Tensor) else results[: operator.outputs]
-
-    return call
-
-
-def load_memcpy(size: int) -> peers.Call:
-    source, target = np.ones(size // 2, np.uint8), np.zeros(size // 2, np.uint8)
-
-    def call() -> peers.Outputs:
-        np.copyto(target, source)
-        return [target]
-
-    return call
-
-
-def run(operator: Operator, size: str, rounds: int, threads: int) -> Row:
-    """Measures one operator at one size. ``memcpy`` moves as many bytes as the operator, half of them read."""
-    elements = SIZES[size]
-    arrays, constants = operator.inputs(elements), operator.constants(elements)
-    feed = {f"x{k}": a for k, a in enumerate(arrays)}
+def measure_row(row: Row, threads: int, target: str, rounds: int, seconds: float) -> Result:
+    """Both forms of a row on all engines that are installed, in turns."""
+    rng = np.random.default_rng(0)
+    feed = {name: array(given, rng) for name, given in row.inputs.items()}
+    constants = {name: _weights(given, rng) for name, given in row.constants.items()}
+    calls: dict[str, dict[str, Callable[[], Any]]] = {}
+    failures: dict[str, dict[str, str]] = {}
+    outputs: list[Array] = []
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "operator.onnx"
-        onnx.save(model(operator, arrays, constants), path)
-        calls: dict[str, Callable[[], Sequence[Any]]] = {"forge": load_forge(path, arrays, threads)}
-        if operator.onnxruntime:
-            calls["onnxruntime"] = peers.load_onnxruntime(path, feed, threads)
-    calls["torch"] = load_torch(operator, operator.operands(arrays, constants), threads)
-    results = {name: call() for name, call in calls.items()}
-    moved = sum(a.nbytes for a in (*arrays, *results["forge"])) + _table_bytes(operator, constants, results["forge"])
-    agrees = any(_agree(results["forge"], found) for name, found in results.items() if name != "forge")
-    calls["memcpy"] = load_memcpy(moved)
-    return Row(operator.name, size, elements, moved, measure(calls, rounds, pause=0.001), agrees)
+        import onnx
+
+        for form in FORMS[:1 + row.dynamic]:
+            path = Path(folder) / f"{form}.onnx"
+            onnx.save(model(row, feed, constants, dynamic=form == "dynamic"), path)
+            calls[form], found, failures[form] = _first_calls(_loaders(path, feed, threads, target))
+            failures[form] |= disagreeing(found)
+            outputs = next(iter(found.values()), outputs)
+    times = _turns({f"{form} {name}": call for form in calls for name, call in calls[form].items()}, threads, rounds, seconds)
+    forms = {form: Form({name: _summary(times[f"{form} {name}"]) for name in calls[form]}, failures[form]) for form in calls}
+    return Result(row.title, threads, sum(a.nbytes for a in (*feed.values(), *outputs)), forms)
 
 
-def _table_bytes(operator: Operator, constants: Arrays, results: Sequence[Array]) -> int:
-    """What is read of constants that hold data, as an embedding's."""
-    return min(sum(a.nbytes for a in constants), sum(r.nbytes for r in results)) if operator.constants_first else 0
+def _summary(taken: Latencies) -> tuple[float, float]:
+    return taken.minimum, taken.median
 
 
-def _agree(found: Sequence[Array], expected: Sequence[Any]) -> bool:
-    return all(np.allclose(f, _as_numpy(e), rtol=1e-3, atol=1e-4) for f, e in zip(found, expected, strict=True))
+def _weights(given: Given, rng: np.random.Generator) -> Array:
+    """Random floats of constants are small, so that sums of products stay near 1."""
+    made = array(given, rng)
+    return made * np.float32(0.1) if isinstance(given, str) and _parts(given)[:2] == ("float32", "") else made
 
 
-def _as_numpy(result: Any) -> Array:
-    """Torch's bfloat16 has no NumPy array of its own."""
-    if isinstance(result, np.ndarray):
-        return result
-    return np.asarray(result.float() if str(result.dtype) == "torch.bfloat16" else result)
+def _loaders(path: Path, feed: peers.Feed, threads: int, target: str) -> dict[str, Load]:
+    installed = {name: load for name, load in peers.LOADERS.items() if importlib.util.find_spec(name)}
+    others = {name: partial(load, path, feed, threads) for name, load in installed.items()}
+    return {"forge": partial(load_forge, path, feed, threads, target), **others}
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Prints the table."""
-    columns = "operator | size | forge GB/s | of memcpy | torch GB/s | onnxruntime GB/s | ratio".split(" | ")
-    table = Table(*columns, box=rich.box.SIMPLE)
-    for r in rows:
-        speeds = [r.bandwidth(name) for name in ("forge", "torch", "onnxruntime")]
-        share = speeds[0] / r.bandwidth("memcpy")
-        note = f"{r.ratio:.2f}{' *' if r.ratio > LIMIT else ''}{'' if r.agrees else ' WRONG'}"
-        table.add_row(r.operator, r.size, f"{speeds[0]:.2f}", f"{share:.0%}", f"{speeds[1]:.2f}", f"{speeds[2]:.2f}", note)
-    console = Console()
-    console.print(table)
-    slow = [r for r in rows if r.ratio > LIMIT]
-    console.print(f"{len(slow)} of {len(rows)} are slower than the faster peer by more than {LIMIT} (marked *)")
+def _first_calls(loaders: Mapping[str, Load]) -> tuple[dict[str, peers.Call], dict[str, list[Array]], dict[str, str]]:
+    """What runs, the results of its first call, and why the others do not run."""
+    calls, outputs, failures = {}, {}, {}
+    for name, load in loaders.items():
+        try:
+            call = load()
+            outputs[name] = [np.array(output) for output in call()]
+            calls[name] = call
+        except Exception as error:  # noqa: BLE001
+            failures[name] = _brief(f"{type(error).__name__}: {error}")
+    return calls, outputs, failures
 
 
-def as_json(rows: Sequence[Row]) -> str:
-    records = [
-        {"operator": r.operator, "size": r.size, "elements": r.elements, "bytes": r.bytes, "agrees": r.agrees,
-         "seconds": {name: list(found.samples) for name, found in r.latencies.items()}}
-        for r in rows
-    ]
-    return json.dumps(records, indent=1)
+def _brief(text: str) -> str:
+    return " ".join(text.split())[:100]
+
+
+def disagreeing(outputs: Mapping[str, Sequence[Array]]) -> dict[str, str]:
+    """By engine, whom it contradicts: Forge if no peer has its results, else the peers that have others."""
+    if "forge" not in outputs:
+        return {}
+    errors = {peer: difference(outputs["forge"], found) for peer, found in outputs.items() if peer != "forge"}
+    wrong = {peer: error for peer, error in errors.items() if not error <= TOLERANCE}
+    if wrong and len(wrong) == len(errors):
+        return {"forge": "wrong: differs " + ", ".join(f"from {peer} by {error:.1g}" for peer, error in wrong.items())}
+    return {peer: f"wrong: differs by {error:.1g}" for peer, error in wrong.items()}
+
+
+def difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
+    """As `peers.disagreement`; bytes may differ by one, where a sum lies between two of them."""
+    pairs = list(zip(found, expected, strict=True))
+    if all(a.dtype == b.dtype == np.uint8 and a.shape == b.shape for a, b in pairs):
+        steps = max(int(np.abs(a.astype(np.int32) - b).max(initial=0)) for a, b in pairs)
+        return 0.0 if steps <= 1 else float(steps)
+    return peers.disagreement(found, expected)
+
+
+def _turns(calls: Mapping[str, Callable[[], Any]], threads: int, rounds: int, seconds: float) -> Mapping[str, Latencies]:
+    """As many rounds as fit into ``seconds`` for each call, three at least where a call is not very slow."""
+    if not calls:
+        return {}
+    once = sum(max(2 * best_seconds(call, 1), _CALL_SECONDS) for call in calls.values())
+    fitting = int(seconds * len(calls) / once)
+    return measure(calls, max(1 if once > _SLOW_SECONDS else 3, min(rounds, fitting)), pause=0.001 * (threads > 1))
+
+
+def serve(indices: Sequence[int], threads: int, target: str, rounds: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """In a process of its own: the rows of the table with these numbers, one for each line of the standard input."""
+    import dataclasses
+
+    for index, _ in zip(indices, sys.stdin, strict=False):
+        yield dataclasses.asdict(measure_row(ROWS[index], threads, target, rounds, seconds))
+
+
+def run(rows: Sequence[Row], threads: int, target: str, rounds: int, seconds: float) -> Iterator[Result]:
+    """Measures rows in a process that is replaced when it dies or hangs: then Forge's cell says how."""
+    waiting = [ROWS.index(row) for row in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        while waiting:
+            arguments = ("rows", ",".join(map(str, waiting)), threads, target, rounds, seconds)
+            with Worker(*arguments, log=Path(folder) / "log") as worker:
+                try:
+                    while waiting:
+                        yield results.result(worker.request(PATIENCE))
+                        del waiting[0]
+                except WorkerFailed as failure:
+                    row = ROWS[waiting.pop(0)]
+                    failed = Form({}, {"forge": _brief(str(failure))})
+                    yield Result(row.title, threads, 0, dict.fromkeys(FORMS[:1 + row.dynamic], failed))
+
+
+def versions() -> dict[str, str]:
+    """Of the peers that are installed."""
+    return {name: importlib.metadata.version(name) for name in peers.LOADERS if importlib.util.find_spec(name)}
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> Table:
+    made = Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left")
+    for number, column in enumerate(columns):
+        made.add_column(column, justify="right" if number else "left", no_wrap=not number, max_width=24 if number else None)
+    for row in rows:
+        made.add_row(*(cell.replace("[", r"\[") for cell in row))
+    return made
+
+
+def show(found: Sequence[Result], console: Console) -> None:
+    """What is below 1 first, then the means, then the other rows."""
+    slow = results.behind(found)
+    parts = {f"below 1.0, worst first: {len(slow)} of {len(found)} rows": slow, "others": [r for r in found if r not in slow]}
+    for title, rows in parts.items():
+        if rows:
+            console.print(table(COLUMNS, map(results.cells, rows), f"{title}; ms"))
+    console.print(table(MEANS, results.means(found), "time of the faster peer / forge"))
+
+
+def line(result: Result) -> str:
+    """Of a row that has just been measured."""
+    ratios = (f"{form} {'-' if (ratio := result.ratio(form)) is None else f'{ratio:.2f}'}" for form in result.forms)
+    failures = {f"{name}: {why}" for form in result.forms.values() for name, why in form.failures.items()}
+    return f"{result.title:56} {'  '.join(ratios):28} {'; '.join(sorted(failures))}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--operators", help="comma-separated names; all if left out")
-    parser.add_argument("--sizes", default="small,large", help=f"comma-separated, of {', '.join(SIZES)}")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1, help="of each library")
-    parser.add_argument("--json", type=Path, help="file for all samples")
+    """Runs the benchmark; the exit status is 1 if Forge failed on a row or its results were wrong."""
+    options = _parse(argv)
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+    chosen = [row for row in ROWS if any(part in row.title for part in options.filter.split(","))]
+    kept = STORE if options.page else options.json
+    here = results.environment(versions() | ({} if options.target == "llvm" else {"target": options.target}))
+    measured = results.load(kept, here) if kept else Measured(here)
+    console.print(f"{len(chosen)} rows on {here['cpu']}, {here['cpus']} CPUs, {here['versions']}")
+    failed = False
+    for threads in options.threads:
+        found = []
+        for result in run(chosen, threads, options.target, options.rounds, options.seconds):
+            found.append(result)
+            console.print(f"{len(found):3} of {len(chosen)}  {line(result)}")
+            measured = measured.add([result])
+            for path in {kept, options.json} - {None}:
+                results.save(path, measured)
+        console.print(f"{threads} thread(s)", style="bold")
+        show(found, console)
+        failed |= any(r.failed for r in found)
+    if options.page:
+        PAGE.write_text(results.page(measured), encoding="utf-8")
+    return int(failed)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--filter", default="", help="comma-separated parts of the rows' titles, which are `family: name`")
+    parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")], default=[1], help="default: 1")
+    parser.add_argument("--rounds", type=int, default=40, help="most rounds")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each engine and form, after three rounds")
+    parser.add_argument("--target", default="llvm", help="what Forge compiles for")
+    parser.add_argument("--json", type=Path, help="keep all results in a file; rows that it holds from this machine stay")
+    parser.add_argument("--page", action="store_true", help="keep them in benchmarks/operators.json, and write the page")
     options = parser.parse_args(argv)
-    chosen = options.operators.split(",") if options.operators else [o.name for o in OPERATORS]
-    operators = [o for o in OPERATORS if o.name in chosen]
-    rows = [run(o, size, options.rounds, options.threads) for o in operators for size in options.sizes.split(",")]
-    show(rows)
-    if options.json:
-        options.json.write_text(as_json(rows), encoding="utf-8")
-    return 0 if all(r.agrees for r in rows) else 1
+    if options.page and options.target != "llvm":
+        parser.error("the page is for the default target")
+    return options
 
 
 if __name__ == "__main__":

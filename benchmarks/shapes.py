@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks.operators import all_cpus
 from forge.driver import check_options, compile_module
 from forge.driver.latency import measure
 from forge.ir.builder import Builder
@@ -39,6 +40,7 @@ LEAST_WORK, MOST_WORK = 1e5, 1.5e9
 """Multiply-adds of a shape."""
 TOLERANCE = 1e-3
 """Largest difference to torch, relative to the largest result: Winograd's, and sums in another order."""
+_CPUS = frozenset(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,17 @@ def _product(rng: np.random.Generator) -> Product:
     depth, columns = (int(rng.choice(LENGTHS)) for _ in range(2))
     batch = int(rng.choice((1, 1, 4, 12)))
     return Product(batch, rows, depth, columns)
+
+
+@contextmanager
+def all_cpus() -> Iterator[None]:
+    """Lifts the restriction to some CPUs for as long as the compiler works; its processes inherit it."""
+    restricted = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, _CPUS)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, restricted)
 
 
 def run(shape: Shape, target: str, threads: int, rounds: int, seed: int) -> Row:

@@ -4,6 +4,7 @@
     python -m benchmarks.worker peaks FOLDER THREADS
     python -m benchmarks.worker prepare FOLDER LIBRARY THREADS...
     python -m benchmarks.worker serve FOLDER LIBRARY THREADS
+    python -m benchmarks.worker rows NUMBERS THREADS TARGET ROUNDS SECONDS
 
 Answers are lines of JSON on the standard output. What libraries print goes to the standard error.
 """
@@ -175,16 +176,19 @@ def _answer_on_stdout() -> TextIO:
 
 
 def _steps(arguments: list[str]) -> Iterator[Answer]:
-    verb, folder, *rest = arguments
-    match verb, rest:
-        case "describe", []:
+    match arguments:
+        case ["describe", folder]:
             return describe(Path(folder))
-        case "peaks", [threads]:
+        case ["peaks", _, threads]:
             return measure_peaks(int(threads))
-        case "prepare", [library, *threads]:
+        case ["prepare", folder, library, *threads]:
             return prepare(Path(folder), library, list(map(int, threads)))
-        case "serve", [library, threads]:
+        case ["serve", folder, library, threads]:
             return serve(Path(folder), library, int(threads))
+        case ["rows", numbers, threads, target, rounds, seconds]:
+            from benchmarks import operators
+
+            return operators.serve(list(map(int, numbers.split(","))), int(threads), target, int(rounds), float(seconds))
     raise SystemExit(__doc__)
 
 

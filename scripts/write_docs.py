@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import accuracy_results
+from benchmarks import accuracy_results, operator_results
 from forge.driver.pipeline import levels_table
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.knobs import KNOBS
@@ -77,8 +77,8 @@ def pages() -> dict[str, str]:
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx.md": onnx_page(), "onnx_export.md": onnx_export()}
-    tables = {"accuracy.md": accuracy_results.page(), "seeds.md": seeds.page(), "torch.md": torch_page(),
-              "models_torch.md": zoo_page(), **onnx}
+    tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
+              "seeds.md": seeds.page(), "torch.md": torch_page(), "models_torch.md": zoo_page(), **onnx}
     return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages()}
 
 
