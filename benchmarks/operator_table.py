@@ -83,8 +83,7 @@ def _bytes(name: str, data: str, weight: str, stride: int = 1, *, group: int = 1
     result: dict[str, Given] = {"ys": 0.5, "yz": np.uint8(128)}
     linear = f"y = QLinearConv<{window}>(x, xs, xz, w, ws, wz, ys, yz, b)"
     qdq = (f"q = QuantizeLinear(x, xs, xz); d = DequantizeLinear(q, xs, xz); e = DequantizeLinear(w, ws, wz); "
-           f"a = DequantizeLinear(b, bs); c = Conv<{window}>(d, e, a); r = QuantizeLinear(c, ys, yz); "
-           f"y = DequantizeLinear(r, ys, yz)")
+           f"a = DequantizeLinear(b, bs); c = Conv<{window}>(d, e, a); y = QuantizeLinear(c, ys, yz)")
     integer = f"q, s, z = DynamicQuantizeLinear(x); c = ConvInteger<{window}>(q, w, z); f = Cast<to=1>(c); y = Mul(f, s)"
     rows = {"QLinear": Row("bytes", f"QLinearConv {name}", linear, {"x": f"uint8 {data}"}, {**codes, **result}),
             "QDQ": Row("bytes", f"QDQ conv {name}", qdq, {"x": data}, {**codes, **result, "bs": 0.0002}),
