@@ -23,7 +23,7 @@ COLUMNS = ("row", *_OF_FORMS, "dynamic over static", "GB/s")
 HEADING = """# Operators beside their peers
 
     python -m benchmarks.operators --threads 1,2 --page   # measures all rows and writes this page
-    python -m benchmarks.operators --filter "max pool"    # some rows, on the terminal
+    python -m benchmarks.operators --filter "pool: max"   # some rows, on the terminal
 
 Each row is a small ONNX model in two forms: *static*, where all sizes are known, and *dynamic*, where height and width, length or
 batch are known at run time only. All engines run both with the same inputs, one after another in every round, called from Python.
@@ -34,6 +34,9 @@ count.
 
 A slow operator gets a row in `benchmarks/operator_table.py`; `--filter NAME --page` measures it alone and keeps the others.
 """
+
+CELL = 60
+"""Letters of a reason in a cell; `Form.failures` has all of it."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,9 @@ def _form_cells(form: Form | None) -> list[str]:
 
 
 def _time(form: Form, engine: str) -> str:
-    seconds = form.seconds.get(engine)
-    return form.failures.get(engine, "" if seconds is None else f"{seconds[0] * 1e3:.3g}")
+    if engine in form.failures:
+        return form.failures[engine][:CELL]
+    return f"{form.seconds[engine][0] * 1e3:.3g}" if engine in form.seconds else ""
 
 
 def _number(ratio: float | None) -> str:

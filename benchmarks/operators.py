@@ -1,7 +1,7 @@
 """Single operators at sizes of real networks beside onnxruntime and openvino, with sizes known and unknown.
 
     python -m benchmarks.operators                                # all rows on one thread: what is slow stands first
-    python -m benchmarks.operators --filter "max pool,conv3d"     # some rows
+    python -m benchmarks.operators --filter "pool: max" conv3d    # some rows
     python -m benchmarks.operators --threads 1,2 --page           # also writes docs/performance_operators.md
 
 The rows are those of ``operator_table``: a slow operator gets a line there. Each has a static and a dynamic form; all engines run
@@ -49,7 +49,7 @@ HALVES = 1e-2
 """Most bytes that may be rounded otherwise than by a peer, as a share."""
 
 _SPECIFICATION = re.compile(r"(?:([a-z]+\d*)(<\d+|>0)? )?([\w=,]*)")
-_PLACE = re.compile(r"^(Exception from|Check '.*' failed at) .*$", re.MULTILINE)
+_PREAMBLE = re.compile(r"^(Exception from|Check '.*' failed|FrontEnd API failed|Model wasn't fully converted).*$", re.MULTILINE)
 """What stands in OpenVINO's messages before the reason: places in its sources."""
 
 _CALL_SECONDS = 4e-3
@@ -165,7 +165,7 @@ def _first_calls(loaders: Mapping[str, Load]) -> tuple[dict[str, peers.Call], di
             outputs[name] = [np.array(output) for output in call()]
             calls[name] = call
         except Exception as error:  # noqa: BLE001
-            failures[name] = _brief(f"{type(error).__name__}: {_PLACE.sub('', str(error))}")
+            failures[name] = _brief(f"{type(error).__name__}: {_PREAMBLE.sub('', str(error))}")
     return calls, outputs, failures
 
 
@@ -263,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; the exit status is 1 if Forge failed on a row or its results were wrong."""
     options = _parse(argv)
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
-    chosen = [row for row in ROWS if any(part in row.title for part in options.filter.split(","))]
+    chosen = [row for row in ROWS if any(part in row.title for part in options.filter)]
     kept = STORE if options.page else options.json
     here = results.environment(versions() | ({} if options.target == "llvm" else {"target": options.target}))
     measured = results.load(kept, here) if kept else Measured(here)
@@ -287,7 +287,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--filter", default="", help="comma-separated parts of the rows' titles, which are `family: name`")
+    parser.add_argument("--filter", nargs="+", default=[""], metavar="NAME", help="parts of the rows' titles, `family: name`")
     parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")], default=[1], help="default: 1")
     parser.add_argument("--rounds", type=int, default=40, help="most rounds")
     parser.add_argument("--seconds", type=float, default=0.1, help="for each engine and form, after three rounds")

@@ -84,7 +84,7 @@ def test_few_bytes_may_differ_by_one() -> None:
 def test_rows_are_measured_and_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     file = tmp_path / "rows.json"
-    assert operators.main(["--filter", ",".join(TITLES[:1]), "--rounds", "1", "--json", str(file)]) == 0
+    assert operators.main(["--filter", TITLES[0], "--rounds", "1", "--json", str(file)]) == 0
     assert operators.main(["--filter", TITLES[1], "--rounds", "1", "--json", str(file)]) == 0
     stored = json.loads(file.read_text())
     assert [r["title"] for r in stored["results"]] == TITLES
