@@ -323,3 +323,14 @@ def test_products_are_divided_atom_by_atom() -> None:
     assert dims.divided((1, 1, 2), (1, 2)) == (1,)
     assert dims.divided((1, 2), (1, 1)) is None
     assert dict(dims.collected([((1,), 2), ((), 3), ((1,), -2)])) == {(): 3}
+
+
+def test_atoms_are_replaced_whole() -> None:
+    """Operations that are never negative are atoms; others are what their operands consist of."""
+    h, w = dims.symbol("h"), dims.symbol("w")
+    half = (h + 1) // 2
+    assert list(map(str, dims.atoms(half * w + 3))) == ["((h + 1) // 2)", "w"]
+    assert list(map(str, dims.atoms(dims.minimum(h - 5, w)))) == ["h", "w"]
+    (atom,) = dims.atoms(half)
+    assert str(dims.replace_atoms(half * w + half, {atom: dims.symbol("s")})) == "s*w + s"
+    assert dims.typical(half * w, {"w": 10}) == (dims.TYPICAL + 1) // 2 * 10

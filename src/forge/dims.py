@@ -16,7 +16,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import NoReturn, TypeVar, Union
@@ -302,6 +302,32 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
 def typical(dim: Dim, sizes: Mapping[str, int]) -> int:
     """The number that ``dim`` is for these typical sizes; other symbols are ``TYPICAL``."""
     return evaluate(dim, {name: sizes.get(name, TYPICAL) for name in symbols(dim)})
+
+
+def atoms(dim: Dim) -> Iterator[Atom]:
+    """Those that ``dim`` consists of; of an operation that may be negative, those of its operands."""
+    for monomial, _ in _terms(dim):
+        for atom in monomial:
+            if isinstance(atom, Symbol) or (low := _operation_bounds(atom, None)[0]) is not None and low >= 0:
+                yield atom
+            else:
+                yield from atoms(atom.a)
+                yield from atoms(atom.b)
+
+
+def replace_atoms(dim: Dim, values: Mapping[Atom, Dim]) -> Dim:
+    """``dim`` with atoms replaced, all at once."""
+    total: Dim = 0
+    for monomial, coefficient in _terms(dim):
+        factors = [values[a] if a in values else _with_atoms_replaced(a, values) for a in monomial]
+        total = total + product([coefficient, *factors])
+    return total
+
+
+def _with_atoms_replaced(atom: Atom, values: Mapping[Atom, Dim]) -> Dim:
+    if isinstance(atom, Symbol):
+        return of_atom(atom)
+    return OPERATIONS[atom.op](replace_atoms(atom.a, values), replace_atoms(atom.b, values))
 
 
 def linear(dim: Dim) -> tuple[str, int, int] | None:

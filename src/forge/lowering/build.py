@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from forge import dims, dtypes, te
 from forge.errors import CompileError, ForgeError
-from forge.ir import attributes
-from forge.ir import types as T
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES
 from forge.loops.contract import KernelCall, Reader, Writer
 from forge.lowering.groups import Group, scalar_constant
+from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
 from forge.schedule import build as schedule_build
 from forge.schedule import build_update
@@ -24,31 +23,28 @@ from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Function, Stmt, seq, store
 
 
-def build_function(group: Group, name: str, target: Target, alignment: Callable[[Value], int]) -> Function:
-    """The kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its symbols.
+def build_function(
+    group: Group, name: str, target: Target, alignment: Callable[[Value], int], sizes: Sizes, typical: Mapping[str, int]
+) -> Function:
+    """The kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its ``sizes``.
+
+    ``typical``: what cost models assume for symbols of the graph.
 
     Raises:
         CompileError: an operator of the group has no native lowering.
     """
-    return _GroupBuilder(group, name, target, alignment).build()
-
-
-def group_symbols(group: Group) -> list[str]:
-    """Symbols that the kernel needs, sorted."""
-    names: set[str] = set()
-    for node in group.nodes:
-        values = [*node.results, *[v for v in node.operands if v is not None]]
-        names.update(s for v in values for s in T.symbols(v.type))
-        names.update(attributes.symbols(node.attrs))
-    return sorted(names)
+    return _GroupBuilder(group, name, target, alignment, sizes, typical).build()
 
 
 class _GroupBuilder:
-    def __init__(self, group: Group, name: str, target: Target, alignment: Callable[[Value], int]) -> None:
+    def __init__(self, group: Group, name: str, target: Target, alignment: Callable[[Value], int], sizes: Sizes,
+                 typical: Mapping[str, int]) -> None:
         self.group = group
         self.name = name
         self.target = target
         self.alignment = alignment
+        self.sizes = sizes
+        self.typical = typical
         self.inlined = {node.results[0]: node for node in group.inlined}
         self.buffers: dict[Value, Buffer] = {}
         self.cache: dict[Node, tuple[te.Tensor, dict[te.Tensor, Value]]] = {}
@@ -64,13 +60,14 @@ class _GroupBuilder:
         call = KernelCall(
             name=self.name,
             operator=anchor.op,
-            attrs=anchor.attrs,
+            attrs=self.sizes.of_attributes(anchor.attrs),
             operands=tuple(None if v is None else self.reader(v) for v in anchor.operands),
             results=tuple(self.writer(v) for v in anchor.results),
             buffers=tuple(self.buffers.values()),
-            scalars=tuple(te.symbol_var(s) for s in group_symbols(group)),
+            scalars=tuple(map(te.symbol_var, self.sizes.names)),
             target=self.target,
             in_place=group.updated is not None,
+            sizes=self.sizes.typical(self.typical),
         )
         try:
             function = dataclasses.replace(self._generate(anchor, call), aliases=self._aliases())
@@ -97,11 +94,11 @@ class _GroupBuilder:
                                    "expected real ones; run the pass decompose first")
             return FAMILIES[op.kernel](call)
         if call.in_place:
-            placeholders = placeholders_of(anchor)
-            results = [v.tensor_type for v in anchor.results]
-            part = op.written(anchor.attrs, results, *op.arguments(placeholders))
+            placeholders = _placeholders(anchor, self.sizes)
+            results = [self.sizes.of_tensor(v.tensor_type) for v in anchor.results]
+            part = op.written(call.attrs, results, *op.arguments(placeholders))
             return build_update(call, placeholders, part.operand, part.begin, part.step)
-        tensors, placeholders = lower_node(anchor)
+        tensors, placeholders = _lower(anchor, self.sizes)
         return schedule_build(call, tensors, placeholders)
 
     def _is_empty(self) -> bool:
@@ -112,13 +109,13 @@ class _GroupBuilder:
         return all(0 in v.shape and set(dims.symbols(*v.shape)) <= set(known) for v in results)
 
     def _buffer(self, name: str, value: Value, writable: bool) -> Buffer:
-        type_ = value.tensor_type
+        type_ = self.sizes.of_tensor(value.tensor_type)
         whole = value in self.group.numbers and is_whole(value)
         shape = te.shape_of(type_.shape)
         return Buffer(name, type_.dtype, shape, alignment=self.alignment(value), writable=writable, whole=whole)
 
     def reader(self, value: Value) -> Reader:
-        type_ = value.tensor_type
+        type_ = self.sizes.of_tensor(value.tensor_type)
         buffer = self.buffers.get(value)
         return Reader(te.shape_of(type_.shape), type_.dtype, lambda indices, mask=None: self.read(value, indices, mask), buffer)
 
@@ -143,12 +140,12 @@ class _GroupBuilder:
     def _lowered(self, node: Node) -> tuple[te.Tensor, dict[te.Tensor, Value]]:
         """What ``node`` computes, and the values that placeholders in it stand for."""
         if node not in self.cache:
-            tensors, placeholders = lower_node(node)
+            tensors, placeholders = _lower(node, self.sizes)
             self.cache[node] = tensors[0], {p: v for p, v in zip(placeholders, node.operands) if p is not None and v is not None}
         return self.cache[node]
 
     def writer(self, value: Value) -> Writer:
-        type_ = value.tensor_type
+        type_ = self.sizes.of_tensor(value.tensor_type)
         return Writer(te.shape_of(type_.shape), type_.dtype, lambda indices, x, mask=None: self.write(value, indices, x, mask))
 
     def write(self, value: Value, indices: Sequence[Expr], x: Expr, mask: Expr | None) -> Stmt:
@@ -190,18 +187,19 @@ def _widen(mask: Expr | None, index: Expr) -> Expr | None:
     return None if isinstance(index, E.Const) else E.call("reduce_or", mask)
 
 
-def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None, ...]]:
+def _lower(node: Node, sizes: Sizes) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None, ...]]:
     """The operator's tensor expressions, and the placeholders that stand for its operands.
 
     Raises:
         CompileError: the operator has no lowering.
     """
     op = node.op_def
-    placeholders = placeholders_of(node)
+    placeholders = _placeholders(node, sizes)
     if not isinstance(op, Op):
         raise CompileError(f"lowering: operator {node.op} has no native code")
+    results = [sizes.of_tensor(v.tensor_type) for v in node.results]
     try:
-        return op.lower(node.attrs, [v.tensor_type for v in node.results], *op.arguments(placeholders)), placeholders
+        return op.lower(sizes.of_attributes(node.attrs), results, *op.arguments(placeholders)), placeholders
     except NotImplementedError as error:
         raise CompileError(
             f"lowering: node {node.name or node.op}: operator {node.op} cannot be compiled for these operands "
@@ -209,9 +207,10 @@ def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None,
         ) from error
 
 
-def placeholders_of(node: Node) -> tuple[te.Tensor | None, ...]:
+def _placeholders(node: Node, sizes: Sizes) -> tuple[te.Tensor | None, ...]:
     """What stands for the operands in tensor expressions."""
-    return tuple(None if v is None else te.placeholder(v.shape, v.dtype, f"{o}") for o, v in enumerate(node.operands))
+    return tuple(None if v is None else te.placeholder(sizes.of_tensor(v.tensor_type).shape, v.dtype, f"{o}")
+                 for o, v in enumerate(node.operands))
 
 
 def expand(tensor: te.Tensor, indices: Sequence[Expr], source: Callable[[te.Tensor, Sequence[Expr]], Expr]) -> Expr:

@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -112,11 +113,11 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
 class Lowering:
     """What functions and the programs of their regions share: kernels, weights and states."""
 
-    def __init__(self, target: Target, fuse: bool) -> None:
+    def __init__(self, target: Target, fuse: bool, typical: Mapping[str, int] = MappingProxyType({})) -> None:
         self.target = target
         self.fuse = fuse
+        self.typical = typical
         self.functions: dict[str, Function] = {}
-        self.symbols: dict[str, Sequence[str]] = {}  # of functions, by the same keys, in the order of ``Signature``
         self.table = WeightTable()
         self.states = StateTable(self.table)
 
@@ -330,18 +331,17 @@ class _Assembler:
                 if not set(self.grouped.late).isdisjoint(tensor_symbols(output.type)):
                     self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
 
-    def _function(self, group: Group) -> tuple[Function, tuple[Var, ...]]:
-        """The kernel of a group, and what it gets for its symbols: those of the first group of the kernel had other names."""
+    def _function(self, group: Group) -> tuple[Function, tuple[Expr, ...]]:
+        """The kernel of a group, and what it gets for its symbols."""
         signature = self.grouped.signatures[group]
         key = signature.key(group, self.plan.alignment)
         if key not in self.functions:
             name = f"k{len(self.functions)}_{_slug(group)}"
-            self.functions[key] = build_function(group, name, self.lowering.target, self.plan.alignment)
-            self.lowering.symbols[key] = signature.symbols
-        own = dict(zip(self.lowering.symbols[key], signature.symbols, strict=True))
-        return self.functions[key], tuple(te.symbol_var(own[name]) for name in sorted(own))
+            self.functions[key] = build_function(
+                group, name, self.lowering.target, self.plan.alignment, signature.sizes, self.lowering.typical)
+        return self.functions[key], tuple(map(te.dim, signature.sizes.values))
 
-    def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Var, ...] = ()) -> None:
+    def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Expr, ...] = ()) -> None:
         self.entry.append(CallKernel(function.name, tuple(map(self._address, values)), scalars))
 
     def _address(self, value: Value) -> Address:

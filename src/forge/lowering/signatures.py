@@ -7,21 +7,18 @@ where they are all that differs between groups, they are read from memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from forge import dims
-from forge.dims import Dim
-from forge.ir import attributes
-from forge.ir import types as T
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Category, Kind
 from forge.ir.types import Type
-from forge.lowering.build import group_symbols, is_whole
+from forge.lowering.build import is_whole
 from forge.lowering.groups import Group, scalar_constant
+from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
 
 Place = tuple[Node, int]
@@ -33,13 +30,13 @@ class Signature:
     """What the kernel of a group depends on, but for how its operands and results are aligned.
 
     Attributes:
-        text: equal for groups of the same code. In it, symbols are numbered: layers of a model may have sizes of their own.
-        symbols: in the order of the text.
+        text: equal for groups of the same code.
+        sizes: symbols of the kernel, and what they stand for: layers that differ in sizes known at run time only share it.
         places: scalar constants in which groups of the same text may differ.
     """
 
     text: str
-    symbols: tuple[str, ...]
+    sizes: Sizes
     places: tuple[Place, ...]
 
     def key(self, group: Group, alignment: Callable[[Value], int]) -> str:
@@ -90,15 +87,10 @@ def _array(place: Place) -> np.ndarray:
 
 
 def _signature(group: Group) -> Signature:
-    symbols: dict[str, Dim] = {}
-
-    def number_all(names: Iterable[str]) -> None:
-        for name in names:
-            symbols.setdefault(name, dims.symbol(f"s{len(symbols)}"))
+    sizes = Sizes()
 
     def type_text(type_: Type) -> str:
-        number_all(T.symbols(type_))
-        return str(T.substitute(type_, symbols))
+        return str(sizes.of_type(type_))
 
     numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}" for k, v in enumerate(group.external_operands())}
     numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
@@ -110,13 +102,11 @@ def _signature(group: Group) -> Signature:
         operands = [_operand_text(v, numbers, k in differing) for k, v in enumerate(node.operands)]
         places += [(node, k) for k in differing]
         role = "anchor" if node is group.anchor else ""
-        number_all(attributes.symbols(node.attrs))
-        parts.append(f"{node.op}{role}({', '.join(operands)}){attributes.substitute(node.attrs, symbols)!r}")
+        parts.append(f"{node.op}{role}({', '.join(operands)}){sizes.of_attributes(node.attrs)!r}")
         for value in node.results:
             numbers[value] = f"n{number}.{value.index}:{type_text(value.type)}"
     parts.extend(f"out:{type_text(v.type)}" for v in group.sink.results)
-    number_all(group_symbols(group))
-    return Signature("; ".join(parts), tuple(symbols), tuple(places))
+    return Signature("; ".join(parts), sizes, tuple(places))
 
 
 def _operand_text(value: Value | None, numbers: dict[Value, str], may_differ: bool) -> str:
