@@ -99,7 +99,7 @@ def test_kernels_of_equal_groups_with_own_sizes_are_shared() -> None:
 
 
 def test_kernels_of_groups_that_differ_in_unknown_sizes_are_shared() -> None:
-    """The same layer at another resolution is the same kernel, whatever its sizes depend on; so aligned as memory of its own is."""
+    """The same layer at another resolution is the same kernel, whatever its sizes depend on, where it is aligned as that is."""
     pools = "; ".join(f"%{k + 1} = nn.max_pool2d(%{k}, pool_size=[2, 2], strides=[2, 2])" for k in range(4))
     compiled = compile_module(parse_module(f"""def @main(%x: Tensor[(1, 3, h, w), float32]) {{
       %0 = nn.relu(%x); {pools};
