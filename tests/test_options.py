@@ -19,7 +19,8 @@ from forge.errors import OptionError, option, spelled
 from forge.options import CompileOptions, Option, OutputOptions, all_options, options_of, settings_table, spellings
 from scripts import write_docs
 
-OTHERS: dict[str, Any] = {"target": "llvm -mcpu=x86-64", "host": "llvm -mcpu=x86-64", "opt_level": 1, "channel_layout": "last"}
+OTHERS: dict[str, Any] = {"target": "llvm -mcpu=x86-64", "host": "llvm -mcpu=x86-64", "opt_level": 1, "channel_layout": "last",
+                          "typical": (("height", 640),)}
 """A value that is not the default, of options that are not flags."""
 
 
@@ -48,7 +49,7 @@ def test_verbs_have_each_option(verb: str) -> None:
         if known.name == "encrypt_password" or (verb, known.name) == ("tune", "tuned"):
             continue
         assert known.flag.partition("/")[0] in taken[known.name].opts
-        assert (taken[known.name].default, taken[known.name].help) == (known.default, known.declaration.help)
+        assert (taken[known.name].default or known.default, taken[known.name].help) == (known.default, known.declaration.help)
 
 
 @pytest.mark.parametrize("known", [o for o in options_of(CompileOptions) if o.declaration.config], ids=named)
@@ -78,6 +79,17 @@ def test_wrong_values_are_refused_in_the_spelling_of_the_interface(known: Option
         record(**{known.name: "wrong"})
     with spelled(spellings()), pytest.raises(OptionError, match=f"^compile: {known.flag.partition('/')[0]}: got 'wrong'"):
         record(**{known.name: "wrong"})
+
+
+@pytest.mark.parametrize("given", [{"w": 7, "height": 640}, ["w=7", "height=640"], [("height", 640), ("w", 7)]])
+def test_typical_sizes_are_given_in_any_form(given: Any) -> None:
+    assert CompileOptions(typical=given).typical == (("height", 640), ("w", 7))
+
+
+@pytest.mark.parametrize("given", ["h=5", ["h"], ["h=0"], ["h=-1"], ["=5"], {"h": 2.5}, {"h": True}, {3: 4}, [5], 5, ["h=1e9"]])
+def test_typical_sizes_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match=r"^compile: typical: got .*; expected "):
+        CompileOptions(typical=given)
 
 
 def test_instructions_are_spelled_too() -> None:

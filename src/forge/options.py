@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
@@ -125,6 +125,10 @@ class CompileOptions:
         "Round quantised numbers where the model does.", flags=("--exact",), config=True,
         detail="By default one product and one rounding quantise a sum of integers, less than a step from what the model says "
         "(``docs/quantised_models.md``)."))
+    typical: tuple[tuple[str, int], ...] = field(default=(), metadata=says(
+        "Typical size of a symbolic dimension, as in height=640.", flags=("--typical",), metavar="NAME=SIZE", config=True,
+        detail="Kernels and memory are planned for it; the model is right for all sizes. A dictionary, or texts such as "
+        "``'height=640'``. Others count as 256, the number of samples as 1."))
     tuned: bool = field(default=False, metadata=says(
         "Use what 'forge tune' measured for this target.", flags=("--tuned",), config=True, detail="Or `IRModule.tune`."))
     required_pass: tuple[str, ...] = ()
@@ -133,6 +137,7 @@ class CompileOptions:
     def __post_init__(self) -> None:
         for known in options_of(CompileOptions):
             known.check("compile", getattr(self, known.name))
+        object.__setattr__(self, "typical", _sizes(self.typical))
         if self.float16 and self.bfloat16:
             both = f"{option('set_float16')} and {option('set_bfloat16')}"
             raise OptionError(f"compile: {both}: got both; expected at most one of them")
@@ -199,6 +204,24 @@ class OutputOptions:
         """The output directory, absolute."""
         default = next(o.default for o in options_of(OutputOptions) if o.name == "output_path")
         return Path(default if self.output_path is None else self.output_path).absolute()
+
+
+def _sizes(given: Any) -> tuple[tuple[str, int], ...]:
+    """Sizes by name, in order of names, of a dictionary, texts NAME=SIZE or pairs."""
+    where = f"compile: {option('typical')}"
+    if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+        raise OptionError(f"{where}: got {given!r}; expected sizes by name, as in {{'height': 640}}")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [
+        tuple(item.rsplit("=", 1)) if isinstance(item, str) else item for item in given]
+    sizes: dict[str, int] = {}
+    for pair in pairs:
+        name, size = pair if isinstance(pair, tuple | list) and len(pair) == 2 else ("", None)
+        number = int(size) if isinstance(size, str) and size.isascii() and size.isdigit() else size
+        if not isinstance(name, str) or not name or type(number) is not int or not 0 < number < 1 << 31:
+            shown = "=".join(map(str, pair)) if isinstance(pair, tuple | list) else repr(pair)
+            raise OptionError(f"{where}: got {shown}; expected NAME=SIZE, a size from 1 on, as in height=640")
+        sizes[name] = number
+    return tuple(sorted(sizes.items()))
 
 
 @functools.cache

@@ -50,6 +50,6 @@ def takes_records(*without: str) -> Callable[[Callable[..., None]], Callable[...
 def _argument(option: Option) -> inspect.Parameter:
     said = option.declaration
     limits: dict[str, Any] = {"min": said.values[0], "max": said.values[-1]} if isinstance(said.values, range) else {}
-    kind: Any = str | None if option.default is None else type(option.default)
+    kind: Any = str | None if option.default is None else list[str] if option.default == () else type(option.default)
     annotation = Annotated[kind, typer.Option(*said.flags, metavar=said.metavar or None, help=said.help, **limits)]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)

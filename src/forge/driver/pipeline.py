@@ -94,7 +94,7 @@ def _module(c: Compilation) -> Module:
 
 
 def _group(c: Compilation, fuse: bool) -> None:
-    c.lowering = Lowering(c.options.target, fuse)
+    c.lowering = Lowering(c.options.target, fuse, dict(c.options.typical))
     for function in c.functions:
         function.grouped = c.lowering.group(function.graph)
 

@@ -22,6 +22,7 @@ from forge.ir.constants.sampling import MOST_SAMPLED, have_equal_bytes, sample
 from forge.ir.functions.states import replaced
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
+from forge.ir.typical import typical_sizes
 from forge.lowering import arena
 from forge.lowering.arena import Arena
 from forge.lowering.groups import Group
@@ -30,8 +31,6 @@ from forge.ops.elementwise.select import copied
 
 ALIGNMENT = 64
 WEIGHT_ALIGNMENT = 64
-TYPICAL_SIZE = 256
-"""Of a dimension that is known at run time only, unless it is the number of samples, which is typically 1."""
 OTHER_SCALE = 8
 """Times typical sizes, or this part of them: where arenas are compared that are equal at the typical ones."""
 
@@ -173,11 +172,12 @@ def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
 
 def plan_memory(
     graph: Graph, steps: Sequence[Step], late: Collection[str] = (), table: WeightTable | None = None,
-    followed: Mapping[Value, Value] | None = None,
+    followed: Mapping[Value, Value] | None = None, typical: Mapping[str, int] | None = None,
 ) -> MemoryPlan:
     """Places every value that a kernel reads or writes; ``late`` are symbols that are not known at entry.
 
-    Constants go into ``table``. ``followed`` are the values in whose memory updates in place lie.
+    Constants go into ``table``. ``followed`` are the values in whose memory updates in place lie. The arena is planned for the
+    ``typical`` sizes of symbols.
 
     Raises:
         CompileError: a value is not a ranked tensor of fixed-size elements.
@@ -193,7 +193,9 @@ def plan_memory(
         if _is_dynamic(block, late):
             plan.locations[block.value] = Location("dynamic", len(plan.dynamic), 0)
             plan.dynamic.append((block.value, block.last))
-    _place_blocks(plan, graph, [b for b in blocks if b.value not in plan.locations])
+    if typical is None:
+        typical = typical_sizes(graph, {})
+    _place_blocks(plan, [b for b in blocks if b.value not in plan.locations], typical)
     return plan
 
 
@@ -257,9 +259,9 @@ def _is_dynamic(block: _Block, late: Collection[str]) -> bool:
     return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(block.size, *extents))
 
 
-def _place_blocks(plan: MemoryPlan, graph: Graph, blocks: Sequence[_Block]) -> None:
+def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block], typical: Mapping[str, int]) -> None:
     sizes = [block.size for block in blocks]
-    plan.typical = _typical_sizes(graph, dims.symbols(*sizes))
+    plan.typical = {name: typical.get(name, dims.TYPICAL) for name in dims.symbols(*sizes)}
     smaller = {name: max(1, size // OTHER_SCALE) for name, size in plan.typical.items()}
     larger = {name: size * OTHER_SCALE for name, size in plan.typical.items()}
     compared = [plan.typical, larger, smaller] if plan.typical else [plan.typical]
@@ -268,14 +270,6 @@ def _place_blocks(plan: MemoryPlan, graph: Graph, blocks: Sequence[_Block]) -> N
     offsets, _ = plan.arena.layout_at(plan.typical)
     for block, number in zip(blocks, numbers, strict=True):
         plan.locations[block.value] = Location("arena", number, offsets[number])
-
-
-def _typical_sizes(graph: Graph, symbols: Sequence[str]) -> dict[str, int]:
-    """What ``symbols`` are taken for: that of a first axis is the number of samples, unless it is the only axis."""
-    shapes = [value.shape for value in graph.inputs if isinstance(value.type, TensorType)]
-    samples = dims.symbols(*(shape[0] for shape in shapes if len(shape) > 1))
-    others = dims.symbols(*(d for shape in shapes for d in (shape[1:] if len(shape) > 1 else shape)))
-    return {name: 1 if name in samples and name not in others else TYPICAL_SIZE for name in symbols}
 
 
 def _maybe_empty(blocks: Sequence[_Block]) -> tuple[TensorType, ...]:

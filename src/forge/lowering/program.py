@@ -16,6 +16,7 @@ from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
+from forge.ir.typical import typical_sizes
 from forge.lowering.arena import Arena
 from forge.lowering.build import build_function
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
@@ -59,6 +60,7 @@ class GroupedGraph:
         names: of the outputs.
         followed: values in whose memory results lie, by those: see `sharing`.
         signatures: of the groups.
+        typical: sizes for which kernels and the arena are planned.
     """
 
     graph: Graph
@@ -69,6 +71,7 @@ class GroupedGraph:
     names: tuple[str, ...]
     followed: Mapping[Value, Value]
     signatures: Mapping[Group, Signature]
+    typical: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,14 @@ class Lowering:
         items, followed = share_memory(graph, _in_order(graph, groups, [*definitions, *controls, *copies]), _step, late)
         groups = [item for item in items if isinstance(item, Group)]
         signatures = sign_groups(graph, groups)
-        return GroupedGraph(graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed, signatures)
+        typical = typical_sizes(graph, self.typical)
+        return GroupedGraph(
+            graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed, signatures, typical)
 
     def plan(self, grouped: GroupedGraph) -> MemoryPlan:
         """Where values are, and when memory is taken and given back."""
-        return plan_memory(grouped.graph, [_step(item) for item in grouped.items], grouped.late, self.table, grouped.followed)
+        steps = [_step(item) for item in grouped.items]
+        return plan_memory(grouped.graph, steps, grouped.late, self.table, grouped.followed, grouped.typical)
 
     def lower(
         self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None, function: str = "main"
@@ -338,7 +344,7 @@ class _Assembler:
         if key not in self.functions:
             name = f"k{len(self.functions)}_{_slug(group)}"
             self.functions[key] = build_function(
-                group, name, self.lowering.target, self.plan.alignment, signature.sizes, self.lowering.typical)
+                group, name, self.lowering.target, self.plan.alignment, signature.sizes, self.grouped.typical)
         return self.functions[key], tuple(map(te.dim, signature.sizes.values))
 
     def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Expr, ...] = ()) -> None:

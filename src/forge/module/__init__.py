@@ -283,6 +283,7 @@ class IRModule(Quantization):
         weights: str | None = None,
         functions: Sequence[str] | None = None,
         exact: bool = False,
+        typical: Mapping[str, int] | Sequence[str] = (),
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 
@@ -305,7 +306,7 @@ class IRModule(Quantization):
         artifact.check(output)
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
-            winograd=winograd, exact=exact, tuned=tuned)
+            winograd=winograd, exact=exact, typical=typical, tuned=tuned)
         module = self._module if functions is None else joining.select(self._verified(), functions, "compile: functions")
         compile_module(module, options, output=output)
 

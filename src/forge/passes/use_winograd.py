@@ -8,11 +8,13 @@ Of images whose size is known at run time only, a typical size decides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from forge import dims
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.typical import typical_sizes
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters
@@ -25,10 +27,11 @@ LEVEL = 3
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, options.target))])
+    typical = typical_sizes(graph, dict(options.typical))
+    return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, options.target, typical))])
 
 
-def _converted(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
+def _converted(target: Target, typical: Mapping[str, int], builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     attrs, images = node.attrs, node.result.shape[0]
     if weight.constant is None or data.dtype not in ("float32", "bfloat16"):
@@ -37,7 +40,7 @@ def _converted(target: Target, builder: RuleBuilder, node: Node) -> Value | Decl
     if weight.shape[2:4] != (3, 3) or attrs.strides != (1, 1) or attrs.dilation != (1, 1):
         return Declined("not a 3x3 kernel with strides and dilation of 1")
     images = images if isinstance(images, int) else 1
-    height, width = (max(1, dims.typical(size, {})) for size in (height, width))
+    height, width = (max(1, dims.typical(size, typical)) for size in (height, width))
     tile = winograd_tile(target, Convolution3x3(data.dtype, images, attrs.in_channels, attrs.channels, height, width))
     if not tile:
         return Declined("the direct sum is estimated to be faster")

@@ -248,10 +248,12 @@ class _Task:
         sums = loops.local("sums", acc.tile.dtype, height * width * vectors, lanes)
 
         def position(i: Expr, j: Expr) -> Stmt:
-            return seq(self._write(group, row + i, column + j, v, E.load(sums, (i * width + j) * vectors + v)) for v in range(vectors))
+            first = (i * width + j) * vectors
+            return seq(self._write(group, row + i, column + j, v, E.load(sums, first + v)) for v in range(vectors))
 
         kept = acc.each(lambda p, v: store(sums, p * vectors + v, acc.get(p, v)))
-        return seq(Allocate(sums), kept, loops.serial("i", height, lambda i: loops.serial("j", width, lambda j: position(i, j))))
+        written = loops.serial("i", height, lambda i: loops.serial("j", width, lambda j: position(i, j)))
+        return seq(Allocate(sums), kept, written)
 
     def _prefetch_input(self, source: _Source, block: Expr, first_row: Expr, height: int, x: Expr, width: int) -> Stmt:
         """Prefetches what a register tile reads of a channel block, whose rows lie far from those of the block before."""

@@ -31,7 +31,10 @@ _DOCUMENTATION = """How a model of transformers is exported and compiled.
 
 def _check(self: Any) -> None:
     for option in OPTIONS:
-        option.check("ForgeConfig", getattr(self, option.python))
+        value = getattr(self, option.python)
+        if value == [] and option.default == ():  # JSON has no tuples
+            setattr(self, option.python, ())
+        option.check("ForgeConfig", value)
 
 
 def compile_options(config: Any) -> dict[str, Any]:
