@@ -396,17 +396,21 @@ class _AnyCopies(_RowCopies):
         super().__init__(task, first, E.binary("min", E.const(plan.groups(plan.strip)), groups))
 
     def data(self, base: Expr, h: Expr) -> Stmt:
-        axis, size = self.task.window.width, self.plan.unit.size
+        axis, count, parts = self.task.window.width, E.as_expr(self.groups), list[Stmt]()
+        start = loops.bound(self.start, parts, "start")
+        # Groups from ``low`` to ``high`` have all of their positions on data.
+        inside = loops.ceildiv(E.const(0) - start, STEP) if axis.padded else E.const(0)
+        low = loops.bound(_clamp(inside, E.const(0), count), parts, "low")
+        high = loops.bound(_clamp((axis.data - start - self.plan.unit.size) // STEP + 1, low, count), parts, "high")
 
-        def group(k: Expr) -> Stmt:
-            lets, place = loops.bind("place", self.start + k * STEP)
-            copied = self._store(base, k, self._grouped(self._read(h, place), None))
-            if not axis.padded:
-                return seq(lets, loops.guard(place + size <= axis.data, copied, self._any_border(base, h, k, place)))
-            inside = E.logical_and(place >= 0, place + size <= axis.data)
-            return seq(lets, loops.guard(inside, copied, self._any_border(base, h, k, place)))
+        def inner(k: Expr) -> Stmt:
+            return self._store(base, low + k, self._grouped(self._read(h, start + (low + k) * STEP), None))
 
-        return loops.unroll_by("k", self.groups, COPIES, group)
+        def border(k: Expr) -> Stmt:
+            return self._any_border(base, h, k, start + k * STEP)
+
+        return seq(parts, loops.serial("k", low, border), loops.unroll_by("k", high - low, COPIES, inner),
+                   loops.serial("k", count - high, border, high))
 
     def _any_border(self, base: Expr, h: Expr, number: Expr, place: Expr) -> Stmt:
         """A group of which any position may be outside of data."""
@@ -423,6 +427,10 @@ class _AnyCopies(_RowCopies):
         filled = loops.serial("position", size, position)
         values = E.load(border, E.ramp(0, 1, size * block))
         return seq(Allocate(border), filled, self._store(base, number, self._grouped(values, None)))
+
+
+def _clamp(x: Expr, low: Expr, high: Expr) -> Expr:
+    return E.binary("max", E.binary("min", x, high), low)
 
 
 def _shuffled(a: Expr, b: Expr, order: list[int] | range) -> Expr:
