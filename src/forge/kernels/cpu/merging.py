@@ -19,9 +19,6 @@ BLOCK: Final = 32
 # The longest row, limited by the scratch on the stack: 16 bytes per element.
 LARGEST: Final = 1 << 14
 
-# The same for rows whose length is known only at run time.
-LARGEST_SYMBOLIC: Final = 1 << 12
-
 
 def has_key(dtype: str) -> bool:
     """Whether the order of ``dtype`` fits into 32 bits."""

@@ -1,31 +1,29 @@
 """Sorting along one axis: sort, argsort, topk.
 
-A row of which much is wanted is sorted by merging keys on the stack (``merging``), if they fit. Every other row is ordered by
-a heap in the memory of the result, without scratch: the first k elements make a heap whose root comes last in the wanted
-order; every further element that comes before the root takes its place; then the roots are taken off one by one. Ties are
-broken by position, which makes the order total, so the result is that of a stable sort. NaN counts as larger than every number.
+A row of which much is wanted is sorted by merging keys on the stack (``merging``), if they fit, and so are those of a long row
+that may be among the few that are wanted. Every other row is ordered by a heap in the memory of the result, without scratch: the
+first k elements make a heap whose root comes last in the wanted order; every further element that comes before the root takes
+its place; then the roots are taken off one by one. Ties are broken by position, which makes the order total, so the result is
+that of a stable sort. NaN counts as larger than every number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from forge import dtypes
-from forge.kernels.cpu.merging import BLOCK, LARGEST, LARGEST_SYMBOLIC, Merge, has_key, key, position_of
+from forge.kernels.cpu.merging import BLOCK, LARGEST, Merge, has_key, key, position_of
 from forge.loops import Cell, bit_length, bound, guard, next_power_of_two, parallel_nest, rows_along, static
 from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.expr import Buffer, Expr, ExprLike, Var
 from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 # Sorting takes about this many vector operations per element.
 COST_PER_ELEMENT: Final = 64
-
-# Of a long row, at most this many elements are selected without sorting much of it.
-MAX_SELECTED: Final = 16
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,8 @@ def _order(row: RankedRow, length: Expr, count: Expr) -> Stmt:
     bind_top, top = _bound(row.load(E.const(0)))
     replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels))
     one = seq(bind_new, bind_top, replace)
-    scan = _scan(row, length, count, position, one, lambda: row.load(E.const(0)).value)
+    scan = _scan(row, length, count, position, one, [
+        lambda at: precedes(row.read(at), E.broadcast(row.load(E.const(0)).value, at.lanes), row.ascending)])
     end = E.var("end")
     bind_last, last = _bound(row.load(end))
     bind_root, first = _bound(row.load(E.const(0)))
@@ -152,17 +151,26 @@ def _order(row: RankedRow, length: Expr, count: Expr) -> Stmt:
 
 
 def _order_or_merge(target: Target, row: RankedRow, dtype: str, length: Expr, count: Expr) -> Stmt:
-    """By merging where the scratch suffices and most of the row, or all of a short one, is wanted."""
+    """By selection where a known number of a long row is wanted, by merging where the scratch suffices for what is left."""
     if not has_key(dtype):
         return _order(row, length, count)
     elements, wanted = static(length), static(count)
+    if wanted is None:
+        return _merge_or_order(target, row, length, count)
+    groups = max(2 * BLOCK, next_power_of_two(wanted + wanted // 2))
+    if elements is not None and elements <= 2 * groups or groups > LARGEST // 2:
+        return _merge_or_order(target, row, length, count)
+    capacity = 2 * groups if elements is None else next_power_of_two(elements)
+    return guard(length > 2 * groups, _select(target, row, length, count, groups), _merge(target, row, length, count, capacity))
+
+
+def _merge_or_order(target: Target, row: RankedRow, length: Expr, count: Expr) -> Stmt:
+    elements, wanted = static(length), static(count)
     if elements is not None and wanted is not None:
-        if 0 < wanted <= MAX_SELECTED and elements > 2 * BLOCK:
-            return _select(target, row, length, count)
         merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
         return _merge(target, row, length, count, next_power_of_two(elements)) if merges else _order(row, length, count)
-    fits = E.logical_and(length <= LARGEST_SYMBOLIC, E.logical_and(length > 1, count * 8 >= length))
-    return If(fits, _merge(target, row, length, count, LARGEST_SYMBOLIC), _order(row, length, count))
+    fits = E.logical_and(length <= LARGEST, E.logical_and(length > 1, count * 8 >= length))
+    return If(fits, _merge(target, row, length, count, LARGEST), _order(row, length, count))
 
 
 def _merge(target: Target, row: RankedRow, length: Expr, count: Expr, capacity: int) -> Stmt:
@@ -179,41 +187,59 @@ def _merge(target: Target, row: RankedRow, length: Expr, count: Expr, capacity: 
     return seq(merge.allocate(), fill, rest, merge.pad(length), ordered, deliver)
 
 
-def _select(target: Target, row: RankedRow, length: Expr, count: Expr) -> Stmt:
-    """A few of a long row: candidates, which come before the last of the best so far, are gathered until there are two blocks of
-    them, and then sorted; the best of them stay.
+def _select(target: Target, row: RankedRow, length: Expr, count: Expr, groups: int) -> Stmt:
+    """A few of a long row. Its first ``count`` come not after the last of the first ``count`` bests of groups of elements, as few
+    others do: these are gathered and sorted, again whenever there are as many as groups.
     """
-    merge, room = Merge(target, 2 * BLOCK), E.const(2 * BLOCK)
-    filled, last = Cell("filled"), Cell("last", row.read(E.const(0)).dtype)
-    position, first, rank, place = (E.var(n) for n in ("position", "first", "rank", "place"))
-    ordered, _ = merge.sort(room, count)
-    remember = last.set(row.read(position_of(merge.load(count - 1))))
-    sort = seq(merge.pad(room, filled.value), ordered, filled.set(count), remember)
-    new = E.Var(last.buffer.dtype, 1, "new")
-    put = seq(merge.put(filled.value, key(new, position, row.ascending)), filled.set(filled.value + 1))
-    one = seq(Let(new, row.read(position)),
-              If(precedes(new, last.value, row.ascending), seq(put, If(filled.value >= room, sort))))
-    fill = loop(first, 2 * BLOCK, merge.put(first, key(row.read(first), first, row.ascending)))
-    scan = _scan(row, length, room, position, one, lambda: last.value)
+    merge, room = Merge(target, groups), E.const(groups)
+    filled, limit, last = Cell("filled"), Cell("limit"), Cell("last", row.read(E.const(0)).dtype)
+    position, rank, place = (E.var(n) for n in ("position", "rank", "place"))
+    ordered, begin = merge.sort(room, count)
+    worst = E.var("worst")
+    found = seq(ordered, Let(worst, merge.load(begin + (count - 1))), limit.set(worst), last.set(row.read(position_of(worst))))
+    back = loop(rank, count, merge.put(rank, merge.load(begin + rank)))
+    sort = seq(merge.pad(room, filled.value), found, seq() if E.is_const(begin, 0) else back, filled.set(count))
+    new = E.Var("int64", 1, "new")
+    one = seq(Let(new, key(row.read(position), position, row.ascending)), merge.put(filled.value, new),
+              filled.set(filled.value + E.cast(new <= limit.value, "int64")), If(filled.value >= room, sort))
+    scan = _scan(row, length, E.const(0), position, one, [
+        lambda at: E.logical_not(precedes(E.broadcast(last.value, at.lanes), row.read(at), row.ascending)),
+        lambda at: E.compare("le", key(row.read(at), at, row.ascending), E.broadcast(limit.value, at.lanes))])
     deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Ranked(row.read(place), place))))
-    return seq(merge.allocate(), filled.allocate(), last.allocate(), fill, filled.set(room), sort, scan, sort, deliver)
+    return seq(merge.allocate(), filled.allocate(), limit.allocate(), last.allocate(), _bests(row, merge, length, groups), found,
+               filled.set(0), scan, sort, deliver)
 
 
-def _scan(row: RankedRow, length: Expr, count: Expr, position: Var, one: Stmt, last: Callable[[], Expr]) -> Stmt:
-    """``one`` for every ``position`` after the first ``count``; vectors without anything before ``last()`` are passed over.
+def _bests(row: RankedRow, merge: Merge, length: Expr, groups: int) -> Stmt:
+    """The first key of each group in order: every ``groups``-th element; what is left over at the end is in none."""
+    lanes = row.lanes
+    block, vector = E.var("block"), E.var("vector")
+    first = vector * lanes
+    at = E.ramp(first, 1, lanes) if lanes > 1 else first
 
-    A later element that is equal to the last never comes before it.
-    """
+    def keys(begin: ExprLike) -> Expr:
+        places = at + begin
+        return key(row.read(places), places, row.ascending)
+
+    start = loop(vector, groups // lanes, merge.put(at, keys(0)))
+    better = merge.put(at, E.binary("min", merge.load(at), keys(block * groups)))
+    return seq(start, loop(block, length // groups - 1, loop(vector, groups // lanes, better), begin=1))
+
+
+def _scan(
+    row: RankedRow, length: Expr, count: Expr, position: Var, one: Stmt, conditions: Sequence[Callable[[Expr], Expr]]
+) -> Stmt:
+    """``one`` for every ``position`` after the first ``count``; vectors of which none meets a condition are passed over."""
     begin, rest = count, length - count
     if row.lanes == 1:
         return loop(position, rest, one, begin=begin)
     block = E.var("block")
     first = begin + block * row.lanes
-    values = row.read(E.ramp(first, 1, row.lanes))
-    candidates = precedes(values, E.broadcast(last(), row.lanes), row.ascending)
-    vectors = loop(block, rest // row.lanes, If(E.call("reduce_or", candidates), loop(position, row.lanes, one, begin=first)))
+    body = loop(position, row.lanes, one, begin=first)
+    for condition in reversed(conditions):
+        body = If(E.call("reduce_or", condition(E.ramp(first, 1, row.lanes))), body)
     done = rest // row.lanes * row.lanes
-    return seq(vectors, loop(position, rest - done, one, begin=begin + done))
+    return seq(loop(block, rest // row.lanes, body), loop(position, rest - done, one, begin=begin + done))
 
 
 def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None, ascending: bool) -> Function:
