@@ -78,12 +78,17 @@ def test_symbolic_sizes(target: str, transpose_b: bool) -> None:
     case = product_case((batch, m, k), (batch, n, k) if transpose_b else (batch, k, n), (batch, m, n), False, transpose_b,
                         symbols=(batch, m, k, n))
     kernel = build(case.function(target), target)
-    for sizes in ((1, 1, 1, 1), (2, 7, 30, 19), (1, 1, 600, 50), (3, 33, 17, 64), (1, 300, 513, 5)):
+    rows_and_depths = [(2, rows, depth, 37) for rows in range(10) for depth in (0, 5, 513)]
+    for sizes in [(1, 1, 1, 1), (2, 7, 30, 19), (1, 1, 600, 50), (3, 1, 31, 300), (3, 33, 17, 64), (1, 300, 512, 5),
+                  *rows_and_depths]:
         bs, rows, depth, columns = sizes
         x, y = normal(bs, rows, depth), normal(*((bs, columns, depth) if transpose_b else (bs, depth, columns)))
         result = guarded(np.full((bs, rows, columns), 3, np.float32))
         kernel(guarded(x), guarded(y), result, *sizes)
-        assert_close(result, truth(x, y, False, transpose_b), depth)
+        if rows and depth:
+            assert_close(result, truth(x, y, False, transpose_b), depth)
+        else:
+            assert not result.any()
 
 
 @pytest.mark.parametrize("target", targets_here())

@@ -34,6 +34,9 @@ ROW_BLOCK: Final = 256
 # A part of K has at least this many steps.
 MIN_PART: Final = 64
 
+# Fewer register tiles read weights, however many, from the second-level cache about as fast as from the first.
+FEW_TILES: Final = 5
+
 # Tuning tries register tiles of at most this many rows.
 MAX_TILE_ROWS: Final = 14
 
@@ -68,6 +71,12 @@ class DensePlan:
             return self.steps
         step = self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group.size
         return tiles.even_blocks(self.steps, max(MIN_PART, tiles.part_bytes(self.target) // step))
+
+    @property
+    def few_tiles(self) -> int:
+        """Fewer register tiles of rows, of a number known at run time only, take all of K at once."""
+        weights = self.steps * self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group.size
+        return gemm.MANY_TILES if weights <= tiles.prefetch_bytes(self.target) else FEW_TILES
 
     @property
     def static_rows(self) -> int | None:
@@ -164,11 +173,13 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
     def column_tile(number: Expr) -> Stmt:
         bound, tile = loops.bind("column_tile", number)
-        if plan.part < plan.steps:
-            return seq(bound, _in_parts(plan, rows, tile, scalar))
         product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
                           lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
-        return seq(bound, gemm.any_rows(product, rows, plan.rows))
+        many = _in_parts(plan, rows, tile, scalar) if plan.part < plan.steps else gemm.row_tiles(product, rows)
+        if plan.static_rows is None:
+            few = plan.rows < plan.few_tiles * plan.tile.rows
+            return seq(bound, loops.guard(few, gemm.any_rows(product, rows, plan.rows), many))
+        return seq(bound, gemm.single_row(product, E.const(0)) if plan.static_rows == 1 else many)
 
     groups = plan.column_groups
     if groups == plan.column_tiles:
@@ -191,7 +202,7 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
             partial.load,
             ahead=ahead,
         )
-        return gemm.any_rows(product, rows, plan.rows)
+        return gemm.row_tiles(product, rows)
 
     def inner(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.part)

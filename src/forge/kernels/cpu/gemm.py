@@ -19,7 +19,7 @@ from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Prefetch, Stmt, seq, store
 
 # From this many register tiles on, each prefetches its part of the next weights.
-MANY_TILES: Final = 5
+MANY_TILES: Final = 16
 # Register tiles over the rows that full tiles leave have at most this many rows.
 SMALL_TILE_ROWS: Final = 4
 
@@ -207,7 +207,19 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
         return single_row(product, E.const(0))
     if rows.total is not None:
         return row_tiles(product, rows)
-    return loops.guard(total.eq(1), single_row(product, E.const(0)), row_tiles(product, rows))
+    return loops.guard(total.eq(1), single_row(product, E.const(0)), even_tiles(product, rows))
+
+
+def even_tiles(product: Product, rows: Rows) -> Stmt:
+    """All rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
+    size, end = product.tile.rows, rows.begin + rows.count
+    fetching = product if product.ahead is None else replace(product, prefetch=product.ahead.step)
+    full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(fetching, rows.begin + number * size, size))
+    lets, first = loops.bind("first_left", rows.begin + rows.count // size * size)
+    rest = row_tile(product, first, size, end)
+    for few in range(size - 2, 0, -2):
+        rest = loops.guard(end - first <= few, row_tile(product, first, few, end if few > 1 else None), rest)
+    return seq(full, lets, loops.guard(first < end, rest))
 
 
 class PartialSums:

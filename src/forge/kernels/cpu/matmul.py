@@ -64,6 +64,7 @@ class MatmulPlan:
     direct: bool
     staged: bool
     group: Group
+    single: bool  # one row, for which b is read in place
 
     @property
     def element(self) -> str:
@@ -116,6 +117,15 @@ class MatmulPlan:
 def matmul(call: KernelCall) -> Function:
     """a @ b over the last two axes."""
     plan = _plan(call)
+    body = _tasks(plan)
+    if loops.static(plan.rows) is None:
+        single = _plan(call, E.const(1))
+        body = loops.guard(plan.rows.eq(1), _tasks(single), body) if single.single else body
+    return call.function(body)
+
+
+def _tasks(plan: MatmulPlan) -> Stmt:
+    """A parallel loop over blocks of rows and column tiles."""
     extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
     extents |= {"row_block": loops.ceildiv(plan.rows, plan.row_block), "column_tile": plan.column_tiles}
 
@@ -124,15 +134,16 @@ def matmul(call: KernelCall) -> Function:
         return seq(lets, _task(plan, batch, row_block, column_tile))
 
     work = E.binary("min", E.const(plan.row_block), plan.rows) * plan.depth * plan.tile.width
-    return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
+    return loops.parallel(loops.product(list(extents.values())), work, task)
 
 
-def _plan(call: KernelCall) -> MatmulPlan:
+def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
+    """Sizes and choices; ``rows``: their number, where it is known better than from the shape."""
     a, b, result = call.operands[0], call.operands[1], call.results[0]
     if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
         raise CompileError(f"{call.name}: matrix product; expected two operands of rank 2 or more")
     transpose_a, transpose_b = bool(call.attrs.transpose_a), bool(call.attrs.transpose_b)
-    rows, columns = result.shape[-2:]
+    rows, columns = result.shape[-2] if rows is None else rows, result.shape[-1]
     depth = a.shape[-2 if transpose_a else -1]
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
     group = _group(a.dtype, b.dtype, depth, dtype, call.target)
@@ -152,7 +163,7 @@ def _plan(call: KernelCall) -> MatmulPlan:
     direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
                       RegisterTile(tile_rows, vectors, lanes, dtype),
-                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, group)
+                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, group, single)
 
 
 def _group(a: str, b: str, depth: Expr, accumulators: str, target: Target) -> Group:
@@ -201,13 +212,14 @@ def _rows_contiguous(target: Target, b: Reader) -> bool:
 def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile: Expr) -> Stmt:
     lets, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
     lets_column, column = loops.bind("column", column_tile * plan.tile.width)
-    if plan.split:
-        return seq(lets, lets_column, _in_parts(plan, batch, rows, column))
 
     def finish(row: Expr, value: RowValue) -> Stmt:
         return _write(plan, batch, row, column, value)
 
-    return seq(lets, lets_column, _part(plan, batch, rows, column, E.const(0), plan.depth, finish, None))
+    whole = _part(plan, batch, rows, column, E.const(0), plan.depth, finish, None)
+    if not plan.split:
+        return seq(lets, lets_column, whole)
+    return seq(lets, lets_column, loops.guard(plan.depth <= plan.depth_block, whole, _in_parts(plan, batch, rows, column)))
 
 
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:

@@ -14,6 +14,8 @@ from forge.target.costs import MachineModel
 
 # Register tiles of matrix products have at most this many vectors in a row.
 MAX_VECTORS: Final = 4
+# Columns that a product is taken to have which are known at run time only: half a tile more is computed, on average.
+TYPICAL_COLUMNS: Final = 256
 # Register tiles of matrix products have at most this many rows.
 MAX_ROWS: Final = 8
 # At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
@@ -84,7 +86,8 @@ def product_tile(rows: int | None, columns: int | None, lanes: int, target: Targ
     def cost(candidate: tuple[int, int]) -> float:
         vectors, tile_rows = candidate
         extent = 8 * tile_rows if rows is None else rows
-        padding = 1.0 if columns is None else loops.round_up(columns, vectors * lanes) / columns
+        width = vectors * lanes
+        padding = 1 + width / 2 / TYPICAL_COLUMNS if columns is None else loops.round_up(columns, width) / columns
         return _rows_cost(extent, tile_rows, vectors, costs) / (extent * vectors) * padding
 
     return min(candidates, key=cost)
