@@ -121,7 +121,7 @@ def test_masks_of_tokens(target: str, mask: tuple[int | str | None, ...]) -> Non
     attrs = FusedAttentionAttrs(scale=0.3, softcap=4.0, inner=2)
     specs = [Spec((2, 2, 3, n, 16)), Spec((2, 2, 1, s, 16)), Spec((2, 2, 1, s, 32)), Spec(tuple(sizes.get(d, d) for d in mask))]
     kernel = build(Case("attention", specs, Spec((2, n, 2, 3, 32)), vars(attrs), symbols=(n, s)).function(target), target)
-    for length, keys in ((1, 1), (1, 21), (1, 650), (5, 40)):
+    for length, keys in ((1, 1), (1, 21), (1, 650), (5, 40), (7, 512), (33, 600)):
         lengths = {"n": length, None: keys}
         bias = normal(*(lengths.get(d, d) for d in mask))  # type: ignore[arg-type]
         arrays = [normal(2, 2, 3, length, 16), normal(2, 2, 1, keys, 16), normal(2, 2, 1, keys, 32), bias]
@@ -228,7 +228,7 @@ def test_options(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", targets_here())
-@pytest.mark.parametrize(("length", "keys"), [(1, 1), (1, 37), (5, 5), (13, 600), (100, 3), (0, 3)])
+@pytest.mark.parametrize(("length", "keys"), [(1, 1), (1, 37), (5, 5), (13, 600), (100, 3), (0, 3), (6, 512), (6, 513)])
 def test_sizes_known_at_run_time(target: str, length: int, keys: int) -> None:
     n, s = E.var("n"), E.var("s")
     case = Case("attention", [Spec((2, n, 8)), Spec((2, s, 8)), Spec((2, s, 10)), Spec((n, s))], Spec((n, 2, 10)),

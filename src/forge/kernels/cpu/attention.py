@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from forge import dtypes, loops
@@ -176,7 +176,13 @@ class AttentionPlan:
 def blocks_of_rows(call: KernelCall) -> Stmt:
     """All rows, in tasks of their own for each block of rows and pair of products."""
     plan = plan_attention(call, call.attrs.inner)
-    return tasks(plan, lambda batch, rows: Task(plan, batch, rows))
+
+    def body(plan: AttentionPlan) -> Stmt:
+        return tasks(plan, lambda batch, rows: Task(plan, batch, rows))
+
+    if loops.static(plan.keys) is not None:
+        return body(plan)
+    return loops.guard(plan.keys <= plan.key_block, body(replace(plan, whole=True)), body(plan))
 
 
 def tasks(plan: AttentionPlan, make: Callable[[Sequence[Expr], Rows], Task]) -> Stmt:
@@ -442,7 +448,7 @@ class Task:
         one, zero = E.const(1, plan.dtype), E.const(0, plan.dtype)
         if plan.attrs.zero_unseen or E.is_const(plan.keys, 0):
             return E.select(E.compare("eq", total, zero), zero, one / total)
-        return one / total if plan.whole else E.select(plan.keys.eq(0), zero, one / total)
+        return one / total if loops.static(plan.keys) is not None else E.select(plan.keys.eq(0), zero, one / total)
 
     def _values(self, first: Expr, number: Expr, column: Expr) -> tuple[list[Stmt], VectorElement]:
         """What reads the values from ``first`` on, in the column tile of this number, after statements."""
