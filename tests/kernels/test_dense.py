@@ -29,6 +29,7 @@ def dense_case(shape: tuple[object, ...], units: int, panel: int, **options: obj
 @pytest.mark.parametrize(("lead", "depth", "units", "panel"), [
     ((1,), 67, 100, None), ((13,), 33, 50, None), ((2, 3, 5), 20, 48, 48), ((50,), 96, 10, None), ((29,), 1, 1, None),
     ((8,), 40, 200, 64), ((3,), 17, 21, 12), ((1,), 3, 5, None), ((19,), 3001, 70, None), ((9,), 12288, 20, None),
+    ((21,), 513, 257, None), ((1,), 61, 67, None),
 ])
 def test_matches_numpy(target: str, lead: tuple[int, ...], depth: int, units: int, panel: int | None) -> None:
     panel = panel or dense_panel(Target.parse(target), "float32", units)

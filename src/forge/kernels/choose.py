@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from forge import loops
-from forge.kernels.cpu import conv_plan, dense, winograd
+from forge.kernels.cpu import conv_plan, dense, tiles, winograd
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.target import Target
 from forge.target.blocking import byte_group, channel_block, integer_group
@@ -29,10 +29,9 @@ def dense_panel(target: Target, dtype: str, units: int, rows: int = 0, depth: in
     penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and integer_group(target, dtype) == 2 else _STEP_PENALTY
 
     def cost(vectors: int) -> tuple[float, int]:
-        width = lanes * vectors
-        return -(-units // width) * width * penalty[vectors], -vectors
+        return tiles.computed_vectors(units, vectors, lanes) * penalty[vectors], -vectors
 
-    best, *others = sorted(penalty, key=cost)
+    best, *others = sorted((v for v in penalty if v == 1 or (v - 1) * lanes < units), key=cost)
     key = dense.panel_key(rows, depth, units, dtype)
     (vectors,) = target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
     return lanes * vectors

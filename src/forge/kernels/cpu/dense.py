@@ -13,7 +13,7 @@ once per element into a local copy of the rows. One row is a matrix-vector produ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forge import dtypes, loops
@@ -55,10 +55,17 @@ class DensePlan:
     depth: int
     units: int
     panel: int
+    width: int
     tile: RegisterTile
     row_block: int
     staged: bool
     group: Group
+
+    @property
+    def last(self) -> DensePlan:
+        """The plan of the last column tile."""
+        left = tiles.computed_vectors(self.units, self.tile.vectors, self.tile.lanes) % self.tile.vectors
+        return replace(self, tile=replace(self.tile, vectors=left)) if left else self
 
     @property
     def steps(self) -> int:
@@ -69,13 +76,13 @@ class DensePlan:
         """Steps whose weights stay in the first-level cache; all where one register tile reads them."""
         if self.row_block <= self.tile.rows:
             return self.steps
-        step = self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group.size
+        step = self.width * dtypes.itemsize(self.weight.dtype) * self.group.size
         return tiles.even_blocks(self.steps, max(MIN_PART, tiles.part_bytes(self.target) // step))
 
     @property
     def few_tiles(self) -> int:
         """Fewer register tiles of rows, of a number known at run time only, take all of K at once."""
-        weights = self.steps * self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group.size
+        weights = self.steps * self.width * dtypes.itemsize(self.weight.dtype) * self.group.size
         return gemm.MANY_TILES if weights <= tiles.prefetch_bytes(self.target) else FEW_TILES
 
     @property
@@ -84,7 +91,7 @@ class DensePlan:
 
     @property
     def column_tiles(self) -> int:
-        return -(-self.units // self.tile.width)
+        return -(-self.units // self.width)
 
     @property
     def row_blocks(self) -> Expr:
@@ -130,7 +137,7 @@ def plan_dense(call: KernelCall) -> DensePlan:
     tile_rows, block = call.target.choices.pick(
         key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
         call.name)
-    return DensePlan(data, weight, result, call.target, rows, depth, units, panel,
+    return DensePlan(data, weight, result, call.target, rows, depth, units, panel, vectors * lanes,
                      RegisterTile(tile_rows, vectors, lanes, dtype), block, staged, group)
 
 
@@ -163,7 +170,7 @@ def dense_pack(call: KernelCall) -> Function:
         return seq(lets, lets_group, _task(plan, block, group))
 
     rows = E.binary("min", E.const(plan.row_block), plan.rows)
-    work = rows * (plan.depth * -(-plan.column_tiles // groups) * plan.tile.width)
+    work = rows * (plan.depth * -(-plan.column_tiles // groups) * plan.width)
     return call.function(loops.parallel(plan.row_blocks * groups, work, task))
 
 
@@ -173,19 +180,28 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
     def column_tile(number: Expr) -> Stmt:
         bound, tile = loops.bind("column_tile", number)
-        product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
-                          lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
-        many = _in_parts(plan, rows, tile, scalar) if plan.part < plan.steps else gemm.row_tiles(product, rows)
-        if plan.static_rows is None:
-            few = plan.rows < plan.few_tiles * plan.tile.rows
-            return seq(bound, loops.guard(few, gemm.any_rows(product, rows, plan.rows), many))
-        return seq(bound, gemm.single_row(product, E.const(0)) if plan.static_rows == 1 else many)
+        last = E.const(plan.column_tiles - 1)
+        whole = _column_tile(plan, rows, tile, scalar)
+        if plan.last is plan:
+            return seq(bound, whole)
+        return seq(bound, loops.guard(tile.eq(last), _column_tile(plan.last, rows, last, scalar), whole))
 
     groups = plan.column_groups
     if groups == plan.column_tiles:
         return seq(lets, stage, column_tile(group))
     first, last = group * plan.column_tiles // groups, (group + 1) * plan.column_tiles // groups
     return seq(lets, stage, loops.serial("column", last - first, column_tile, first))
+
+
+def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
+    """A block of rows times the weights of a column tile."""
+    product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
+                      lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
+    many = _in_parts(plan, rows, tile, scalar) if plan.part < plan.steps else gemm.row_tiles(product, rows)
+    if plan.static_rows is None:
+        few = plan.rows < plan.few_tiles * plan.tile.rows
+        return loops.guard(few, gemm.any_rows(product, rows, plan.rows), many)
+    return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 else many
 
 
 def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
@@ -262,8 +278,8 @@ def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> 
 
 def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Expr, Expr]:
     """Panel and first column inside it of a vector of a column tile."""
-    tiles_per_panel = plan.panel // plan.tile.width
-    return column_tile // tiles_per_panel, column_tile % tiles_per_panel * plan.tile.width + vector * plan.tile.lanes
+    tiles_per_panel = plan.panel // plan.width
+    return column_tile // tiles_per_panel, column_tile % tiles_per_panel * plan.width + vector * plan.tile.lanes
 
 
 def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead | None:
@@ -272,7 +288,7 @@ def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead
     if weight is None or plan.row_block <= plan.tile.rows:
         return None
     size = plan.group.size
-    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.tile.width * size, plan.panel * size)
+    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.width * size, plan.panel * size)
 
 
 def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
@@ -283,4 +299,4 @@ def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> E
 
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
     """Writes one row of a column tile."""
-    return gemm.write_units(plan.result, plan.tile, plan.units, row, column_tile * plan.tile.width, value)
+    return gemm.write_units(plan.result, plan.tile, plan.units, row, column_tile * plan.width, value)

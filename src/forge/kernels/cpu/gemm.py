@@ -279,13 +279,14 @@ def write_units(result: Writer, tile: RegisterTile, units: int, row: Expr, colum
 def column_vectors(tile: RegisterTile, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:
     """``write(v, mask)`` for each vector of the tile at ``column``; those past ``columns`` are masked or left out."""
     whole = seq(write(v, None) for v in range(tile.vectors))
-    known = loops.static(columns)
-    if known is not None and known % tile.width == 0:
+    known, place = loops.static(columns), loops.static(column)
+    rest = None if known is None else known % tile.width if place is None else min(known - place, tile.width)
+    if known is not None and rest == (0 if place is None else tile.width):
         return whole
     last: list[Stmt] = []
     for v in range(tile.vectors):
         done = v * tile.lanes
-        valid = columns - (column + done) if known is None else E.const(known % tile.width - done)
+        valid = columns - (column + done) if rest is None else E.const(rest - done)
         fixed = loops.static(valid)
         if fixed is None or fixed > 0:
             last.append(write(v, None if fixed is not None and fixed >= tile.lanes else E.ramp(0, 1, tile.lanes) < valid))

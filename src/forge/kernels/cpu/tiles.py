@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from forge import dtypes, loops
+from forge import dims, dtypes, loops
 from forge.target import Target
 from forge.target.costs import MachineModel
 
 # Register tiles of matrix products have at most this many vectors in a row.
 MAX_VECTORS: Final = 4
 # Columns that a product is taken to have which are known at run time only: half a tile more is computed, on average.
-TYPICAL_COLUMNS: Final = 256
+TYPICAL_COLUMNS: Final = dims.TYPICAL
 # Register tiles of matrix products have at most this many rows.
 MAX_ROWS: Final = 8
 # At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
 MAX_PREFETCH_TILES: Final = 64
+# A narrower last column tile saves at least one in so many vectors.
+NARROW_SHARE: Final = 24
 # Bytes that come from memory at once.
 CACHE_LINE: Final = 64
 # One kernel may take this many bytes of stack; threads have several MiB.
@@ -60,6 +62,12 @@ def vector_lanes(width: int, target: Target, dtype: str) -> int:
     while width % lanes:
         lanes //= 2
     return lanes
+
+
+def computed_vectors(columns: int, vectors: int, lanes: int) -> int:
+    """Vectors of a row that column tiles compute: the last tile is narrower where that saves enough to have code of its own."""
+    whole, needed = -(-columns // (vectors * lanes)) * vectors, -(-columns // lanes)
+    return needed if (whole - needed) * NARROW_SHARE >= whole else whole
 
 
 def divisors(number: int, limit: int) -> list[int]:
