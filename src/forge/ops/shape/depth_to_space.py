@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forge import dims, te
-from forge.ops.core.inference import Shape, fail, normalize_axis, required
+from forge.ops.core.inference import Shape, fail, normalize_axis, required, tuple_of
 from forge.ops.core.lowering import injective, replaced
 from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
@@ -56,7 +57,9 @@ class ChannelShuffle(Op[ChannelShuffleAttrs]):
 
 @dataclass(frozen=True)
 class SubPixelAttrs:
-    block_size: int = 1
+    """``block_size``: rows and columns of a block, where one number stands for both."""
+
+    block_size: int | tuple[int, int] = 1
     layout: str = "NCHW"
     mode: str = "DCR"
 
@@ -68,6 +71,10 @@ class _SubPixel(Op[SubPixelAttrs]):
     kind = Kind.INJECTIVE
     is_selection = True
     deepens: ClassVar[bool]
+
+    def block(self, attrs: SubPixelAttrs) -> tuple[Any, ...]:
+        """The rows and columns of a block."""
+        return tuple_of(self.name, "block_size", attrs.block_size, 2)
 
     def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
         """Raises TypeInferenceError unless ``shape`` can be divided into blocks."""
@@ -110,51 +117,48 @@ def _arranged(values: Mapping[int, Any], indices: Sequence[Any]) -> tuple[Any, .
 
 @register
 class DepthToSpace(_SubPixel):
-    """out[n, c, h * b + i, w * b + j] = data[n, k, h, w] with k = (i * b + j) * C + c (DCR) or (c * b + i) * b + j (CRD)."""
+    """out[n, c, h * a + i, w * b + j] = data[n, k, h, w] with k = (i * b + j) * C + c (DCR) or (c * a + i) * b + j (CRD)."""
 
     name = "nn.depth_to_space"
     deepens = False
 
     def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
-        channels, unit = shape[attrs.layout.index("C")], attrs.block_size**2
+        channels, unit = shape[attrs.layout.index("C")], math.prod(self.block(attrs))
         if dims.different(dims.floormod(channels, unit), 0):
             raise fail(self.name, "channels", channels, f"a multiple of {unit}")
 
     def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
-        (c, h, w), block = _axes(attrs), attrs.block_size
-        return _arranged({c: dims.floordiv(shape[c], block * block), h: shape[h] * block, w: shape[w] * block}, shape)
+        (c, h, w), (rows, columns) = _axes(attrs), self.block(attrs)
+        return _arranged({c: dims.floordiv(shape[c], rows * columns), h: shape[h] * rows, w: shape[w] * columns}, shape)
 
     def source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
-        (c, h, w), block = _axes(attrs), attrs.block_size
-        row, column = i[h] % block, i[w] % block
-        if attrs.mode == "DCR":
-            deep = (row * block + column) * channels + i[c]
-        else:
-            deep = i[c] * (block * block) + row * block + column
-        return _arranged({c: deep, h: i[h] // block, w: i[w] // block}, i)
+        (c, h, w), (rows, columns) = _axes(attrs), self.block(attrs)
+        place = i[h] % rows * columns + i[w] % columns
+        deep = place * channels + i[c] if attrs.mode == "DCR" else i[c] * (rows * columns) + place
+        return _arranged({c: deep, h: i[h] // rows, w: i[w] // columns}, i)
 
 
 @register
 class SpaceToDepth(_SubPixel):
-    """The inverse of depth_to_space: out[n, (i * b + j) * C + c, h, w] = data[n, c, h * b + i, w * b + j] (DCR)."""
+    """The inverse of depth_to_space: out[n, (i * b + j) * C + c, h, w] = data[n, c, h * a + i, w * b + j] (DCR)."""
 
     name = "nn.space_to_depth"
     deepens = True
 
     def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
-        for axis in (attrs.layout.index("H"), attrs.layout.index("W")):
-            if dims.different(dims.floormod(shape[axis], attrs.block_size), 0):
-                raise fail(self.name, f"dimension {axis}", shape[axis], f"a multiple of {attrs.block_size}")
+        for axis, size in zip(_axes(attrs)[1:], self.block(attrs)):
+            if dims.different(dims.floormod(shape[axis], size), 0):
+                raise fail(self.name, f"dimension {axis}", shape[axis], f"a multiple of {size}")
 
     def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
-        (c, h, w), block = _axes(attrs), attrs.block_size
-        sizes = {axis: dims.floordiv(shape[axis], block) for axis in (h, w)}
-        return _arranged({c: shape[c] * (block * block), **sizes}, shape)
+        (c, h, w), (rows, columns) = _axes(attrs), self.block(attrs)
+        sizes = {h: dims.floordiv(shape[h], rows), w: dims.floordiv(shape[w], columns)}
+        return _arranged({c: shape[c] * (rows * columns), **sizes}, shape)
 
     def source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
-        (c, h, w), block = _axes(attrs), attrs.block_size
+        (c, h, w), (rows, columns) = _axes(attrs), self.block(attrs)
         if attrs.mode == "DCR":
             place, channel = i[c] // channels, i[c] % channels
         else:
-            place, channel = i[c] % (block * block), i[c] // (block * block)
-        return _arranged({c: channel, h: i[h] * block + place // block, w: i[w] * block + place % block}, i)
+            place, channel = i[c] % (rows * columns), i[c] // (rows * columns)
+        return _arranged({c: channel, h: i[h] * rows + place // columns, w: i[w] * columns + place % columns}, i)
