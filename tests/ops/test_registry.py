@@ -35,7 +35,10 @@ FACTORIZATIONS = {
 """What they make of NaN depends on the order of elimination."""
 TRANSFORMS = {"fft.dft", "fft.fft"}
 """Where a NaN goes depends on the factorisation of the length."""
-PACKED = {"nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc"}
+PACKED = {
+    "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc",
+    "nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_conv3d_NCDHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
+}
 """Passes make them, of sizes that are not 0; Winograd's sums mix infinities of neighbours."""
 SCALARS_ONLY = {"arange", "check", "full", "ones", "random.bits", "random.bit_generator", "random.uniform", "signal.mel_weights"}
 """Operands are numbers, shapes and seeds."""

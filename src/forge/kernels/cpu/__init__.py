@@ -25,6 +25,7 @@ from forge.kernels.cpu import (
     searching,
     softmax,
     strings,
+    subpixel,
     trees,
     winograd,
 )
@@ -32,5 +33,5 @@ from forge.kernels.cpu import (
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
     "detection", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering", "orthogonal", "rnn",
-    "running", "scattering", "searching", "softmax", "strings", "trees", "winograd",
+    "running", "scattering", "searching", "softmax", "strings", "subpixel", "trees", "winograd",
 ]

@@ -13,15 +13,15 @@ one or two per cent of the arithmetic, and leaves the inner loops without a bran
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, plan_convolution
-from forge.kernels.cpu.spatial import SpatialAxis, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import SpatialAxis, UsedTaps, note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -38,18 +38,25 @@ WRITTEN_OUT: Final = 8
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
     """Direct convolution over blocked channels; of bytes, fewer products where that is faster."""
-    problem = _problem(call)
-    if winograd_bytes.is_faster(problem, call.name):
+    return convolution(call)
+
+
+def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
+    """The convolution, without the taps that are not ``used``."""
+    problem = _problem(call, used)
+    if used is None and winograd_bytes.is_faster(problem, call.name):
         return winograd_bytes.build(call, problem)
     plan = plan_convolution(problem, call.name)
     window = plan.window
-    note_algorithm(call, window, plan.in_channels * plan.unit.size)
+    if used is None:
+        note_algorithm(call, window, plan.in_channels * plan.unit.size)
     (rows, row_block), (columns, column_block) = plan.blocks
-    extents = {"image": window.batch, "row_block": rows, "column_block": columns, "group_block": E.const(plan.group_blocks)}
+    extents = {**{f"image{k}": extent for k, extent in enumerate(window.images)}, "row_block": rows, "column_block": columns,
+               "group_block": E.const(plan.group_blocks)}
 
     def task(index: Expr) -> Stmt:
         lets, parts = loops.bound_indices(index, extents)
-        image, row, column, group = parts
+        *image, row, column, group = parts
         return seq(lets, _Task(plan, image, row * row_block, row_block, column * column_block, column_block, group).statement())
 
     positions = plan.row_block * plan.column_block
@@ -57,13 +64,13 @@ def conv2d_nchwc(call: KernelCall) -> Function:
     return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
 
 
-def _problem(call: KernelCall) -> ConvProblem:
+def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     weight = call.operands[1]
     grouped = weight is not None and len(weight.shape) == 7
     wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/g][o][g]"
     _, in_blocks, kernel_h, kernel_w, in_steps, out_block, *group = static_shape(call, weight, 7 if grouped else 6, wanted)
     in_block = in_steps * (group[0] if grouped else 1)
-    window = window_of(call, (kernel_h, kernel_w))
+    window = replace(window_of(call, (kernel_h, kernel_w)), used=used)
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
         raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
                            f"{window.block} and {window.out_block}")
@@ -92,7 +99,7 @@ class _Source:
 class _Task:
     """Statements of one task."""
 
-    def __init__(self, plan: ConvPlan, image: Expr, first_row: Expr, rows: Expr, first_column: Expr, columns: Expr,
+    def __init__(self, plan: ConvPlan, image: Sequence[Expr], first_row: Expr, rows: Expr, first_column: Expr, columns: Expr,
                  group_block: Expr) -> None:
         self.plan = plan
         self.window = plan.window
@@ -141,7 +148,8 @@ class _Task:
             raise CompileError("conv2d_nchwc: input without a buffer was not staged")
         row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
         block_stride = loops.bound(window.height.data * row_stride, self.bindings, "block_stride")
-        base = (self.image * window.data.shape[1] * block_stride + self.first_row * (window.height.stride * row_stride)
+        (image,) = self.image
+        base = (image * window.data.shape[1] * block_stride + self.first_row * (window.height.stride * row_stride)
                 + self.first_column * (window.width.stride * window.block))
         return _Source(window.data.buffer, base, block_stride, row_stride, self.plan.unit)
 
@@ -164,8 +172,11 @@ class _Task:
             return seq(lets, loops.guard(E.logical_and(h >= 0, h < window.height.data), data,
                                            self._zero(source, base, E.const(0), width)))
 
-        return loops.serial("block", self.plan.chunk, lambda block: loops.serial(
-            "r", height, lambda r: row(block, r)))
+        def rows(block: Expr) -> Stmt:
+            has_data = E.const(True, "bool") if window.used is None else window.used.has_data(self.image, first_block + block)
+            return loops.guard(has_data, loops.serial("r", height, lambda r: row(block, r)))
+
+        return loops.serial("block", self.plan.chunk, rows)
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
         """Padding at columns [begin, end)."""
@@ -181,7 +192,7 @@ class _Task:
         data, size, dtype = self.window.data, self.window.block, self.plan.dtype
         if data.buffer is not None:
             lanes = self.plan.target.lanes(self.plan.unit.copied)
-            start = data.buffer.offset(self.image, block, h, first_w + low, 0)
+            start = data.buffer.offset(*self.image, block, h, first_w + low, 0)
             buffer = data.buffer
             return loops.each_vector((high - low) * size, lanes, lambda x, mask: store(
                 source.buffer, base + low * size + x, self.plan.unit.copy(E.load(buffer, start + x, mask)), mask))
@@ -190,7 +201,7 @@ class _Task:
         def column(w: Expr) -> Stmt:
             return loops.each_vector(size, lanes, lambda lane, mask: store(
                 source.buffer, base + w * size + lane,
-                self.plan.unit.copy(data.read([self.image, block, h, first_w + w, lane], mask)), mask))
+                self.plan.unit.copy(data.read([*self.image, block, h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
 
@@ -284,19 +295,33 @@ class _Task:
         full_blocks, rest = divmod(plan.in_channels, plan.in_block)
         count = E.binary("min", E.const(plan.chunk), E.const(full_blocks) - first_block)
 
-        def block_taps(channels: int) -> Callable[[Expr], Stmt]:
-            return lambda block: seq(ahead(block), loops.serial("tap_row", self.window.height.kernel, lambda tap: self._tap_row(
-                acc, first_block, block, tap, channels, group, scalar)))
+        lets: list[Stmt] = []
+        out_block, used = self._channel(group, 0)[0], self.window.used or UsedTaps(0)
+        first_row, end_row = (E.const(0), E.const(self.window.height.kernel)) if used.rows is None else (
+            loops.bound(tap, lets, "tap") for tap in used.rows(out_block))
+        columns = None if used.columns is None else [loops.bound(tap, lets, "tap") for tap in used.columns(out_block)]
 
-        body = loops.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq()
+        def block_taps(channels: int) -> Callable[[Expr], Stmt]:
+            def taps(block: Expr) -> Stmt:
+                rows = loops.serial("tap_row", end_row - first_row, lambda tap: self._tap_row(
+                    acc, first_block, block, tap, channels, group, scalar, columns), first_row)
+                whole = first_block + block
+                has_taps = E.logical_and(used.has_block(out_block, whole), used.has_data(self.image, whole))
+                return loops.guard(has_taps, seq(ahead(block), rows))
+            return taps
+
+        body = seq(lets, loops.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq())
         if rest == 0:
             return body
         last = E.const(full_blocks) - first_block
         return seq(body, loops.guard(last < plan.chunk, block_taps(rest)(last)))
 
     def _tap_row(self, acc: Accumulators, first_block: Expr, block: Expr, tap: Expr, channels: int, group: Expr,
-                 scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]]) -> Stmt:
-        """One row of taps. Undilated taps of whole blocks are neighbours in input and weight: one loop over both."""
+                 scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]], columns: Sequence[Expr] | None) -> Stmt:
+        """One row of taps. Undilated taps of whole blocks are neighbours in input and weight: one loop over both.
+
+        ``columns``: the first tap and the end of those that are used, if not all.
+        """
         plan, width = self.plan, self.window.width
         size = width.kernel * plan.in_block
 
@@ -304,13 +329,14 @@ class _Task:
             update = acc.add_outer_product(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
             return seq(self._prefetch(group, first_block + block, tap, k), update)
 
-        if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block:
+        if columns is None and (width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block):
             extent = size if channels == plan.in_block else channels
             return loops.unroll_by("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
         unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
         shift = width.dilation * plan.block
-        return loops.serial("tap", width.kernel, lambda t: loops.unroll_by(
-            "k", channels, unroll, lambda k: step(t * shift + k, t * plan.in_block + k)))
+        first, end = (E.const(0), E.const(width.kernel)) if columns is None else columns
+        return loops.serial("tap", end - first, lambda t: loops.unroll_by(
+            "k", channels, unroll, lambda k: step(t * shift + k, t * plan.in_block + k)), first)
 
     def _channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a (task-local) group."""
@@ -354,7 +380,7 @@ class _Task:
     def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self._channel(group, vector)
         result = self.window.result
-        indices = [self.image, block, self.first_row + row, self.first_column + column, E.ramp(lane, 1, self.plan.lanes)]
+        indices = [*self.image, block, self.first_row + row, self.first_column + column, E.ramp(lane, 1, self.plan.lanes)]
         return result.write(indices, loops.finished(value, result.dtype))
 
 

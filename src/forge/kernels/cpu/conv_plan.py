@@ -53,7 +53,7 @@ class ConvProblem:
 
     @property
     def out_vectors(self) -> int:
-        return known(self.window.result.shape[1], "conv2d_nchwc: the output channels") * self.window.out_block // self.lanes
+        return known(self.window.result.shape[-4], "conv2d_nchwc: the output channels") * self.window.out_block // self.lanes
 
     @property
     def steps(self) -> int:
@@ -69,6 +69,7 @@ class ConvProblem:
         blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit.size} {self.out_vectors}x{self.lanes}"
         copied = " copied" if self.staged else ""
         copied += " of any size" if not all(a.is_known for a in axes) else ""
+        copied += f" taps of {self.window.used.blocks} blocks" if self.window.used is not None else ""
         return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
 
     @property
@@ -170,8 +171,9 @@ def _alternatives(problem: ConvProblem) -> Iterator[_Plan]:
 def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
     """Candidate (height, width, vectors) that fit into the registers."""
     registers = problem.target.vector_registers - problem.unit.registers
-    per_block = problem.window.out_block // problem.lanes
-    for vectors in tiles.divisors(problem.out_vectors, 6):
+    per_block, used = problem.window.out_block // problem.lanes, problem.window.used
+    alike = problem.out_vectors if used is None else used.blocks * per_block
+    for vectors in tiles.divisors(alike, 6):
         if vectors % per_block and per_block % vectors:
             continue
         for height in range(1, min(MAX_TILE_ROWS if problem.window.height.is_known else 1, problem.window.height.out) + 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,8 +100,23 @@ class SpatialAxis:
 
 
 @dataclass(frozen=True)
+class UsedTaps:
+    """Which taps are not zero: those of a weight, the same ones of ``blocks`` neighbouring blocks of output channels, or of data.
+
+    ``rows`` and ``columns``: the first tap of a block of output channels, and the end of its taps. ``has_block``: whether it has
+    any for a block of data; ``has_data``: whether that block is not zero in an image.
+    """
+
+    blocks: int
+    rows: Callable[[Expr], tuple[Expr, Expr]] | None = None
+    columns: Callable[[Expr], tuple[Expr, Expr]] | None = None
+    has_block: Callable[[Expr, Expr], Expr] = lambda out_block, block: E.const(True, "bool")
+    has_data: Callable[[Sequence[Expr], Expr], Expr] = lambda image, block: E.const(True, "bool")
+
+
+@dataclass(frozen=True)
 class BlockedWindow:
-    """Operands, result and geometry of a convolution over blocked data."""
+    """Operands, result and geometry of a convolution over blocked data; ``images``: the extents whose product is ``batch``."""
 
     data: Reader
     weight: Reader
@@ -111,6 +126,8 @@ class BlockedWindow:
     width: SpatialAxis
     block: int
     out_block: int
+    images: tuple[Expr, ...]
+    used: UsedTaps | None = None
 
     @property
     def padded(self) -> bool:
@@ -121,16 +138,16 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
     """Reads geometry from the operands' shapes and the operator's attributes.
 
     Raises:
-        CompileError: operands are missing, or not 5-D.
+        CompileError: operands are missing, or the data are not 5-D, or more for images with several indices.
     """
     data, weight, result = call.operands[0], call.operands[1], call.results[0]
-    if data is None or weight is None or len(data.shape) != 5:
+    if data is None or weight is None or len(data.shape) < 5:
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
-    block, out_block = (loops.known(r.shape[4], f"{call.name}: the channel block") for r in (data, result))
+    block, out_block = (loops.known(r.shape[-1], f"{call.name}: the channel block") for r in (data, result))
     strides, dilation, pads = pair(call.attrs.strides), pair(call.attrs.dilation), padding(call.attrs.padding)
 
     def axis(k: int) -> SpatialAxis:
-        extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
+        extent, positions, pad = data.shape[k - 3], result.shape[k - 3], call.dim(pads[k])
         sizes = [call.typical(e) for e in (extent, positions, pad)]
         out = sizes[1] if loops.static(positions) is not None else max(1, sizes[1])
         found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False)
@@ -140,7 +157,8 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
             padded = not all(isinstance(p, int) and p <= 0 for p in (pads[k], pads[k + 2]))
         return replace(found, padded=padded)
 
-    return BlockedWindow(data, weight, result, data.shape[0], axis(0), axis(1), block, out_block)
+    images = data.shape[:-4]
+    return BlockedWindow(data, weight, result, loops.product(images), axis(0), axis(1), block, out_block, images)
 
 
 @dataclass(frozen=True)

@@ -77,17 +77,17 @@ def transposed_rows() -> list[Case]:
 
 
 def blocked(x: np.ndarray, block: int) -> np.ndarray:
-    """``[N, C, H, W]`` as ``[N, C / block, H, W, block]``, with a large number in the padded lanes."""
-    n, c, h, w = x.shape
-    padded = np.pad(x, ((0, 0), (0, -c % block), (0, 0), (0, 0)), constant_values=1e3)
-    return np.ascontiguousarray(padded.reshape(n, -1, block, h, w).transpose(0, 1, 3, 4, 2))
+    """``[N, C, spatial]`` as ``[N, C / block, spatial, block]``, with a large number in the padded lanes."""
+    n, c, *spatial = x.shape
+    padded = np.pad(x, ((0, 0), (0, -c % block), *[(0, 0)] * len(spatial)), constant_values=1e3)
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(n, -1, block, *spatial), 2, -1))
 
 
 def packed(w: np.ndarray, inner: int, outer: int) -> np.ndarray:
-    o, i, kh, kw = w.shape
-    padded = np.pad(w, ((0, -o % outer), (0, -i % inner), (0, 0), (0, 0)))
-    shape = (-(-o // outer), outer, -(-i // inner), inner, kh, kw)
-    return np.ascontiguousarray(padded.reshape(shape).transpose(0, 2, 4, 5, 3, 1))
+    o, i, *taps = w.shape
+    padded = np.pad(w, ((0, -o % outer), (0, -i % inner), *[(0, 0)] * len(taps)))
+    shape = (-(-o // outer), outer, -(-i // inner), inner, *taps)
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(shape), (3, 1), (-2, -1)))
 
 
 def array(*shape: int) -> np.ndarray:
@@ -124,4 +124,47 @@ def blocked_rows() -> list[Case]:
     ]
 
 
-CASES = [*plain_rows(), *transposed_rows(), *blocked_rows()]
+def pixels(x: np.ndarray, phases: tuple[int, ...], crop: tuple[int, ...]) -> np.ndarray:
+    """``[N, phases * C, spatial]`` as a larger image of C channels, cropped."""
+    n, _, *spatial = x.shape
+    axes = len(spatial)
+    apart = x.reshape(n, *phases, -1, *spatial)
+    order = [0, 1 + axes, *(axis for k in range(axes) for axis in (2 + axes + k, 1 + k))]
+    image = apart.transpose(order).reshape(n, -1, *(size * phase for size, phase in zip(spatial, phases)))
+    return image[:, :, *(slice(b, size - e) for size, b, e in zip(image.shape[2:], crop[:axes], crop[axes:]))]
+
+
+def subpixel_row(channels: int, outputs: int, taps: tuple[int, ...], size: tuple[int, ...], phases: tuple[int, ...],
+                 crop: tuple[int, ...], depthwise: bool = False, **attrs: Any) -> Case:
+    """A convolution whose channels are pixels; the oracle moves them after onnxruntime's convolution."""
+    axes, count, block = len(taps), int(np.prod(phases)), 8
+    x, w = array(2, channels, *size), array(count * outputs, 1 if depthwise else channels, *taps)
+    plain = onnx_conv("Conv", axes, {**attrs, "groups": channels if depthwise else 1})
+
+    def oracle(*_: object) -> np.ndarray:
+        if not depthwise:
+            return blocked(pixels(plain(x, w)[0], phases, crop), block)
+        by_channel = w.reshape(count, outputs, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape)
+        found = plain(x, by_channel)[0]
+        in_order = found.reshape(2, outputs, count, *found.shape[2:]).swapaxes(1, 2).reshape(found.shape)
+        return blocked(pixels(in_order, phases, crop), block)
+
+    name = "subpixel_depthwise_conv2d_NCHWc" if depthwise else f"subpixel_conv{axes}d_NC{'DHW'[-axes:]}c"
+    weight = np.moveaxis(w.reshape(-1, block, *taps), 1, -1) if depthwise else packed(w, block, block)
+    return row(f"nn.contrib_{name}", [blocked(x, block), np.ascontiguousarray(weight)], oracle, symbolic=False, phases=phases,
+               crop=crop, channels=outputs, in_channels=channels, groups=channels if depthwise else 1, kernel_size=taps, **attrs)
+
+
+def subpixel_rows() -> list[Case]:
+    return [
+        subpixel_row(11, 8, (2, 2), (4, 5), (2, 2), (1, 1, 1, 1), padding=(1, 1)),
+        subpixel_row(8, 16, (1, 3), (5, 4), (1, 3), (0, 2, 0, 1), padding=(0, 1, 0, 2)),
+        subpixel_row(8, 8, (1, 1), (3, 4), (3, 2), (0, 0, 0, 0)),
+        subpixel_row(16, 16, (2, 2), (4, 5), (2, 2), (1, 0, 1, 0), depthwise=True, padding=(1, 1)),
+        subpixel_row(12, 8, (2, 1, 2), (3, 4, 5), (2, 1, 2), (1, 0, 1, 1, 0, 1), padding=(1, 0, 1)),
+        subpixel_row(8, 16, (3, 2, 3), (5, 6, 7), (1, 1, 1), (0,) * 6, strides=(2, 1, 2), dilation=(2, 1, 1), padding=(2, 0, 1)),
+        subpixel_row(8, 8, (1, 1, 3), (3, 4, 6), (1, 1, 1), (0,) * 6, padding=(0, 0, 1)),
+    ]
+
+
+CASES = [*plain_rows(), *transposed_rows(), *blocked_rows(), *subpixel_rows()]
