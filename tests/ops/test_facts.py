@@ -57,18 +57,20 @@ HEADS = {
     "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
-    "split_groups": "nn.conv2d",
+    "split_groups": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "recurrent_codes": "qnn.dequantize",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
     "to_float16": "cast divide multiply",  # constants are factors
     "to_integers": "cast nn.batch_matmul nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d nn.dense nn.matmul qnn.dequantize "
                    "subtract",
     "to_unsigned": "qnn.dequantize qnn.quantize",
+    "subpixels": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
+    "untranspose": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
     "use_winograd": "nn.contrib_conv2d_NCHWc",
     "view_rules": "add expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take transpose",
     "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
                 "nn.dense",
-    "widen_conv1d": "nn.conv1d",
+    "widen_conv1d": "nn.conv1d nn.conv1d_transpose",
 }
 """Operators whose equations the passes know: those that their patterns consist of. What is true of operators in general is
 declared by them (``OpDef``). ``partition_for_tensorrt`` is not here: it lists what another compiler has."""

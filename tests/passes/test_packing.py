@@ -11,6 +11,7 @@ from forge import dims
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
+from forge.options import CompileOptions
 from forge.passes import choose_layouts, pack_weights
 from tests.passes.checks import AVX2, AVX512, check, parse, text_of, weights
 
@@ -217,15 +218,36 @@ def test_transposed_convolution(kernel: int, stride: int, padding: tuple[int, ..
     assert not graph.select("nn.conv2d_transpose")
 
 
-def test_transposed_convolution_that_stays() -> None:
+def test_transposed_convolution_of_each_channel() -> None:
     net = Net()
-    weight = net.constant(weights(8, 2, 2, 2))
-    graph = net.output(net.call("nn.conv2d_transpose", net.image(8, 5), weight, strides=(2, 2), output_padding=(1, 1)))
-    assert check_layouts(graph) == 0
+    y = net.conv(net.image(8, 5), 24)
+    y = net.call("nn.conv2d_transpose", y, net.constant(weights(24, 1, 3, 4)), strides=(2, 2), padding=(1, 1), groups=24)
+    graph = net.output(net.conv(y, 16))
+    check_layouts(graph)
+    assert len(graph.select("layout_transform")) == 2
+
+
+def test_volumes_stay_blocked() -> None:
     net = Net()
-    weight = net.constant(weights(8, 2, 2, 2))
-    graph = net.output(net.call("nn.conv2d_transpose", net.image(8, 5), weight, strides=(2, 2), groups=2))
-    assert check_layouts(graph) == 0
+    x = net.input(TensorType((1, 3, dims.symbol("d"), 6, 5), "float32"), "x")
+    y = net.call("nn.conv3d", x, net.constant(weights(20, 3, 3, 3, 3)), padding=(1, 1, 1), strides=(1, 2, 1))
+    y = net.call("nn.relu", net.call("nn.bias_add", y, net.constant(weights(20))))
+    y = net.call("nn.max_pool3d", y, pool_size=(2, 1, 1), strides=(2, 1, 1))
+    y = net.call("nn.conv3d_transpose", y, net.constant(weights(20, 16, 2, 3, 3)), strides=(2, 2, 1), padding=(0, 1, 1))
+    graph = net.output(net.call("nn.conv3d", y, net.constant(weights(5, 16, 1, 1, 1)), dilation=(2, 1, 1)))
+    assert check(choose_layouts.run, graph, symbols={"d": 5}) == 6
+    assert len(graph.select("layout_transform")) == 2
+
+
+@pytest.mark.parametrize("reason", ["weight", "padding", "groups"])
+def test_transposed_convolution_that_stays(reason: str) -> None:
+    net = Net()
+    x = net.image(8, 5)
+    weight = net.input(TensorType((8, 4, 2, 2), "float32"), "w") if reason == "weight" else net.constant(weights(8, 4, 2, 2))
+    padding = (dims.symbol("n"), 0) if reason == "padding" else (0, 0)
+    groups = 2 if reason == "groups" else 1
+    graph = net.output(net.call("nn.conv2d_transpose", x, weight, strides=(2, 2), padding=padding, groups=groups))
+    assert choose_layouts.run(graph, CompileOptions(target=AVX512)) == 0
 
 
 def test_outputs_keep_names_and_types() -> None:

@@ -49,6 +49,26 @@ def test_a_symbolic_batch() -> None:
     assert check(split_groups.run, grouped(dims.symbol("n"), 16, 16, 2), symbols={"n": 3}) == 1
 
 
+@pytest.mark.parametrize(("inner", "outer", "groups", "convolutions"), [(16, 16, 2, 2), (4, 8, 2, 1), (8, 20, 3, 3)])
+def test_transposed_ones(inner: int, outer: int, groups: int, convolutions: int) -> None:
+    b = Builder()
+    x = b.input(TensorType((2, inner * groups, 4, 5), "float32"), "x")
+    weight = b.constant(weights(inner * groups, outer, 4, 3))
+    attributes: dict[str, Any] = {"strides": (2, 1), "padding": (1, 0), "output_padding": (1, 0)}
+    graph = b.output(b.call("nn.conv2d_transpose", x, weight, groups=groups, **attributes))
+    assert check(split_groups.run, graph) == 1
+    assert operators(graph).count("nn.conv2d_transpose") == convolutions
+
+
+@pytest.mark.parametrize("op", ["nn.conv3d", "nn.conv3d_transpose"])
+def test_volumes(op: str) -> None:
+    b = Builder()
+    x = b.input(TensorType((1, 32, 3, 4, 5), "float32"), "x")
+    graph = b.output(b.call(op, x, b.constant(weights(32, 16, 2, 2, 3)), groups=2))
+    assert check(split_groups.run, graph) == 1
+    assert operators(graph).count(op) == 2
+
+
 @pytest.mark.parametrize(("graph", "target"), [
     (grouped(1, 1, 1, 32), AVX512),  # depthwise
     (grouped(1, 2, 2, 8), AVX512),  # narrow

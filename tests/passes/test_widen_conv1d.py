@@ -39,3 +39,13 @@ def test_symbolic_lengths() -> None:
     x = b.input(TensorType((1, 3, dims.symbol("length")), "float32"), "x")
     graph = b.output(b.call("nn.conv1d", x, b.constant(weights(8, 3, 3))))
     assert check(widen_conv1d.run, graph, symbols={"length": 5}) == 1
+
+
+def test_transposed_ones() -> None:
+    b = Builder()
+    x = b.input(TensorType((1, 6, dims.symbol("length")), "float32"), "x")
+    first = b.call("nn.conv1d_transpose", x, b.constant(weights(6, 4, 5)), strides=(3,), padding=(2, 1), output_padding=(1,),
+                   dilation=(2,), groups=2)
+    graph = b.output(b.call("nn.conv1d", b.call("nn.leaky_relu", first), b.constant(weights(3, 8, 3))))
+    assert check(widen_conv1d.run, graph, symbols={"length": 5}) == 3
+    assert operators(graph) == ["expand_dims", "nn.conv2d_transpose", "nn.leaky_relu", "nn.conv2d", "squeeze"]

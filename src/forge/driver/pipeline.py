@@ -48,6 +48,7 @@ from forge.passes import (
     to_float16,
     to_integers,
     to_unsigned,
+    untranspose,
     use_winograd,
     widen_conv1d,
 )
@@ -184,6 +185,8 @@ STAGES: tuple[Stage, ...] = (
     _pass("fuse_attention", 2, fuse_attention.run, "products, softmax and masks of attention become one operator"),
     _pass("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
     _pass("split_groups", 2, split_groups.run, "grouped convolutions become one a group, unless `set_channel_layout` is given"),
+    _pass("untranspose", 2, untranspose.run,
+          "transposed convolutions become forward ones that do the same work, unless `set_channel_layout` is given"),
     _pass("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     _pass("use_winograd", use_winograd.LEVEL, use_winograd.run,
           "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),
@@ -208,6 +211,7 @@ ENABLED: dict[str, Callable[[CompileOptions], bool]] = {
     "convert_layout": lambda o: o.channel_layout is not None,
     "to_bfloat16": lambda o: o.bfloat16,
     "split_groups": lambda o: o.channel_layout is None,
+    "untranspose": lambda o: o.channel_layout is None,
     "choose_layouts": lambda o: o.channel_layout is None,
     "use_winograd": lambda o: o.winograd,
 }

@@ -14,12 +14,13 @@ import numpy as np
 
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.ops.nn.convolution import Conv2D
+from forge.ops.nn.convolution import ConvBase
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.matching import operand
 from forge.target.blocking import channel_block
 
+CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose")
 LEAST_CHANNELS = 4
 """Input channels of a convolution."""
 MOST_WASTE = 4.0
@@ -27,17 +28,18 @@ MOST_WASTE = 4.0
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [Rule("split_groups", ("nn.conv2d",), partial(_split, channel_block(options.target)))])
+    rule = partial(_split, channel_block(options.target))
+    return rewrite(graph, [Rule("split_groups", CONVOLUTIONS, rule)])
 
 
 def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     groups = node.attrs.groups
     if groups == 1:
         return None
-    data, weight = operand(node), plain_weight(Conv2D.of(node))
+    data, weight = operand(node), plain_weight(ConvBase.of(node))
     if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
-    inner, outer = data.shape[1] // groups, weight.shape[0] // groups
+    inner, outer = data.shape[1] // groups, node.result.shape[1] // groups
     together = groups_together(groups, inner, outer, lanes)
     if not together:
         return Declined("depthwise, or mostly padding when split")
@@ -46,8 +48,9 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
     for g in range(0, groups, together):
         own = data if together == groups else builder.call(
             "strided_slice", data, begin=(g * inner,), end=((g + together) * inner,), strides=(1,), axes=(1,))
-        kernel = builder.constant(_diagonal(weight[g * outer : (g + together) * outer], together))
-        parts.append(builder.call("nn.conv2d", own, kernel, name=node.name if together == groups else "", **attributes))
+        first = len(weight) // groups
+        kernel = builder.constant(_diagonal(weight[g * first : (g + together) * first], together))
+        parts.append(builder.call(node.op, own, kernel, name=node.name if together == groups else "", **attributes))
     return parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
 
 
@@ -65,9 +68,9 @@ def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:
 
 
 def _diagonal(weight: np.ndarray, count: int) -> np.ndarray:
-    """Weights ``[count * o, c, h, w]`` of groups as those of all their channels, ``[count * o, count * c, h, w]``."""
-    outer, inner = weight.shape[0] // count, weight.shape[1]
-    result = np.zeros((count, outer, count, inner, *weight.shape[2:]), weight.dtype)
+    """Weights ``[count * a, b, h, w]`` of groups as those of all their channels, ``[count * a, count * b, h, w]``."""
+    first, second = weight.shape[0] // count, weight.shape[1]
+    result = np.zeros((count, first, count, second, *weight.shape[2:]), weight.dtype)
     for g in range(count):
-        result[g, :, g] = weight[g * outer : (g + 1) * outer]
-    return result.reshape(count * outer, count * inner, *weight.shape[2:])
+        result[g, :, g] = weight[g * first : (g + 1) * first]
+    return result.reshape(count * first, count * second, *weight.shape[2:])

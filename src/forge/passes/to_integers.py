@@ -38,7 +38,7 @@ from forge.ops.quantized.quantize import Dequantize
 from forge.options import CompileOptions
 from forge.passes import integer_rules, use_winograd
 from forge.passes.base import rewriting, rules_of
-from forge.passes.choose_layouts import can_be_shuffled, has_usual_layout
+from forge.passes.choose_layouts import has_usual_layout
 from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
@@ -253,7 +253,7 @@ def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined
     if not isinstance(operands, tuple):
         return operands
     data, weight = operands
-    if not has_usual_layout(conv) or not can_be_shuffled(conv):
+    if not has_usual_layout(conv) or conv.attrs.groups != 1:
         return Declined("the kernels of blocked layouts do not take it")
     zero = np.int32(0) if data.zero is None else data.zero.constant
     if data.data.dtype != "uint8" or zero is None or zero.any():

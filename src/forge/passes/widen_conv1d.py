@@ -1,14 +1,19 @@
 """Convolutions along one axis become convolutions of images one row high, which have kernels of their own.
 
-``nn.conv1d(%x, w)`` --> ``squeeze(nn.conv2d(expand_dims(%x, axis=2), expand_dims(w, axis=2)), axis=(2,))``; what is between two
-of them works on the images where it can (``Op.in_layout``), so that these stay in the kernels' layout.
-Symbolic channels, and weights that are not constant, keep the plain form.
+``nn.conv1d(%x, w)`` --> ``squeeze(nn.conv2d(expand_dims(%x, axis=2), expand_dims(w, axis=2)), axis=(2,))``, and the same of
+transposed ones; what is between two of them works on the images where it can (``Op.in_layout``), so that these stay in the
+kernels' layout. Symbolic channels, and weights that are not constant, keep the plain form.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import Conv1D
+from forge.ops.nn.transposed_convolution import Conv1DTranspose
 from forge.passes.base import on_each_graph
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.conversion import Relayout
@@ -30,16 +35,20 @@ class _Rows(Relayout):
         return self.builder.call("squeeze", value, axis=(2,))
 
     def start(self, node: Node) -> Value | None:
-        conv = Conv1D.of(node)
-        weight = plain_weight(conv)
-        if conv is None or weight is None:
-            return None
+        forward, transposed = Conv1D.of(node), Conv1DTranspose.of(node)
+        if forward is not None and (weight := plain_weight(forward)) is not None:
+            return self._widened(forward, weight, pad_value=forward.attrs.pad_value)
+        if transposed is not None and (weight := plain_weight(transposed)) is not None:
+            return self._widened(transposed, weight, output_padding=(0, *transposed.attrs.output_padding))
+        return None
+
+    def _widened(self, conv: Conv1D | Conv1DTranspose, weight: np.ndarray, **attributes: Any) -> Value:
         attrs = conv.attrs
         image, kernel = self.converted(conv.data), self.builder.constant(weight[:, :, None, :], name=conv.weight.name)
         return self.builder.call(
-            "nn.conv2d", image, kernel, name=node.name, strides=(1, *attrs.strides),
-            padding=(0, attrs.padding[0], 0, attrs.padding[-1]), dilation=(1, *attrs.dilation), groups=attrs.groups,
-            channels=weight.shape[0], kernel_size=(1, weight.shape[2]), out_dtype=attrs.out_dtype, pad_value=attrs.pad_value)
+            conv.node.op.replace("1d", "2d"), image, kernel, name=conv.node.name, strides=(1, *attrs.strides),
+            dilation=(1, *attrs.dilation), padding=(0, attrs.padding[0], 0, attrs.padding[-1]), groups=attrs.groups,
+            channels=conv.result.shape[1], kernel_size=(1, weight.shape[2]), out_dtype=attrs.out_dtype, **attributes)
 
 
 run = on_each_graph(lambda graph: _Rows(graph).run())
