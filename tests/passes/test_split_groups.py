@@ -45,6 +45,13 @@ def test_narrow_groups_share_one(inner: int, outer: int, groups: int, convolutio
     assert graph.find("layer") is not None
 
 
+def test_several_filters_of_each_channel() -> None:
+    graph = grouped(2, 1, 3, 8, padding=(1, 1), strides=(2, 1))
+    assert check(split_groups.run, graph) == 1
+    assert operators(graph) == ["repeat", "nn.conv2d", "nn.relu"]
+    assert graph.find("layer").attrs.groups == 24
+
+
 def test_a_symbolic_batch() -> None:
     assert check(split_groups.run, grouped(dims.symbol("n"), 16, 16, 2), symbols={"n": 3}) == 1
 

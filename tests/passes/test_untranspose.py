@@ -62,6 +62,13 @@ def test_few_channels(channels: int, kernel: tuple[int, int], strides: tuple[int
     assert operators(graph) == ["nn.conv2d", *moved, "nn.bias_add", "sigmoid"]
 
 
+@pytest.mark.parametrize(("weight", "groups"), [((4, 3, 2, 3, 2), 1), ((4, 1, 2, 3, 2), 4)])
+def test_few_channels_of_volumes(weight: tuple[int, ...], groups: int) -> None:
+    graph = upsampling((1, 4, 3, dims.symbol("h"), 4), weight, (2, 3, 1), groups=groups)
+    assert check(untranspose.run, graph, symbols={"h": 5}) == 1
+    assert operators(graph) == ["nn.conv3d", "reshape", "transpose", "reshape", "nn.bias_add", "sigmoid"]
+
+
 @pytest.mark.parametrize("graph", [
     upsampling((1, 8, 5, 5), (8, 16, 2, 2), (2, 2)),  # channels fill vectors
     upsampling((1, 8, 5, 5), (8, 1, 1, 1), (1, 2), groups=8),  # single channels
@@ -84,6 +91,9 @@ SHAPES: dict[str, tuple[tuple[int, ...], Sequence[int], Sequence[int], dict[str,
     "apart": ((1, 16, 5, 6), (16, 16, 3, 2), (2, 3), {"dilation": (2, 2)}),
     "less than the stride": ((1, 16, 4, 3), (16, 16, 1, 2), (3, 4), {"output_padding": (2, 1)}),
     "volumes": ((1, 18, 3, 4, 5), (18, 17, 3, 2, 4), (2, 2, 2), {"padding": (1, 0, 1)}),
+    "several of each channel": ((1, 9, 4, 5), (9, 3, 3, 3), (2, 2), {"groups": 9}),
+    "each channel of volumes": ((1, 9, 3, 4, 5), (9, 1, 4, 3, 2), (2, 2, 2), {"padding": (1, 1, 0), "groups": 9}),
+    "few channels of volumes": ((2, 9, 3, 4, 5), (9, 3, 2, 3, 4), (2, 1, 2), {"padding": (0, 1, 1)}),
     "groups of volumes": ((1, 16, 3, 4, 5), (16, 8, 2, 2, 2), (2, 2, 2), {"groups": 2}),
 }
 

@@ -3,7 +3,7 @@
 ``nn.conv2d(%x, w, groups=2)`` --> ``concatenate(nn.conv2d(%x[:, :c], w[:o]), nn.conv2d(%x[:, c:], w[o:]), axis=1)``; in blocked
 layouts slices and the concatenation move whole blocks. Narrow groups share a convolution, whose weights are zero between channels
 of different groups: they would leave the lanes of vectors empty otherwise. Depthwise convolutions, and groups that are mostly
-padding either way, keep the plain form.
+padding either way, keep the plain form. Several filters of each channel are depthwise ones of repeated channels.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
     if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
     inner, outer = data.shape[1] // groups, node.result.shape[1] // groups
+    if inner == 1 < outer and len(node.attrs.strides) == 2:
+        return _depthwise(builder, node, weight, outer)
     together = groups_together(groups, inner, outer, lanes)
     if not together:
         return Declined("depthwise, or mostly padding when split")
@@ -52,6 +54,13 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
         kernel = builder.constant(_diagonal(weight[g * first : (g + together) * first], together))
         parts.append(builder.call(node.op, own, kernel, name=node.name if together == groups else "", **attributes))
     return parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
+
+
+def _depthwise(builder: RuleBuilder, node: Node, weight: np.ndarray, outer: int) -> Value:
+    """Several filters of each channel, as one of each of as many equal channels."""
+    data = builder.call("repeat", operand(node), repeats=outer, axis=1)
+    kernel = builder.constant(weight.reshape(-1, 1, *weight.shape[2:]), name=operand(node, 1).name)
+    return builder.call(node.op, data, kernel, name=node.name, **{**node.attributes, "groups": node.result.shape[1]})
 
 
 def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:

@@ -1,8 +1,8 @@
 """Transposed convolutions become forward ones, where these do the same work.
 
 Of stride 1: ``nn.conv2d_transpose(%x, w)`` --> ``nn.conv2d(%x, v)`` with the taps reversed. Of few channels, which would leave
-most lanes of vectors empty: --> ``strided_slice(nn.depth_to_space(nn.conv2d(%x, v)))``, whose channels are pixels
-(``passes.subpixels``).
+most lanes of vectors empty, and of each channel of volumes, for which there is no kernel: -->
+``strided_slice(nn.depth_to_space(nn.conv2d(%x, v)))``, whose channels are pixels (``passes.subpixels``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.inference import at_most
-from forge.ops.nn.transposed_convolution import Conv2DTranspose, ConvTranspose
+from forge.ops.nn.transposed_convolution import ConvTranspose
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.subpixels import Subpixels
@@ -28,8 +28,8 @@ MOST_LANES = 1.5
 
 def run(graph: Graph, options: CompileOptions) -> int:
     few = partial(_of_few_channels, channel_block(options.target))
-    return rewrite(graph, [Rule("of_stride_1", ("nn.conv2d_transpose", "nn.conv3d_transpose"), _of_stride_1),
-                           Rule("of_few_channels", ("nn.conv2d_transpose",), few)])
+    transposed = ("nn.conv2d_transpose", "nn.conv3d_transpose")
+    return rewrite(graph, [Rule("of_stride_1", transposed, _of_stride_1), Rule("of_few_channels", transposed, few)])
 
 
 def _of_stride_1(builder: RuleBuilder, node: Node) -> Value | Declined | None:
@@ -45,24 +45,37 @@ def _of_stride_1(builder: RuleBuilder, node: Node) -> Value | Declined | None:
 
 
 def _of_few_channels(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    conv = Conv2DTranspose.of(node)
+    conv = ConvTranspose.of(node)
     if conv is None or (weight := plain_weight(conv)) is None or (form := Subpixels.of(conv)) is None:
         return Declined("the kernels of blocked layouts do not take it")
-    channels = weight.shape[1]
-    phases = math.prod(form.phases)
+    groups, channels, extents = conv.attrs.groups, conv.result.shape[1], conv.result.shape[2:]
+    phases, is_single = math.prod(form.phases), groups == len(weight) == channels
+    if groups > 1 and (len(extents) == 2 or not is_single):
+        return Declined("it has groups")
     together = -(-phases * channels // lanes) * lanes
-    if channels >= lanes or phases * lanes < MOST_LANES * together:
+    if groups == 1 and (channels >= lanes or phases * lanes < MOST_LANES * together):
         return Declined("its channels fill vectors")
-    extents = conv.result.shape[2:]
-    if conv.attrs.groups != 1 or min(form.padding) < 0 or not all(at_most(0, extent) for extent in extents):
-        return Declined("it has groups, or does not use all data, or may be empty")
-    convolved = _convolve(builder, conv, form.kernel(weight, channels), form)
-    pixels = builder.call("nn.depth_to_space", convolved, block_size=form.phases)
+    if min(form.padding) < 0 or not all(at_most(0, extent) for extent in extents):
+        return Declined("it does not use all data, or may be empty")
+    kernel = form.kernel(weight.swapaxes(0, 1) if groups > 1 else weight, channels)
+    by_channel = kernel.reshape(phases, channels, *kernel.shape[1:]).swapaxes(0, 1).reshape(kernel.shape)
+    pixels = _moved(builder, _convolve(builder, conv, np.ascontiguousarray(by_channel), form, groups=groups), form.phases)
     if not any(form.crop):
         return pixels
-    begin = form.crop[:2]
+    begin = form.crop[: len(extents)]
     end = tuple(first + extent for first, extent in zip(begin, extents))
-    return builder.call("strided_slice", pixels, begin=begin, end=end, axes=(2, 3))
+    return builder.call("strided_slice", pixels, begin=begin, end=end, axes=tuple(range(2, 2 + len(extents))))
+
+
+def _moved(builder: RuleBuilder, pixels: Value, phases: tuple[int, ...]) -> Value:
+    """Channels ``(channel, phases)`` as pixels of a larger image or volume."""
+    if len(phases) == 2:
+        return builder.call("nn.depth_to_space", pixels, block_size=phases, mode="CRD")
+    n, channels, *sizes = pixels.shape
+    apart = builder.call("reshape", pixels, newshape=(n, channels // math.prod(phases), *phases, *sizes))
+    moved = builder.call("transpose", apart, axes=(0, 1, 5, 2, 6, 3, 7, 4))
+    whole = [size * phase for size, phase in zip(sizes, phases)]
+    return builder.call("reshape", moved, newshape=(n, channels // math.prod(phases), *whole))
 
 
 def _convolve(builder: RuleBuilder, conv: ConvTranspose, kernel: np.ndarray, form: Subpixels, **attributes: Any) -> Value:
