@@ -208,16 +208,17 @@ class _Task:
     def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
         plan = self.plan
 
-        def tile(group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
-            return self._tile(source, first_block, group, row, height, column, width)
+        def tile(group: Expr, row: Expr, height: int, column: Expr, width: int, limit: Expr | None) -> Stmt:
+            return self._tile(source, first_block, group, row, height, column, width, limit)
 
         return loops.serial("group", plan.groups, lambda group: _cover(
-            "row_tile", self.rows, self.window.height, plan.tile_height, lambda row, height: _cover(
+            "row_tile", self.rows, self.window.height, plan.tile_height, lambda row, height, _: _cover(
                 "column_tile", self.columns, self.window.width, plan.tile_width,
-                lambda column, width: tile(group, row, height, column, width))))
+                lambda column, width, limit: tile(group, row, height, column, width, limit))))
 
-    def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
-        """One register tile at local position (row, column)."""
+    def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
+              limit: Expr | None) -> Stmt:
+        """One register tile at local position (row, column); columns from ``limit`` on are those of the last, and not written."""
         window, plan = self.window, self.plan
         acc = Accumulators(plan.tile(height, width))
         lets_row, source_row = loops.bind("source_row", row * window.height.stride)
@@ -226,6 +227,8 @@ class _Task:
         def scalar(block: Expr, tap: Expr, x: Expr) -> Callable[[Expr], Expr]:
             def at(position: Expr) -> Expr:
                 i, j = position // width, position % width
+                if limit is not None:
+                    j = E.binary("min", j, limit - 1 - column)
                 return source.element(block, source_row + i * window.height.stride + tap * window.height.dilation,
                                       source_x + j * (window.width.stride * plan.block) + x)
             return at
@@ -237,7 +240,7 @@ class _Task:
             return self._partial_index(group, *place(position), vector)
 
         begin = acc.clear()
-        finish = self._finish(acc, group, row, height, column, width)
+        finish = self._finish(acc, group, row, height, column, width, limit)
         if plan.chunks > 1:
             begin = acc.each(lambda p, v: acc.set(p, v, E.load(self.partial, partial(p, v))))
             finish = acc.each(lambda p, v: store(self.partial, partial(p, v), acc.get(p, v)))
@@ -250,10 +253,11 @@ class _Task:
         reduce = self._reduction(acc, first_block, group, scalar, ahead)
         return seq(acc.allocate(), lets_row, lets_column, begin, reduce, finish)
 
-    def _finish(self, acc: Accumulators, group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
+    def _finish(self, acc: Accumulators, group: Expr, row: Expr, height: int, column: Expr, width: int,
+                limit: Expr | None) -> Stmt:
         """Hands the sums of a register tile to the writer: written out, or in a loop where that makes much code of each."""
         one = self._write(group, row, column, 0, acc.get(0, 0))
-        if height * width == 1 or loops.statement_cost(one) <= WRITTEN_OUT:
+        if limit is None and (height * width == 1 or loops.statement_cost(one) <= WRITTEN_OUT):
             return acc.each(lambda p, v: self._write(group, row + p // width, column + p % width, v, acc.get(p, v)))
         vectors, lanes = self.plan.vectors, self.plan.lanes
         sums = loops.local("sums", acc.tile.dtype, height * width * vectors, lanes)
@@ -263,7 +267,8 @@ class _Task:
             return seq(self._write(group, row + i, column + j, v, E.load(sums, first + v)) for v in range(vectors))
 
         kept = acc.each(lambda p, v: store(sums, p * vectors + v, acc.get(p, v)))
-        written = loops.serial("i", height, lambda i: loops.serial("j", width, lambda j: position(i, j)))
+        columns: ExprLike = width if limit is None else E.binary("min", E.const(width), limit - column)
+        written = loops.serial("i", height, lambda i: loops.serial("j", columns, lambda j: position(i, j)))
         return seq(Allocate(sums), kept, written)
 
     def _prefetch_input(self, source: _Source, block: Expr, first_row: Expr, height: int, x: Expr, width: int) -> Stmt:
@@ -388,17 +393,21 @@ def _clamp(x: Expr, high: Expr) -> Expr:
     return E.binary("max", E.binary("min", x, high), E.const(0))
 
 
-def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
-    """``body(first, size)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest."""
+def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
+    """``body(first, size, limit)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest.
+
+    Of an axis whose extent is known at run time only, smaller tiles cover the rest, of which the last may reach over ``limit``.
+    """
     if not axis.is_known:
-        parts: list[Stmt] = [loops.serial(name, count // tile, lambda i: body(i * tile, tile))]
-        left = loops.bound(count % tile, parts, "left")
-        for size in tiles.smaller_tiles(tile):
-            at = count - left % (2 * size)
-            parts.append(loops.guard((left // size % 2).ne(0), body(at, size)))
+        parts: list[Stmt] = [loops.serial(name, count // tile, lambda i: body(i * tile, tile, None))]
+        if tile > 1:
+            small = tiles.rest_tile(tile)
+            left = loops.bound(count % tile, parts, "left")
+            parts.append(loops.serial("small_tile", loops.ceildiv(left, small), lambda i: body(
+                count - left + i * small, small, count if small > 1 else None)))
         return seq(parts)
     rest = axis.out % tile
-    full = loops.serial(name, count // tile, lambda i: body(i * tile, tile)) if axis.out >= tile else seq()
+    full = loops.serial(name, count // tile, lambda i: body(i * tile, tile, None)) if axis.out >= tile else seq()
     if rest == 0:
         return full
-    return seq(full, loops.guard((count % tile).ne(0), body(count - rest, rest)))
+    return seq(full, loops.guard((count % tile).ne(0), body(count - rest, rest, None)))

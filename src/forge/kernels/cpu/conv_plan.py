@@ -192,8 +192,8 @@ def _pieces(axis: SpatialAxis, size: int) -> list[tuple[float, int]]:
     full, rest = divmod(_assumed(axis), size)
     if axis.is_known:
         return [(full, size), (1, rest)]
-    smaller = tiles.smaller_tiles(size)
-    return [(full, size), *((sum(bool(rest & piece) for rest in range(size)) / size, piece) for piece in smaller)]
+    small = tiles.rest_tile(size)
+    return [(full, size), (sum(-(-rest // small) for rest in range(size)) / size, small)]
 
 
 def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> float:

@@ -51,9 +51,9 @@ def largest_rows(vectors: int, registers: int) -> int:
     return max(1, (registers - 1 - vectors) // vectors)
 
 
-def smaller_tiles(size: int) -> list[int]:
-    """The tiles that cover any rest that tiles of ``size`` leave, each at most once: powers of two below it, largest first."""
-    return [1 << k for k in reversed(range((size - 1).bit_length()))]
+def rest_tile(size: int) -> int:
+    """Of the tiles that cover what tiles of ``size`` leave of an axis whose extent is known at run time only."""
+    return -(-size // 2)
 
 
 def vector_lanes(width: int, target: Target, dtype: str) -> int:
