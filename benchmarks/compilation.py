@@ -85,6 +85,16 @@ def _anonymous_bytes(process: int) -> int:
     return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon")), 0)
 
 
+def cpu_seconds() -> float:
+    """What this process and its descendants, those that have ended included, have spent so far."""
+    ticks = sum(sum(map(int, text.rpartition(")")[2].split()[11:15])) for text in map(_statistics, _descendants(os.getpid())))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _statistics(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text()
+
+
 def measure(path: Path, arguments: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     """For each of ``STATES``: seconds of the phases, megabytes of the peak and of the artifact."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:

@@ -15,7 +15,7 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -236,7 +236,7 @@ def build(
     exporter = exporter or "dynamo"
     shape = "dynamic" if dynamic else f"b{batch}"
     size = "small" if small else "full"
-    path = cache_folder() / f"{name}-{size}-{shape}-{exporter}-{_digest()}.onnx"
+    path = cache_folder() / f"{name}-{size}-{shape}-{exporter}-{digest()}.onnx"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         _export(name, path, batch=batch, dynamic=dynamic, small=small, exporter=exporter)
@@ -251,34 +251,39 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "forge-bench"
 
 
-def _digest() -> str:
+def digest() -> str:
     """Changes with torch and with every source file that an exported model depends on."""
     folder = Path(__file__).parent
     state = hashlib.sha256(importlib.metadata.version("torch").encode())
-    for source in sorted([folder / "models.py", folder / "weights.py", *(folder / "networks").glob("*.py")]):
+    for source in sorted([folder / "models.py", folder / "dynamic_models.py", folder / "weights.py", *(folder / "networks").glob("*.py")]):
         state.update(source.read_bytes())
     return state.hexdigest()[:12]
 
 
 def _export(name: str, path: Path, *, batch: int, dynamic: bool, small: bool, exporter: Exporter) -> None:
-    import torch
-
     # An exporter takes extents of 1 for constants: a dynamic export needs larger examples.
     example = inputs(name, 2 if dynamic else batch, small=small)
+    options = _symbolic_options(name, list(example), exporter) if dynamic else {}
+    outputs = [output for output, _ in MODELS[name].outputs]
+    write(network(name, small=small), example, outputs, path, dynamo=exporter == "dynamo", **options)
+
+
+def write(network: nn.Module, example: Inputs, outputs: Sequence[str], path: Path, **options: Any) -> None:
+    """Exports a network with the names of its inputs and outputs; ``options`` are those of ``torch.onnx.export``."""
+    import torch
+
     arguments = tuple(torch.from_numpy(array) for array in example.values())
-    made = network(name, small=small)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, quiet_exporter():
         unfinished = Path(folder) / path.name
         torch.onnx.export(
-            made,
+            network,
             arguments,
             str(unfinished),
             input_names=list(example),
-            output_names=[output for output, _ in MODELS[name].outputs],
-            dynamo=exporter == "dynamo",
+            output_names=list(outputs),
             external_data=False,
             verbose=False,
-            **(_symbolic_options(name, list(example), exporter) if dynamic else {}),
+            **options,
         )
         os.replace(unfinished, path)
 

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-_NORMALISATIONS = (nn.BatchNorm2d, nn.LayerNorm)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_NORMALISATIONS = (*_BATCH_NORMS, nn.LayerNorm, nn.GroupNorm)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _RESIDUAL_SCALE = 0.4
 
 
@@ -50,13 +52,13 @@ def _fill(module: nn.Module, name: str, parameter: nn.Parameter, generator: torc
 
 
 def _gain(module: nn.Module) -> float:
-    return math.sqrt(2.0) if isinstance(module, nn.Conv2d | nn.Linear) else 1.0
+    return math.sqrt(2.0) if isinstance(module, nn.Conv2d | nn.Conv3d | nn.Linear) else 1.0
 
 
 def _fan_in(module: nn.Module, parameter: nn.Parameter) -> int:
     """Number of terms summed into one output element."""
-    if isinstance(module, nn.ConvTranspose2d):
-        return int(module.in_channels)
+    if isinstance(module, _TRANSPOSED):
+        return int(module.in_channels) * math.prod(module.kernel_size) // math.prod(module.stride)
     if hasattr(module, "weights_are_input_major"):
         return int(parameter.shape[0])
     return math.prod(parameter.shape[1:])
@@ -67,13 +69,13 @@ def _soften_residuals(network: nn.Module) -> None:
     for module in network.modules():
         branch = getattr(module, "residual", None)
         if isinstance(branch, nn.Sequential):
-            last = [norm for norm in branch.modules() if isinstance(norm, nn.BatchNorm2d)][-1]
+            last = [norm for norm in branch.modules() if isinstance(norm, _BATCH_NORMS)][-1]
             last.weight.mul_(_RESIDUAL_SCALE)
             last.bias.mul_(_RESIDUAL_SCALE)
 
 
 def _measure_statistics(network: nn.Module, calibration: Sequence[torch.Tensor]) -> None:
-    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    norms = [module for module in network.modules() if isinstance(module, _BATCH_NORMS)]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 Feed = Mapping[str, NDArray[Any]]
 Outputs = Sequence[NDArray[Any]]
 Call = Callable[[], Outputs]
+Model = Callable[[Feed], Outputs]
 Loader = Callable[[Path, Feed, int], Call]
+
+_FLOAT32: Mapping[str, str] = MappingProxyType({"INFERENCE_PRECISION_HINT": "f32"})
 
 
 def load_onnxruntime(path: Path, feed: Feed, threads: int) -> Call:
@@ -32,6 +36,11 @@ def load_reference(path: Path, feed: Feed, threads: int) -> Call:
 
 
 def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimised: bool) -> Call:
+    return partial(open_onnxruntime(path, threads, optimised=optimised), dict(feed))
+
+
+def open_onnxruntime(path: Path, threads: int, *, optimised: bool = True) -> Model:
+    """A session of ONNX Runtime, for inputs of any of the sizes that the file allows."""
     import onnxruntime
 
     levels = onnxruntime.GraphOptimizationLevel
@@ -42,13 +51,12 @@ def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimised: bool) 
     # Its workers would otherwise spin on while another library is being timed.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    inputs = dict(feed)
-    return lambda: session.run(None, inputs)
+    return partial(session.run, None)
 
 
 def load_openvino(path: Path, feed: Feed, threads: int) -> Call:
     """OpenVINO on the CPU, one stream, and float32 also where the CPU has bfloat16."""
-    return _openvino_call(path, feed, threads, {"INFERENCE_PRECISION_HINT": "f32"})
+    return _openvino_call(path, feed, threads, _FLOAT32)
 
 
 def load_openvino_default(path: Path, feed: Feed, threads: int) -> Call:
@@ -57,14 +65,18 @@ def load_openvino_default(path: Path, feed: Feed, threads: int) -> Call:
 
 
 def _openvino_call(path: Path, feed: Feed, threads: int, precision: Mapping[str, str]) -> Call:
+    return partial(open_openvino(path, threads, precision), dict(feed))
+
+
+def open_openvino(path: Path, threads: int, precision: Mapping[str, str] = _FLOAT32) -> Model:
+    """A request of OpenVINO, for inputs of any of the sizes that the file allows."""
     import openvino
 
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY", **precision}
     request = openvino.Core().compile_model(str(path), "CPU", settings).create_infer_request()
-    inputs = dict(feed)
 
-    def call() -> Outputs:
-        results = request.infer(inputs, share_inputs=True, share_outputs=True)
+    def call(feed: Feed) -> Outputs:
+        results = request.infer(feed, share_inputs=True, share_outputs=True)
         return [results[index] for index in range(len(results))]
 
     return call

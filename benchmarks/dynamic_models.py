@@ -1,0 +1,166 @@
+"""Networks whose sizes are known at run time only: builders, ONNX files with symbolic axes, and inputs of any size.
+
+``build("detector")`` gives the path of a file that takes any batch and any of the sizes; ``inputs("detector", (480, 640))``
+gives matching inputs. Files are exported as most of those in use were: traced, by torch's older exporter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from benchmarks import models
+from benchmarks.models import Inputs
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Sizes = tuple[int, ...]
+OPSET = 17
+_CALIBRATION_BATCH = 4
+_COARSE = 4
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One size of a network: a function of `benchmarks.networks`, and the axes of its input after the batch.
+
+    Attributes:
+        shape: extents, and names of symbols.
+        sizes: of the symbols in their order: small, odd, typical, large, of an extreme aspect.
+    """
+
+    builder: str
+    shape: tuple[int | str, ...]
+    sizes: tuple[Sizes, ...]
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return tuple(extent for extent in self.shape if isinstance(extent, str))
+
+    @property
+    def typical(self) -> Sizes:
+        return self.sizes[len(self.sizes) // 2]
+
+    def extents(self, batch: int, sizes: Sizes) -> tuple[int, ...]:
+        """The whole shape of the input."""
+        known = dict(zip(self.symbols, sizes, strict=True))
+        return (batch, *(known[extent] if isinstance(extent, str) else extent for extent in self.shape))
+
+    def network(self) -> nn.Module:
+        """The torch network itself, with its seeded weights, in evaluation mode."""
+        import torch
+
+        from benchmarks import weights
+
+        module, function = self.builder.split(":")
+        made: nn.Module = getattr(importlib.import_module(f"benchmarks.networks.{module}"), function)()
+        calibration = smooth(self.extents(_CALIBRATION_BATCH, self.sizes[0]), seed=1000)
+        weights.randomise(made, [torch.from_numpy(calibration)])
+        return made
+
+
+def smooth(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Float32 values of few large steps along the axes after the second, with some noise."""
+    rng = np.random.default_rng(seed)
+    found = rng.standard_normal((*shape[:2], *(_COARSE for _ in shape[2:])))
+    for axis, extent in enumerate(shape[2:], 2):
+        found = found.take(np.arange(extent) * _COARSE // max(extent, 1), axis)
+    return (found + 0.3 * rng.standard_normal(shape)).astype(np.float32)
+
+
+def _suppressed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Adds a suppression of boxes that overlap; at most 20 of each class are left."""
+    numbers = {"most": np.int64([20]), "overlap": np.float32([0.5]), "least": np.float32([0.05])}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items())
+    model.graph.node.append(helper.make_node("NonMaxSuppression", ["boxes", "scores", *numbers], ["chosen"]))
+    model.graph.output.append(helper.make_tensor_value_info("chosen", onnx.TensorProto.INT64, ["count", 3]))
+    return model
+
+
+@dataclass(frozen=True)
+class DynamicModel:
+    """A network in both sizes; ``finish`` changes the exported model."""
+
+    input: str
+    outputs: tuple[str, ...]
+    full: Variant
+    small: Variant
+    finish: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None
+
+    def variant(self, small: bool) -> Variant:
+        return self.small if small else self.full
+
+
+_IMAGE = (3, "height", "width")
+_BY_32 = ((256, 256), (352, 416), (640, 640), (736, 736), (128, 1280))
+_SMALL_BY_32 = ((64, 64), (96, 32), (32, 160))
+
+DYNAMIC: Mapping[str, DynamicModel] = MappingProxyType(
+    {
+        "detector": DynamicModel(
+            "image", ("boxes", "scores"), Variant("detection:yolo", _IMAGE, _BY_32),
+            Variant("detection:small_yolo", _IMAGE, _SMALL_BY_32), _suppressed,
+        ),
+        "unet": DynamicModel(
+            "image", ("probability",),
+            Variant("unet:full", _IMAGE, ((64, 64), (112, 208), (256, 256), (320, 320), (32, 1024))),
+            Variant("unet:small", _IMAGE, ((16, 16), (20, 12), (4, 52))),
+        ),
+        "hifigan": DynamicModel(
+            "spectrum", ("samples",), Variant("vocoder:hifigan", (80, "frames"), ((16,), (47,), (128,), (256,), (1,))),
+            Variant("vocoder:small_hifigan", (10, "frames"), ((8,), (13,), (1,))),
+        ),
+    }
+)
+
+
+def inputs(name: str, sizes: Sizes, batch: int = 1, *, seed: int = 0, small: bool = False) -> Inputs:
+    """Random inputs of a network by name, of some sizes; equal arguments give equal arrays."""
+    model = DYNAMIC[name]
+    return {model.input: smooth(model.variant(small).extents(batch, sizes), seed)}
+
+
+def build(name: str, *, small: bool = False) -> Path:
+    """Exports a network with symbolic batch and sizes, unless that was done before, and returns the path of the file."""
+    path = models.cache_folder() / f"{name}-{'small' if small else 'full'}-any-{models.digest()}.onnx"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _export(DYNAMIC[name], small, path)
+    return path
+
+
+def _export(model: DynamicModel, small: bool, path: Path) -> None:
+    variant = model.variant(small)
+    axes = {0: "batch"} | {axis: extent for axis, extent in enumerate(variant.shape, 1) if isinstance(extent, str)}
+    example = {model.input: smooth(variant.extents(2, variant.sizes[0]), seed=0)}
+    options = {"dynamo": False, "dynamic_axes": {model.input: axes, **dict.fromkeys(model.outputs, {0: "batch"})}}
+    exported = path.with_suffix(".part")
+    models.write(variant.network(), example, model.outputs, exported, opset_version=OPSET, **options)
+    if model.finish is not None:
+        onnx.save(model.finish(onnx.load(exported)), exported)
+    os.replace(exported, path)
+
+
+def main() -> None:
+    """Exports the named networks (default: all) and prints their paths."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(DYNAMIC)}")
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    for name in options.names or DYNAMIC:
+        print(f"{name}: {build(name, small=options.small)}")
+
+
+if __name__ == "__main__":
+    main()
