@@ -2,12 +2,12 @@
 
     python -m benchmarks.dynamic --threads 1 --batch 1 --rounds 7 [--filter unet,hifi] [--json dynamic.json]
 
-Each network of `benchmarks.dynamic_models` runs at five sizes: small, odd, typical, large, of an extreme aspect. The peers read the
-file with symbolic sizes. All take turns in one process. Columns: milliseconds (minima) of Forge with sizes known at run time only
-(*dynamic*) and when it is compiled (*static*); *static / dynamic* and *peer / dynamic*, the faster peer's time over ours:
-above 1, the dynamic code is faster; bytes of intermediate results, dynamic over static; microseconds that the first call at a size
-took more than the next one; the largest difference to onnxruntime, relative to the largest output. A network costs CPU seconds of
-all processes to compile, with an empty cache, for the typical size and for any.
+Each network of `benchmarks.dynamic_models` runs at five sizes: small, odd, typical, large, of an extreme aspect. The peers read
+the file with symbolic sizes. All take turns in one process. Columns: milliseconds (minima) of Forge with sizes known at run time
+only (*dynamic*) and when it is compiled (*static*); *static / dynamic* and *peer / dynamic*, the faster peer's time over ours:
+above 1, the dynamic code is faster; *arena*: bytes of intermediate results, dynamic over static; *first*: microseconds that the
+first call at a size took more than the next one; the largest difference to onnxruntime, relative to the largest output. A title
+says how many CPU seconds of all processes it took to compile with an empty cache, for any size and for the typical one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import rich.box
 from rich.console import Console
@@ -127,19 +127,19 @@ def run(name: str, batch: int, threads: int, rounds: int, seconds: float, *, sma
         small: the small variant.
     """
     model, path = DYNAMIC[name], dynamic_models.build(name, small=small)
-    variant = model.variant(small)
-    dynamic = _compiled(path)
+    variant, dynamic = model.variant(small), _compiled(path)
     theirs = {"onnxruntime": peers.open_onnxruntime(path, threads), "openvino": peers.open_openvino(path, threads)}
     ours = dynamic.runtime(num_threads=threads)
     for sizes in variant.sizes:
         feed = dynamic_models.inputs(name, sizes, batch, small=small)
+        array = feed[model.input]
         static = _compiled(path, (model.input, variant.extents(batch, sizes)))
-        array, fixed = feed[model.input], static.runtime(num_threads=threads)
-        first = _time(lambda: ours(array)) - _time(lambda: ours(array))
-        calls: dict[str, Callable[[], Any]] = {"dynamic": lambda: ours(array), "static": lambda: fixed(array)}
-        calls |= {peer: lambda peer=peer: theirs[peer](feed) for peer in theirs}  # type: ignore[misc]
+        once = partial(ours, array)
+        first = _time(once) - _time(once)
+        calls = {"dynamic": once, "static": partial(static.runtime(num_threads=threads), array)}
+        calls |= {peer: partial(call, feed) for peer, call in theirs.items()}
         results = {name: peers.as_list(call()) for name, call in calls.items()}
-        errors = tuple(peers.disagreement(results[one], results["onnxruntime"]) for one in ("dynamic", "static"))
+        errors = [peers.disagreement(results[one], results["onnxruntime"]) for one in ("dynamic", "static")]
         turn = 2 * sum(map(_time, calls.values()))
         affordable = max(_FEWEST_ROUNDS, min(rounds, int(seconds / turn)))
         taken = measure(calls, affordable, pause=SETTLING_SECONDS if threads > 1 else 0.0)
@@ -153,7 +153,10 @@ def _time(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-COLUMNS = "sizes | dynamic ms | static ms | onnxruntime | openvino | static / dynamic | peer / dynamic | peer / static | arena | first us | error"
+COLUMNS = (
+    "sizes", "dynamic ms", "static ms", "onnxruntime", "openvino", "static / dynamic", "peer / dynamic", "peer / static", "arena",
+    "first", "error",
+)
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -169,7 +172,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def table(rows: Sequence[Row], title: str) -> Table:
     made = Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left")
-    for column in COLUMNS.split(" | "):
+    for column in COLUMNS:
         made.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(*cells(row))

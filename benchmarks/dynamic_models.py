@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Sizes = tuple[int, ...]
 OPSET = 17
-_CALIBRATION_BATCH = 4
+_CALIBRATION_BATCH = 8
 _COARSE = 4
 
 
@@ -65,7 +65,7 @@ class Variant:
 
         module, function = self.builder.split(":")
         made: nn.Module = getattr(importlib.import_module(f"benchmarks.networks.{module}"), function)()
-        calibration = smooth(self.extents(_CALIBRATION_BATCH, self.sizes[0]), seed=1000)
+        calibration = smooth(self.extents(_CALIBRATION_BATCH, self.typical), seed=1000)
         weights.randomise(made, [torch.from_numpy(calibration)])
         return made
 
@@ -81,8 +81,8 @@ def smooth(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 def _suppressed(model: onnx.ModelProto) -> onnx.ModelProto:
     """Adds a suppression of boxes that overlap; at most 20 of each class are left."""
-    numbers = {"most": np.int64([20]), "overlap": np.float32([0.5]), "least": np.float32([0.05])}
-    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items())
+    numbers = {"most": np.array([20]), "overlap": np.array([0.5], np.float32), "least": np.array([0.25], np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in numbers.items())
     model.graph.node.append(helper.make_node("NonMaxSuppression", ["boxes", "scores", *numbers], ["chosen"]))
     model.graph.output.append(helper.make_tensor_value_info("chosen", onnx.TensorProto.INT64, ["count", 3]))
     return model
@@ -103,8 +103,11 @@ class DynamicModel:
 
 
 _IMAGE = (3, "height", "width")
+_GREY = (1, "height", "width")
 _BY_32 = ((256, 256), (352, 416), (640, 640), (736, 736), (128, 1280))
 _SMALL_BY_32 = ((64, 64), (96, 32), (32, 160))
+_ANY = ((64, 64), (113, 211), (256, 256), (360, 360), (31, 997))
+_SMALL_ANY = ((16, 16), (13, 7), (5, 61))
 
 DYNAMIC: Mapping[str, DynamicModel] = MappingProxyType(
     {
@@ -112,14 +115,71 @@ DYNAMIC: Mapping[str, DynamicModel] = MappingProxyType(
             "image", ("boxes", "scores"), Variant("detection:yolo", _IMAGE, _BY_32),
             Variant("detection:small_yolo", _IMAGE, _SMALL_BY_32), _suppressed,
         ),
+        "efficientdet": DynamicModel(
+            "image", ("found",),
+            Variant("detection:efficientdet", _IMAGE, ((256, 256), (384, 640), (512, 512), (640, 640), (128, 1280))),
+            Variant("detection:small_efficientdet", _IMAGE, ((128, 128), (256, 128), (128, 384))),
+        ),
+        "text_detector": DynamicModel(
+            "image", ("probability",), Variant("text:detector", _IMAGE, _BY_32),
+            Variant("text:small_detector", _IMAGE, _SMALL_BY_32),
+        ),
+        "crnn": DynamicModel(
+            "line", ("logits",), Variant("text:crnn", (1, 32, "width"), ((32,), (148,), (320,), (640,), (1600,))),
+            Variant("text:small_crnn", (1, 32, "width"), ((32,), (52,), (4,))),
+        ),
+        "svtr": DynamicModel(
+            "line", ("probabilities",), Variant("text:svtr", (3, 48, "width"), ((48,), (148,), (320,), (640,), (1600,))),
+            Variant("text:small_svtr", (3, 48, "width"), ((32,), (52,), (4,))),
+        ),
         "unet": DynamicModel(
             "image", ("probability",),
             Variant("unet:full", _IMAGE, ((64, 64), (112, 208), (256, 256), (320, 320), (32, 1024))),
             Variant("unet:small", _IMAGE, ((16, 16), (20, 12), (4, 52))),
         ),
+        "deeplab": DynamicModel(
+            "image", ("logits",),
+            Variant("segmentation:deeplab", _IMAGE, ((97, 97), (227, 331), (385, 385), (513, 513), (97, 1283))),
+            Variant("segmentation:small_deeplab", _IMAGE, _SMALL_ANY),
+        ),
+        "conformer": DynamicModel(
+            "spectrum", ("states",), Variant("conformer:full", (80, "frames"), ((50,), (331,), (800,), (1600,), (4,))),
+            Variant("conformer:small", (10, "frames"), ((20,), (37,), (1,))),
+        ),
+        "whisper": DynamicModel(
+            "spectrum", ("states",), Variant("speech:whisper", (80, "frames"), ((50,), (331,), (1000,), (2000,), (4,))),
+            Variant("speech:small_whisper", (10, "frames"), ((20,), (13,), (1,))),
+        ),
         "hifigan": DynamicModel(
-            "spectrum", ("samples",), Variant("vocoder:hifigan", (80, "frames"), ((16,), (47,), (128,), (256,), (1,))),
+            "spectrum", ("samples",), Variant("vocoder:hifigan", (80, "frames"), ((16,), (47,), (100,), (200,), (1,))),
             Variant("vocoder:small_hifigan", (10, "frames"), ((8,), (13,), (1,))),
+        ),
+        "vits": DynamicModel(
+            "latent", ("samples",), Variant("vocoder:vits", (192, "frames"), ((8,), (23,), (50,), (100,), (1,))),
+            Variant("vocoder:small_vits", (8, "frames"), ((8,), (13,), (1,))),
+        ),
+        "wav2vec": DynamicModel(
+            "samples", ("features",), Variant("wav2vec:full", ("samples",), ((4000,), (12347,), (32000,), (64000,), (400,))),
+            Variant("wav2vec:small", ("samples",), ((800,), (1031,), (400,))),
+        ),
+        "edsr": DynamicModel(
+            "image", ("wide",), Variant("super_resolution:edsr", _IMAGE, _ANY),
+            Variant("super_resolution:small_edsr", _IMAGE, _SMALL_ANY),
+        ),
+        "fsrcnn": DynamicModel(
+            "luminance", ("wide",), Variant("super_resolution:fsrcnn", _GREY, _ANY),
+            Variant("super_resolution:small_fsrcnn", _GREY, _SMALL_ANY),
+        ),
+        "conv_lstm": DynamicModel(
+            "film", ("next",),
+            Variant("conv_lstm:full", (4, "height", "width"), ((32, 32), (61, 83), (128, 128), (192, 192), (7, 997))),
+            Variant("conv_lstm:small", (2, "height", "width"), _SMALL_ANY),
+        ),
+        "unet3d": DynamicModel(
+            "volume", ("probability",),
+            Variant("segmentation:volume", (1, "depth", "height", "width"),
+                    ((16, 16, 16), (24, 40, 56), (32, 64, 64), (48, 80, 80), (8, 8, 512))),
+            Variant("segmentation:small_volume", (1, "depth", "height", "width"), ((4, 6, 8), (2, 10, 14), (2, 2, 62))),
         ),
     }
 )
@@ -144,7 +204,7 @@ def _export(model: DynamicModel, small: bool, path: Path) -> None:
     variant = model.variant(small)
     axes = {0: "batch"} | {axis: extent for axis, extent in enumerate(variant.shape, 1) if isinstance(extent, str)}
     example = {model.input: smooth(variant.extents(2, variant.sizes[0]), seed=0)}
-    options = {"dynamo": False, "dynamic_axes": {model.input: axes, **dict.fromkeys(model.outputs, {0: "batch"})}}
+    options = {"dynamo": False, "dynamic_axes": {model.input: axes, **{output: {0: "batch"} for output in model.outputs}}}
     exported = path.with_suffix(".part")
     models.write(variant.network(), example, model.outputs, exported, opset_version=OPSET, **options)
     if model.finish is not None:

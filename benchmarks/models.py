@@ -255,7 +255,8 @@ def digest() -> str:
     """Changes with torch and with every source file that an exported model depends on."""
     folder = Path(__file__).parent
     state = hashlib.sha256(importlib.metadata.version("torch").encode())
-    for source in sorted([folder / "models.py", folder / "dynamic_models.py", folder / "weights.py", *(folder / "networks").glob("*.py")]):
+    shared = [folder / name for name in ("models.py", "dynamic_models.py", "weights.py")]
+    for source in sorted([*shared, *(folder / "networks").glob("*.py")]):
         state.update(source.read_bytes())
     return state.hexdigest()[:12]
 

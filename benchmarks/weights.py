@@ -58,7 +58,7 @@ def _gain(module: nn.Module) -> float:
 def _fan_in(module: nn.Module, parameter: nn.Parameter) -> int:
     """Number of terms summed into one output element."""
     if isinstance(module, _TRANSPOSED):
-        return int(module.in_channels) * math.prod(module.kernel_size) // math.prod(module.stride)
+        return int(module.in_channels * math.prod(module.kernel_size) // math.prod(module.stride))
     if hasattr(module, "weights_are_input_major"):
         return int(parameter.shape[0])
     return math.prod(parameter.shape[1:])
@@ -96,6 +96,6 @@ def _centre_head(network: nn.Module, calibration: Sequence[torch.Tensor]) -> Non
     hook = last.register_forward_hook(lambda _module, _arguments, output: outputs.append(output))
     network(*calibration)
     hook.remove()
-    channel = 1 if outputs[0].ndim == 4 else outputs[0].ndim - 1
+    channel = 1 if outputs[0].ndim >= 4 else outputs[0].ndim - 1
     others = [axis for axis in range(outputs[0].ndim) if axis != channel]
     last.bias.sub_(outputs[0].mean(dim=others))

@@ -12,9 +12,6 @@ from benchmarks.networks.efficientnet import MBConv, Stage
 from benchmarks.networks.mobilenetv3 import convolution
 from benchmarks.networks.yolo import Detector
 
-_RARITY = 6.0
-"""Taken from the logits of classes: of a trained detector, few positions have any object."""
-
 
 class AnySizeDetector(Detector):
     """Maps images ``(N, 3, H, W)`` to boxes ``(N, positions, 4)`` and scores ``(N, classes, positions)``, ready for suppression.
@@ -22,7 +19,10 @@ class AnySizeDetector(Detector):
     H and W are divisible by 32. Boxes are corners in pixels.
     """
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+    rarity = 6.0
+    """Taken from the logits of classes: of a trained detector, few positions have any object."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features = self._features(x)
         found = torch.cat([head(feature) for head, feature in zip(self.heads, features, strict=True)], dim=2)
         boxes, scores = found.split((4 * self.bins, self.classes), dim=1)
@@ -31,7 +31,7 @@ class AnySizeDetector(Detector):
         before, after = distances.chunk(2, dim=1)
         centres, strides = self._positions(features)
         corners = torch.cat((centres - before, centres + after), dim=1) * strides
-        return corners.transpose(1, 2), (scores - _RARITY).sigmoid()
+        return corners.transpose(1, 2), (scores - self.rarity).sigmoid()
 
     @staticmethod
     def _positions(features: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,7 +54,9 @@ def yolo() -> nn.Module:
 
 def small_yolo() -> nn.Module:
     """One bottleneck in each block, up to 24 channels."""
-    return AnySizeDetector((4, 8, 12, 16, 24), (1, 1, 1, 1), bins=4, classes=5)
+    made = AnySizeDetector((4, 8, 12, 16, 24), (1, 1, 1, 1), bins=4, classes=5)
+    made.rarity = 2.0
+    return made
 
 
 class SeparableConvolution(nn.Sequential):
@@ -101,7 +103,7 @@ class TwoWayPyramid(nn.Module):
 
 
 class EfficientDet(nn.Module):
-    """Maps images ``(N, 3, H, W)`` to ``(N, positions, 4 + classes)``, for each position nine anchors; H and W divisible by 128."""
+    """Maps images ``(N, 3, H, W)`` to ``(N, positions, 4 + classes)``, nine positions a cell; H and W divisible by 128."""
 
     def __init__(self, stages: Sequence[Stage], taken: Sequence[int], channels: int, layers: int, classes: int) -> None:
         super().__init__()
@@ -118,7 +120,9 @@ class EfficientDet(nn.Module):
         self.coarser = convolution(before, channels, 1)
         self.shrink = nn.MaxPool2d(3, stride=2, padding=1)
         self.pyramid = nn.ModuleList(TwoWayPyramid(channels) for _ in range(layers))
-        self.tower = nn.Sequential(*(nn.Sequential(SeparableConvolution(channels, channels), nn.SiLU()) for _ in range(3)))
+        self.tower = nn.Sequential(
+            *(nn.Sequential(SeparableConvolution(channels, channels), nn.BatchNorm2d(channels), nn.SiLU()) for _ in range(3))
+        )
         self.predict = SeparableConvolution(channels, 9 * (4 + classes))
         self.columns = 4 + classes
 
@@ -138,7 +142,8 @@ class EfficientDet(nn.Module):
 
 
 _STAGES: tuple[Stage, ...] = (
-    (1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 5, 40, 2, 2), (6, 3, 80, 3, 2), (6, 5, 112, 3, 1), (6, 5, 192, 4, 2), (6, 3, 320, 1, 1),
+    (1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 5, 40, 2, 2), (6, 3, 80, 3, 2), (6, 5, 112, 3, 1), (6, 5, 192, 4, 2),
+    (6, 3, 320, 1, 1),
 )
 
 
