@@ -18,10 +18,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial, reduce
 from typing import NoReturn, TypeVar, Union
 
 from forge.errors import InvalidGraphError, ParseError
+
+MAX_CHOICES = 16
+"""Of which an expression may be the smallest or largest, to be brought into one form with others."""
 
 MAX_TERMS = 1024
 MAX_DEGREE = 32
@@ -577,18 +580,39 @@ def _small_floordiv(a: Dim, b: int) -> Dim:
     match sole_atom(a - constant):
         case Operation(op="floordiv", a=inner, b=int(divisor)) if divisor > 0:
             return floordiv(inner + constant * divisor, divisor * b)  # (x // c + k) // b == (x + k*c) // (c*b)
+    for op in ("min", "max"):
+        choices = _choices(op, a)
+        if 1 < len(choices) <= MAX_CHOICES:
+            return reduce(partial(_extremum, op), [floordiv(choice, b) for choice in choices])
     return _atom(Operation("floordiv", a, b))
 
 
 def _extremum(op: str, a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b) if op == "min" else max(a, b)
+    choices = list(dict.fromkeys([*_choices(op, a), *_choices(op, b)]))
+    if len(choices) > MAX_CHOICES:
+        choices = [a, b]
+    kept: list[Dim] = []
+    for choice in choices:
+        if not any(_settles(op, other, choice) for other in kept):
+            kept = [*(other for other in kept if not _settles(op, choice, other)), choice]
+    return reduce(lambda found, choice: _atom(Operation(op, *sorted((choice, found), key=str))), sorted(kept, key=str))
+
+
+def _choices(op: str, dim: Dim) -> list[Dim]:
+    """What ``dim`` is the largest or smallest of: ``2*a + 1`` and ``2*b + 1`` for ``2*max(a, b) + 1``."""
+    constant = dict(_terms(dim)).get((), 0)
+    match _terms(dim - constant):
+        case (((Operation(op=name, a=a, b=b),), factor),) if name == op and factor > 0:
+            return [factor * choice + constant for part in (a, b) for choice in _choices(op, part)]
+    return [dim]
+
+
+def _settles(op: str, a: Dim, b: Dim) -> bool:
+    """Whether ``a`` is provably the extremum of ``a`` and ``b``."""
     low, high = bounds(a - b)
-    if low is not None and low >= 0:
-        return b if op == "min" else a
-    if high is not None and high <= 0:
-        return a if op == "min" else b
-    return _atom(Operation(op, *sorted((a, b), key=str)))
+    return high is not None and high <= 0 if op == "min" else low is not None and low >= 0
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
