@@ -1,13 +1,14 @@
 """Networks compiled for sizes that are known at run time only, next to the same compiled for each size, and to other runtimes.
 
-    python -m benchmarks.dynamic --threads 1 --batch 1 --rounds 7 [--filter unet,hifi] [--json dynamic.json]
+    python -m benchmarks.dynamic --threads 1 --batch 1 --rounds 7 [--filter unet,hifi] [--json dynamic.json] [--markdown]
 
 Each network of `benchmarks.dynamic_models` runs at five sizes: small, odd, typical, large, of an extreme aspect. The peers read
 the file with symbolic sizes. All take turns in one process. Columns: milliseconds (minima) of Forge with sizes known at run time
 only (*dynamic*) and when it is compiled (*static*); *static / dynamic* and *peer / dynamic*, the faster peer's time over ours:
-above 1, the dynamic code is faster; *arena*: bytes of intermediate results, dynamic over static; *first*: microseconds that the
-first call at a size took more than the next one; the largest difference to onnxruntime, relative to the largest output. A title
-says how many CPU seconds of all processes it took to compile with an empty cache, for any size and for the typical one.
+above 1, the dynamic code is faster; *arena*: bytes of intermediate results, dynamic over static; the largest difference to
+onnxruntime, relative to the largest output. A title says how many CPU seconds of all processes it took to compile with an empty
+cache, for any size and for the typical one, and how much longer the first call at a new size takes than the next: the median of
+some sizes.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import dataclasses
 import json
 import os
 import re
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +34,7 @@ from rich.table import Table
 import forge
 from benchmarks import dynamic_models
 from benchmarks.compilation import cpu_seconds
-from benchmarks.dynamic_models import DYNAMIC, Sizes
+from benchmarks.dynamic_models import DYNAMIC, Sizes, Variant
 from benchmarks.libraries import LIBRARIES, OURS
 from benchmarks.results import geometric_mean
 from benchmarks.turns import SETTLING_SECONDS
@@ -49,23 +51,27 @@ _FEWEST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
+class Effort:
+    """How long to measure at each size: ``rounds``, but after three of them no longer than ``seconds``."""
+
+    rounds: int = 7
+    seconds: float = 1.5
+
+
+@dataclass(frozen=True)
 class Row:
     """One network at one size.
 
     Attributes:
         latencies: by name: dynamic, static, and the peers.
         arena: bytes of intermediate results, dynamic and static.
-        first: seconds that the first call took more than the second.
         errors: of dynamic and static.
     """
 
     network: str
-    batch: int
-    threads: int
     sizes: Sizes
-    latencies: dict[str, Latencies]
+    latencies: Mapping[str, Latencies]
     arena: tuple[int, int]
-    first: float
     errors: tuple[float, float]
 
     def seconds(self, name: str) -> float:
@@ -81,8 +87,29 @@ class Row:
         return min(self.seconds(peer) for peer in self.latencies if peer not in ("dynamic", "static")) / self.seconds(name)
 
     @property
+    def memory(self) -> float:
+        return self.arena[0] / max(self.arena[1], 1)
+
+    @property
     def agrees(self) -> bool:
         return all(error <= LIMIT for error in self.errors)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A network at all sizes.
+
+    Attributes:
+        compile_seconds: CPU seconds for any size, and for the typical one.
+        first: seconds that the first call at a new size took more than the next one.
+    """
+
+    network: str
+    batch: int
+    threads: int
+    rows: tuple[Row, ...]
+    compile_seconds: tuple[float, float]
+    first: float
 
 
 @contextmanager
@@ -98,19 +125,15 @@ def _without_cache() -> Iterator[None]:
             os.environ[knobs.CACHE.name] = before
 
 
-def _compiled(path: Path, shape: tuple[str, tuple[int, ...]] | None = None) -> CompiledModel:
-    return compile_module(forge.from_onnx(path, shape=None if shape is None else dict([shape])).mod)
+def _compiled(path: Path, shape: Mapping[str, tuple[int, ...]] | None = None) -> CompiledModel:
+    return compile_module(forge.from_onnx(path, shape=shape).mod)
 
 
-def compile_seconds(path: Path, shape: tuple[str, tuple[int, ...]]) -> tuple[float, float]:
-    """CPU seconds of loading and compiling a file for any size, and for ``shape``."""
-    found = []
+def _compiled_anew(path: Path, shape: Mapping[str, tuple[int, ...]] | None = None) -> tuple[CompiledModel, float]:
+    """Also the CPU seconds of loading and compiling."""
+    before = cpu_seconds()
     with _without_cache():
-        for given in (None, shape):
-            before = cpu_seconds()
-            _compiled(path, given)
-            found.append(cpu_seconds() - before)
-    return found[0], found[1]
+        return _compiled(path, shape), cpu_seconds() - before
 
 
 def _arena(compiled: CompiledModel, symbols: dict[str, int]) -> int:
@@ -119,32 +142,48 @@ def _arena(compiled: CompiledModel, symbols: dict[str, int]) -> int:
     return dims.evaluate(size, dict.fromkeys(dims.symbols(size), 0) | symbols)
 
 
-def run(name: str, batch: int, threads: int, rounds: int, seconds: float, *, small: bool = False) -> Iterator[Row]:
-    """Compiles and measures a network, size by size.
-
-    Args:
-        rounds: of calls in turns; no more of them than take ``seconds`` at each size, but three.
-        small: the small variant.
-    """
+def run(name: str, batch: int, threads: int, effort: Effort, *, small: bool = False) -> Measured:
+    """Compiles and measures a network; ``small`` is the small variant."""
     model, path = DYNAMIC[name], dynamic_models.build(name, small=small)
-    variant, dynamic = model.variant(small), _compiled(path)
+    variant = model.variant(small)
+    static: dict[Sizes, CompiledModel] = {}
+    dynamic, dynamic_cost = _compiled_anew(path)
+    static[variant.typical], static_cost = _compiled_anew(path, {model.input: variant.extents(batch, variant.typical)})
     theirs = {"onnxruntime": peers.open_onnxruntime(path, threads), "openvino": peers.open_openvino(path, threads)}
     ours = dynamic.runtime(num_threads=threads)
+    rows = []
     for sizes in variant.sizes:
         feed = dynamic_models.inputs(name, sizes, batch, small=small)
+        fixed = static.get(sizes) or _compiled(path, {model.input: variant.extents(batch, sizes)})
         array = feed[model.input]
-        static = _compiled(path, (model.input, variant.extents(batch, sizes)))
-        once = partial(ours, array)
-        first = _time(once) - _time(once)
-        calls = {"dynamic": once, "static": partial(static.runtime(num_threads=threads), array)}
+        calls: dict[str, Callable[[], peers.Outputs]]
+        calls = {"dynamic": partial(ours, array), "static": partial(fixed.runtime(num_threads=threads), array)}
         calls |= {peer: partial(call, feed) for peer, call in theirs.items()}
         results = {name: peers.as_list(call()) for name, call in calls.items()}
         errors = [peers.disagreement(results[one], results["onnxruntime"]) for one in ("dynamic", "static")]
-        turn = 2 * sum(map(_time, calls.values()))
-        affordable = max(_FEWEST_ROUNDS, min(rounds, int(seconds / turn)))
-        taken = measure(calls, affordable, pause=SETTLING_SECONDS if threads > 1 else 0.0)
         known = {"batch": batch, **dict(zip(variant.symbols, sizes, strict=True))}
-        yield Row(name, batch, threads, sizes, taken, (_arena(dynamic, known), _arena(static, {})), first, (errors[0], errors[1]))
+        rows.append(Row(name, sizes, _times(calls, threads, effort), (_arena(dynamic, known), _arena(fixed, {})),
+                        (errors[0], errors[1])))
+    fresh = (dynamic_models.inputs(name, sizes, batch, small=small)[model.input] for sizes in new_sizes(variant))
+    first = statistics.median(_first_call_excess(partial(ours, array)) for array in fresh)
+    return Measured(name, batch, threads, tuple(rows), (dynamic_cost, static_cost), first)
+
+
+def _times(calls: Mapping[str, Callable[[], object]], threads: int, effort: Effort) -> dict[str, Latencies]:
+    turn = 2 * sum(map(_time, calls.values()))
+    rounds = max(_FEWEST_ROUNDS, min(effort.rounds, int(effort.seconds / turn)))
+    return measure(calls, rounds, pause=SETTLING_SECONDS if threads > 1 else 0.0)
+
+
+def new_sizes(variant: Variant) -> list[Sizes]:
+    """Sums of the two smaller sizes, which what these are multiples of divides too."""
+    small, odd = variant.sizes[:2]
+    found = [tuple(a * s + b * o for s, o in zip(small, odd, strict=True)) for a, b in ((2, 0), (1, 1), (0, 2), (3, 0), (2, 1))]
+    return [sizes for sizes in found if sizes not in variant.sizes]
+
+
+def _first_call_excess(call: Callable[[], object]) -> float:
+    return _time(call) - min(_time(call) for _ in range(3))
 
 
 def _time(call: Callable[[], object]) -> float:
@@ -155,45 +194,56 @@ def _time(call: Callable[[], object]) -> float:
 
 COLUMNS = (
     "sizes", "dynamic ms", "static ms", "onnxruntime", "openvino", "static / dynamic", "peer / dynamic", "peer / static", "arena",
-    "first", "error",
+    "error",
 )
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """What the table says of a row, in the order of `COLUMNS`."""
     times = (f"{1e3 * row.seconds(name):.2f}" for name in ("dynamic", "static", "onnxruntime", "openvino"))
-    dynamic, static = row.arena
-    arena = f"{dynamic / max(static, 1):.2f}"
     error = f"{max(row.errors):.0e}{'' if row.agrees else ' WRONG'}"
     ratio = f"{row.ratio:.2f}{'' if row.ratio >= LEAST else ' *'}"
-    return (" x ".join(map(str, row.sizes)), *times, ratio, f"{row.lead():.2f}", f"{row.lead('static'):.2f}", arena,
-            f"{1e6 * row.first:.0f}", error)
+    leads = (f"{row.lead(name):.2f}" for name in ("dynamic", "static"))
+    return (" x ".join(map(str, row.sizes)), *times, ratio, *leads, f"{row.memory:.2f}", error)
 
 
-def table(rows: Sequence[Row], title: str) -> Table:
+def table(measured: Measured) -> Table:
+    any_size, typical = measured.compile_seconds
+    title = (f"{measured.network}, batch {measured.batch}, {measured.threads} thread(s); compiled in {any_size:.1f} CPU seconds, "
+             f"static {typical:.1f}; first call at a new size: {1e6 * measured.first:+.0f} us")
     made = Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left")
     for column in COLUMNS:
         made.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
+    for row in measured.rows:
         made.add_row(*cells(row))
     return made
+
+
+def markdown(measured: Sequence[Measured]) -> Iterator[str]:
+    """A row for each network, as lines of a page."""
+    yield "| network | ms, dynamic, typical size | static / dynamic at five sizes | peer / dynamic | arena | new size, us | CPU s (static) |"
+    yield "|---|---|---|---|---|---|---|"
+    for m in measured:
+        typical = m.rows[len(m.rows) // 2]
+        ratios, leads = (", ".join(f"{x:.2f}" for x in xs) for xs in ([r.ratio for r in m.rows], [r.lead() for r in m.rows]))
+        costs = f"{m.compile_seconds[0]:.1f} ({m.compile_seconds[1]:.1f})"
+        yield (f"| {m.network} | {1e3 * typical.seconds('dynamic'):.2f} | {ratios} | {leads} | {typical.memory:.2f} | "
+               f"{1e6 * m.first:.0f} | {costs} |")
+    rows = [row for m in measured for row in m.rows]
+    ratio, lead, memory = (geometric_mean(xs) for xs in ([r.ratio for r in rows], [r.lead() for r in rows], [r.memory for r in rows]))
+    yield f"| geometric mean | | {ratio:.2f} | {lead:.2f} | {memory:.2f} | | |"
 
 
 def conclusions(rows: Sequence[Row]) -> Iterator[str]:
     """Geometric means, and the rows that fall short."""
     for what, values in (("static / dynamic", [row.ratio for row in rows]), ("peer / dynamic", [row.lead() for row in rows]),
                          ("peer / static", [row.lead("static") for row in rows]),
-                         ("arena, dynamic / static", [row.arena[0] / max(row.arena[1], 1) for row in rows])):
+                         ("arena, dynamic / static", [row.memory for row in rows])):
         yield f"{what}: geometric mean {geometric_mean(values):.2f}, from {min(values):.2f} to {max(values):.2f}"
-    slow = [row for row in rows if row.ratio < LEAST]
+    slow = sorted((row for row in rows if row.ratio < LEAST), key=lambda row: row.ratio)
     yield f"{len(slow)} of {len(rows)} rows have static / dynamic below {LEAST} (marked *); wanted is a mean of {WANTED}"
-    for row in rows:
-        if not row.agrees:
-            yield f"WRONG: {row.network}, batch {row.batch}, {row.sizes}: {max(row.errors):.1e}"
-
-
-def as_json(rows: Sequence[Row], compiled: dict[str, tuple[float, float]]) -> str:
-    return json.dumps({"rows": [dataclasses.asdict(row) for row in rows], "compile_cpu_seconds": compiled}, indent=1)
+    yield from (f"{row.ratio:.2f}: {row.network} {' x '.join(map(str, row.sizes))}" for row in slow)
+    yield from (f"WRONG: {row.network} {' x '.join(map(str, row.sizes))}: {max(row.errors):.1e}" for row in rows if not row.agrees)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -202,29 +252,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--filter", default="", help="only networks whose name has one of these comma-separated parts")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=1.5, help="after three rounds, the limit for one size")
+    parser.add_argument("--rounds", type=int, default=Effort.rounds)
+    parser.add_argument("--seconds", type=float, default=Effort.seconds, help="after three rounds, the limit for one size")
     parser.add_argument("--small", action="store_true", help="the tiny variants, to try the benchmark itself")
     parser.add_argument("--json", type=Path, help="file for all samples")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/performance_dynamic.md as well")
     options = parser.parse_args(argv)
     parts = re.compile("|".join(map(re.escape, options.filter.split(","))))
     console = Console() if sys.stdout.isatty() else Console(width=150)
-    rows: list[Row] = []
-    compiled = {}
-    for name, model in DYNAMIC.items():
-        if not parts.search(name):
-            continue
-        variant = model.variant(options.small)
-        path = dynamic_models.build(name, small=options.small)
-        compiled[name] = compile_seconds(path, (model.input, variant.extents(options.batch, variant.typical)))
-        made = list(run(name, options.batch, options.threads, options.rounds, options.seconds, small=options.small))
-        spent = f"CPU seconds to compile: dynamic {compiled[name][0]:.1f}, static {compiled[name][1]:.1f}"
-        console.print(table(made, f"{name} ({', '.join(variant.symbols)}), batch {options.batch}; {spent}"))
-        rows += made
-    for line in conclusions(rows):
-        console.print(line, highlight=False, soft_wrap=True)
+    measured: list[Measured] = []
+    for name in filter(parts.search, DYNAMIC):
+        effort = Effort(options.rounds, options.seconds)
+        measured.append(run(name, options.batch, options.threads, effort, small=options.small))
+        console.print(table(measured[-1]))
+    rows = [row for m in measured for row in m.rows]
+    for line in (*conclusions(rows), *(markdown(measured) if options.markdown else ())):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     if options.json:
-        options.json.write_text(as_json(rows, compiled), encoding="utf-8")
+        options.json.write_text(json.dumps([dataclasses.asdict(m) for m in measured], indent=1), encoding="utf-8")
     return int(not all(row.agrees for row in rows))
 
 

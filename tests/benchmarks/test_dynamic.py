@@ -53,17 +53,33 @@ def test_detector_suppresses_boxes() -> None:
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_small_networks_are_measured(name: str) -> None:
     pytest.importorskip("openvino")
-    rows = list(dynamic.run(name, 2, 1, rounds=1, seconds=0.0, small=True))
-    assert [row.sizes for row in rows] == list(DYNAMIC[name].small.sizes)
-    assert all(row.agrees and row.ratio > 0 for row in rows)
+    measured = dynamic.run(name, 2, 1, dynamic.Effort(rounds=1, seconds=0.0), small=True)
+    assert [row.sizes for row in measured.rows] == list(DYNAMIC[name].small.sizes)
+    assert all(row.agrees and row.ratio > 0 for row in measured.rows)
+    assert min(measured.compile_seconds) > 0
+
+
+def row(dynamic_ms: float, error: float) -> dynamic.Row:
+    times = {"dynamic": dynamic_ms, "static": 1e-3, "onnxruntime": 2e-3, "openvino": 3e-3}
+    return dynamic.Row("net", (8, 9), {name: Latencies((seconds,)) for name, seconds in times.items()}, (96, 64), (0.0, error))
 
 
 def test_rows_that_fall_short_are_told() -> None:
-    def row(dynamic_ms: float, error: float) -> dynamic.Row:
-        times = {"dynamic": dynamic_ms, "static": 1.0, "onnxruntime": 2.0, "openvino": 3.0}
-        return dynamic.Row("net", 1, 1, (8, 9), {k: Latencies((v,)) for k, v in times.items()}, (96, 64), 0.0, (0.0, error))
-
-    told = list(dynamic.conclusions([row(1.0, 0.0), row(4.0, 0.5)]))
+    told = list(dynamic.conclusions([row(1e-3, 0.0), row(4e-3, 0.5)]))
     assert told[0] == "static / dynamic: geometric mean 0.50, from 0.25 to 1.00"
     assert told[1] == "peer / dynamic: geometric mean 1.00, from 0.50 to 2.00"
-    assert told[4].startswith("1 of 2 rows") and told[5].startswith("WRONG: net, batch 1, (8, 9)")
+    assert told[4:] == [
+        "1 of 2 rows have static / dynamic below 0.85 (marked *); wanted is a mean of 0.95", "0.25: net 8 x 9", "WRONG: net 8 x 9: 5.0e-01",
+    ]
+
+
+def test_page_has_a_row_for_each_network() -> None:
+    lines = list(dynamic.markdown([dynamic.Measured("net", 1, 1, (row(2e-3, 0.0),) * 3, (4.0, 3.0), 20e-6)]))
+    assert lines[2] == "| net | 2.00 | 0.50, 0.50, 0.50 | 1.00, 1.00, 1.00 | 1.50 | 20 | 4.0 (3.0) |"
+
+
+def test_new_sizes_are_new_and_valid() -> None:
+    for model in DYNAMIC.values():
+        found = dynamic.new_sizes(model.full)
+        assert len(found) >= 3 and not set(found) & set(model.full.sizes)
+    assert all(side % 32 == 0 for sizes in dynamic.new_sizes(DYNAMIC["detector"].full) for side in sizes)
