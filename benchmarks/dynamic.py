@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import rich.box
 from rich.console import Console
@@ -38,10 +39,11 @@ from benchmarks.dynamic_models import DYNAMIC, Sizes, Variant
 from benchmarks.libraries import LIBRARIES, OURS
 from benchmarks.results import geometric_mean
 from benchmarks.turns import SETTLING_SECONDS
-from forge import dims, knobs, peers
-from forge.driver import compile_module
+from forge import knobs, peers
+from forge.driver import Compilation, check_options, compile_module, run_stages
 from forge.driver.compiled import CompiledModel
 from forge.driver.latency import Latencies, measure
+from forge.lowering.memory import MemoryPlan
 
 LEAST, WANTED = 0.85, 0.95
 """Of static / dynamic: of each row, and as the geometric mean."""
@@ -73,6 +75,10 @@ class Row:
     latencies: Mapping[str, Latencies]
     arena: tuple[int, int]
     errors: tuple[float, float]
+
+    @property
+    def title(self) -> str:
+        return f"{self.network} {' x '.join(map(str, self.sizes))}"
 
     def seconds(self, name: str) -> float:
         return self.latencies[name].minimum
@@ -136,10 +142,10 @@ def _compiled_anew(path: Path, shape: Mapping[str, tuple[int, ...]] | None = Non
         return _compiled(path, shape), cpu_seconds() - before
 
 
-def _arena(compiled: CompiledModel, symbols: dict[str, int]) -> int:
-    """Bytes of intermediate results, but for those whose sizes depend on data."""
-    size = dims.parse(str(compiled.summary["arena_size"]))
-    return dims.evaluate(size, dict.fromkeys(dims.symbols(size), 0) | symbols)
+def _memory_plan(path: Path) -> MemoryPlan:
+    compilation = Compilation(forge.from_onnx(path).mod, check_options())
+    run_stages(compilation, stop_after="memory_plan")
+    return compilation.functions[0].plan
 
 
 def run(name: str, batch: int, threads: int, effort: Effort, *, small: bool = False) -> Measured:
@@ -150,7 +156,7 @@ def run(name: str, batch: int, threads: int, effort: Effort, *, small: bool = Fa
     dynamic, dynamic_cost = _compiled_anew(path)
     static[variant.typical], static_cost = _compiled_anew(path, {model.input: variant.extents(batch, variant.typical)})
     theirs = {"onnxruntime": peers.open_onnxruntime(path, threads), "openvino": peers.open_openvino(path, threads)}
-    ours = dynamic.runtime(num_threads=threads)
+    ours, plan = dynamic.runtime(num_threads=threads), _memory_plan(path)
     rows = []
     for sizes in variant.sizes:
         feed = dynamic_models.inputs(name, sizes, batch, small=small)
@@ -162,8 +168,8 @@ def run(name: str, batch: int, threads: int, effort: Effort, *, small: bool = Fa
         results = {name: peers.as_list(call()) for name, call in calls.items()}
         errors = [peers.disagreement(results[one], results["onnxruntime"]) for one in ("dynamic", "static")]
         known = {"batch": batch, **dict(zip(variant.symbols, sizes, strict=True))}
-        rows.append(Row(name, sizes, _times(calls, threads, effort), (_arena(dynamic, known), _arena(fixed, {})),
-                        (errors[0], errors[1])))
+        arena = plan.arena_size_at(known), fixed.summary["arena_size"]
+        rows.append(Row(name, sizes, _times(calls, threads, effort), arena, (errors[0], errors[1])))
     fresh = (dynamic_models.inputs(name, sizes, batch, small=small)[model.input] for sizes in new_sizes(variant))
     first = statistics.median(_first_call_excess(partial(ours, array)) for array in fresh)
     return Measured(name, batch, threads, tuple(rows), (dynamic_cost, static_cost), first)
@@ -192,6 +198,10 @@ def _time(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+NUMBERS: Mapping[str, Callable[[Row], float]] = MappingProxyType({
+    "static / dynamic": lambda row: row.ratio, "peer / dynamic": lambda row: row.lead(),
+    "peer / static": lambda row: row.lead("static"), "arena, dynamic / static": lambda row: row.memory,
+})
 COLUMNS = (
     "sizes", "dynamic ms", "static ms", "onnxruntime", "openvino", "static / dynamic", "peer / dynamic", "peer / static", "arena",
     "error",
@@ -221,7 +231,7 @@ def table(measured: Measured) -> Table:
 
 def markdown(measured: Sequence[Measured]) -> Iterator[str]:
     """A row for each network, as lines of a page."""
-    yield "| network | ms, dynamic, typical size | static / dynamic at five sizes | peer / dynamic | arena | new size, us | CPU s (static) |"
+    yield "| network | ms | static / dynamic, five sizes | peer / dynamic | arena | new size, us | CPU s (static) |"
     yield "|---|---|---|---|---|---|---|"
     for m in measured:
         typical = m.rows[len(m.rows) // 2]
@@ -230,20 +240,19 @@ def markdown(measured: Sequence[Measured]) -> Iterator[str]:
         yield (f"| {m.network} | {1e3 * typical.seconds('dynamic'):.2f} | {ratios} | {leads} | {typical.memory:.2f} | "
                f"{1e6 * m.first:.0f} | {costs} |")
     rows = [row for m in measured for row in m.rows]
-    ratio, lead, memory = (geometric_mean(xs) for xs in ([r.ratio for r in rows], [r.lead() for r in rows], [r.memory for r in rows]))
-    yield f"| geometric mean | | {ratio:.2f} | {lead:.2f} | {memory:.2f} | | |"
+    means = [geometric_mean(map(number, rows)) for number in NUMBERS.values()]
+    yield f"| geometric mean | | {means[0]:.2f} | {means[1]:.2f} | {means[3]:.2f} | | |"
 
 
 def conclusions(rows: Sequence[Row]) -> Iterator[str]:
     """Geometric means, and the rows that fall short."""
-    for what, values in (("static / dynamic", [row.ratio for row in rows]), ("peer / dynamic", [row.lead() for row in rows]),
-                         ("peer / static", [row.lead("static") for row in rows]),
-                         ("arena, dynamic / static", [row.memory for row in rows])):
+    for what, number in NUMBERS.items():
+        values = [number(row) for row in rows]
         yield f"{what}: geometric mean {geometric_mean(values):.2f}, from {min(values):.2f} to {max(values):.2f}"
     slow = sorted((row for row in rows if row.ratio < LEAST), key=lambda row: row.ratio)
     yield f"{len(slow)} of {len(rows)} rows have static / dynamic below {LEAST} (marked *); wanted is a mean of {WANTED}"
-    yield from (f"{row.ratio:.2f}: {row.network} {' x '.join(map(str, row.sizes))}" for row in slow)
-    yield from (f"WRONG: {row.network} {' x '.join(map(str, row.sizes))}: {max(row.errors):.1e}" for row in rows if not row.agrees)
+    yield from (f"{row.ratio:.2f}: {row.title}" for row in slow)
+    yield from (f"WRONG: {row.title}: {max(row.errors):.1e}" for row in rows if not row.agrees)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -51,5 +51,5 @@ def whisper() -> nn.Module:
 
 
 def small_whisper() -> nn.Module:
-    """Two layers of 32 channels, up to 24 frames."""
-    return SpeechEncoder(mels=10, frames=24, layers=2, width=32, heads=4, layer=encoder.EncoderLayer)
+    """Two layers of 32 channels, up to 96 frames."""
+    return SpeechEncoder(mels=10, frames=96, layers=2, width=32, heads=4, layer=encoder.EncoderLayer)

@@ -69,7 +69,9 @@ def test_rows_that_fall_short_are_told() -> None:
     assert told[0] == "static / dynamic: geometric mean 0.50, from 0.25 to 1.00"
     assert told[1] == "peer / dynamic: geometric mean 1.00, from 0.50 to 2.00"
     assert told[4:] == [
-        "1 of 2 rows have static / dynamic below 0.85 (marked *); wanted is a mean of 0.95", "0.25: net 8 x 9", "WRONG: net 8 x 9: 5.0e-01",
+        "1 of 2 rows have static / dynamic below 0.85 (marked *); wanted is a mean of 0.95",
+        "0.25: net 8 x 9",
+        "WRONG: net 8 x 9: 5.0e-01",
     ]
 
 
