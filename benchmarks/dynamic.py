@@ -8,14 +8,17 @@ only (*dynamic*) and when it is compiled (*static*); *static / dynamic* and *pee
 above 1, the dynamic code is faster; *arena*: bytes of intermediate results, dynamic over static; the largest difference to
 onnxruntime, relative to the largest output. A title says how many CPU seconds of all processes it took to compile with an empty
 cache, for any size and for the typical one, and how much longer the first call at a new size takes than the next: the median of
-some sizes.
+some sizes that need no more memory than earlier ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
+import math
+import operator
 import os
 import re
 import statistics
@@ -49,6 +52,7 @@ LEAST, WANTED = 0.85, 0.95
 """Of static / dynamic: of each row, and as the geometric mean."""
 
 LIMIT = LIBRARIES[OURS["float32"]].limit
+MOST_NEW_SIZES = 7
 _FEWEST_ROUNDS = 3
 
 
@@ -182,10 +186,12 @@ def _times(calls: Mapping[str, Callable[[], object]], threads: int, effort: Effo
 
 
 def new_sizes(variant: Variant) -> list[Sizes]:
-    """Sums of the two smaller sizes, which what these are multiples of divides too."""
-    small, odd = variant.sizes[:2]
-    found = [tuple(a * s + b * o for s, o in zip(small, odd, strict=True)) for a, b in ((2, 0), (1, 1), (0, 2), (3, 0), (2, 1))]
-    return [sizes for sizes in found if sizes not in variant.sizes]
+    """Sizes turned around, and sums of two: valid, not among the sizes, and no larger than the largest."""
+    turned = [sizes[::-1] for sizes in variant.sizes]
+    sums = [tuple(map(operator.add, a, b)) for a, b in itertools.combinations_with_replacement(variant.sizes, 2)]
+    largest = max(map(math.prod, variant.sizes))
+    found = [sizes for sizes in dict.fromkeys([*turned, *sums]) if math.prod(sizes) <= largest and sizes not in variant.sizes]
+    return sorted(found, key=math.prod)[:MOST_NEW_SIZES]
 
 
 def _first_call_excess(call: Callable[[], object]) -> float:

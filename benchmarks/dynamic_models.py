@@ -160,7 +160,7 @@ DYNAMIC: Mapping[str, DynamicModel] = MappingProxyType(
         ),
         "wav2vec": DynamicModel(
             "samples", ("features",), Variant("wav2vec:full", ("samples",), ((4000,), (12347,), (32000,), (64000,), (400,))),
-            Variant("wav2vec:small", ("samples",), ((800,), (1031,), (400,))),
+            Variant("wav2vec:small", ("samples",), ((800,), (1031,), (500,))),
         ),
         "edsr": DynamicModel(
             "image", ("wide",), Variant("super_resolution:edsr", _IMAGE, _ANY),

@@ -81,7 +81,7 @@ def test_page_has_a_row_for_each_network() -> None:
 
 
 def test_new_sizes_are_new_and_valid() -> None:
-    for model in DYNAMIC.values():
-        found = dynamic.new_sizes(model.full)
-        assert len(found) >= 3 and not set(found) & set(model.full.sizes)
-    assert all(side % 32 == 0 for sizes in dynamic.new_sizes(DYNAMIC["detector"].full) for side in sizes)
+    variants = [variant for model in DYNAMIC.values() for variant in (model.full, model.small)]
+    assert all(dynamic.new_sizes(variant) and not set(dynamic.new_sizes(variant)) & set(variant.sizes) for variant in variants)
+    assert dynamic.new_sizes(DYNAMIC["hifigan"].small) == [(2,), (9,)]
+    assert all(side % 128 == 0 for sizes in dynamic.new_sizes(DYNAMIC["efficientdet"].full) for side in sizes)
