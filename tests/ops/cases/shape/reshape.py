@@ -160,15 +160,15 @@ def pad_rows() -> list[Case]:
 
 
 def block_rows() -> list[Case]:
-    def to_space(x, mode, b=2):
+    def to_space(x, mode, a=2, b=2):
         n, c, h, w = x.shape
-        split = (n, b, b, c // b**2, h, w) if mode == "DCR" else (n, c // b**2, b, b, h, w)
+        split = (n, a, b, c // (a * b), h, w) if mode == "DCR" else (n, c // (a * b), a, b, h, w)
         order = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
-        return x.reshape(split).transpose(order).reshape(n, c // b**2, h * b, w * b)
+        return x.reshape(split).transpose(order).reshape(n, c // (a * b), h * a, w * b)
 
-    def to_depth(x, b=2):
+    def to_depth(x, a=2, b=2):
         n, c, h, w = x.shape
-        return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * b * b, h // b, w // b)
+        return x.reshape(n, c, h // a, a, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * a * b, h // a, w // b)
 
     def nhwc(function):
         return lambda x: function(x.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
@@ -183,7 +183,10 @@ def block_rows() -> list[Case]:
         row("nn.depth_to_space", [f32(2, 8, 3, 5)], lambda x: to_space(x, "DCR"), block_size=2),
         row("nn.depth_to_space", [f32(2, 8, 3, 5)], lambda x: to_space(x, "CRD"), block_size=2, mode="CRD"),
         row("nn.depth_to_space", [f32(2, 3, 5, 8)], nhwc(lambda x: to_space(x, "DCR")), block_size=2, layout="NHWC"),
+        row("nn.depth_to_space", [f32(2, 12, 3, 5)], lambda x: to_space(x, "DCR", 2, 3), block_size=(2, 3)),
+        row("nn.depth_to_space", [f32(2, 8, 1, 5)], lambda x: to_space(x, "CRD", 1, 4), block_size=(1, 4), mode="CRD"),
         row("nn.space_to_depth", [f32(2, 3, 4, 6)], to_depth, block_size=2),
+        row("nn.space_to_depth", [f32(2, 3, 4, 6)], lambda x: to_depth(x, 1, 3), block_size=(1, 3)),
         row("nn.space_to_depth", [f32(2, 4, 6, 3)], nhwc(to_depth), block_size=2, layout="NHWC"),
     ]
 

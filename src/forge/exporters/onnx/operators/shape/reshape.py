@@ -192,23 +192,32 @@ def pad(g: Emitter, op: Pad, x: Ref, value: Ref | None = None, widths: Ref | Non
 
 @exports(DepthToSpace)
 def depth_to_space(g: Emitter, op: DepthToSpace, x: Ref) -> Any:
-    attrs = op.attrs
+    attrs, (rows, columns) = op.attrs, op.block(op.attrs)
     image = moved(g, x, attrs.layout, "NCHW")
-    made = by_float(g, image, lambda data: g.op("DepthToSpace", data, blocksize=attrs.block_size, mode=attrs.mode))
-    return moved(g, made, "NCHW", attrs.layout)
+    n, c, h, w = (op.data.shape[attrs.layout.index(axis)] for axis in "NCHW")
+    if rows == columns:
+        made = by_float(g, image, lambda data: g.op("DepthToSpace", data, blocksize=rows, mode=attrs.mode))
+        return moved(g, made, "NCHW", attrs.layout)
+    channels = dims.floordiv(c, rows * columns)
+    split, order = ((rows, columns, channels), [0, 3, 4, 1, 5, 2])
+    if attrs.mode == "CRD":
+        split, order = ((channels, rows, columns), [0, 1, 4, 2, 5, 3])
+    blocks = g.transpose(g.reshape(image, (n, *split, h, w)), order)
+    return moved(g, g.reshape(blocks, (n, channels, h * rows, w * columns)), "NCHW", attrs.layout)
 
 
 @exports(SpaceToDepth)
 def space_to_depth(g: Emitter, op: SpaceToDepth, x: Ref) -> Ref:
-    layout, size = op.attrs.layout, op.attrs.block_size
+    layout, (high, wide) = op.attrs.layout, op.block(op.attrs)
     x = moved(g, x, layout, "NCHW")
     n, c, h, w = (op.data.shape[layout.index(axis)] for axis in "NCHW")
-    if op.attrs.mode == "DCR":
-        made = by_float(g, x, lambda data: g.op("SpaceToDepth", data, blocksize=size))
+    if op.attrs.mode == "DCR" and high == wide:
+        made = by_float(g, x, lambda data: g.op("SpaceToDepth", data, blocksize=high))
     else:
-        rows, columns = dims.floordiv(h, size), dims.floordiv(w, size)
-        blocks = g.transpose(g.reshape(x, (n, c, rows, size, columns, size)), [0, 1, 3, 5, 2, 4])
-        made = g.reshape(blocks, (n, c * size * size, rows, columns))
+        rows, columns = dims.floordiv(h, high), dims.floordiv(w, wide)
+        order = [0, 3, 5, 1, 2, 4] if op.attrs.mode == "DCR" else [0, 1, 3, 5, 2, 4]
+        blocks = g.transpose(g.reshape(x, (n, c, rows, high, columns, wide)), order)
+        made = g.reshape(blocks, (n, c * high * wide, rows, columns))
     return moved(g, made, "NCHW", layout)
 
 
