@@ -62,7 +62,7 @@ def test_masked_loads_are_contiguous() -> None:
     x = te.placeholder((100, 100), "float32")
     result = te.compute((102, 102), lambda *i: padded(x, [k - 1 for k in i], 0.0))
     found = loads(result, x, "llvm -mcpu=x86-64-v4")
-    assert found and all(load.mask is not None for load in found)
+    assert any(load.mask is not None for load in found) and any(load.mask is None for load in found)
     assert all(isinstance(load.index, E.Ramp) and E.is_const(load.index.stride, 1) for load in found if load.lanes > 1)
 
 

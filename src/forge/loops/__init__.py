@@ -14,12 +14,14 @@ from forge.loops.cost import (
     supports_masks,
 )
 from forge.loops.nest import (
+    GroupBody,
     Loop,
     axes,
     blocks,
     each_vector,
     group_loop,
     guard,
+    likely_iterations,
     nest,
     parallel,
     parallel_nest,
@@ -54,10 +56,10 @@ from forge.loops.values import (
 from forge.loops.vectorizer import Vectorizer
 
 __all__ = [
-    "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "AxisAccumulators", "Cell", "Loop", "RegisterTile",
-    "Vectorizer", "axes", "bind", "bit_length", "blocks", "bound", "bound_indices", "ceildiv", "clamped", "combine",
-    "each_vector", "element_size", "expression_cost", "finished", "group_loop", "guard", "identity", "known", "local",
-    "memory_dtypes", "memory_sizes", "multiply_add", "nest", "next_power_of_two", "parallel", "parallel_nest", "places",
-    "product", "ravel", "round_up", "rows_along", "serial", "statement_cost", "static", "supports_masks", "tail_mask", "tree",
-    "unravel", "unroll", "unroll_by", "vector_loop",
+    "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "AxisAccumulators", "Cell", "GroupBody", "Loop",
+    "RegisterTile", "Vectorizer", "axes", "bind", "bit_length", "blocks", "bound", "bound_indices", "ceildiv", "clamped",
+    "combine", "each_vector", "element_size", "expression_cost", "finished", "group_loop", "guard", "identity", "known",
+    "likely_iterations", "local", "memory_dtypes", "memory_sizes", "multiply_add", "nest", "next_power_of_two",
+    "parallel", "parallel_nest", "places", "product", "ravel", "round_up", "rows_along", "serial", "statement_cost",
+    "static", "supports_masks", "tail_mask", "tree", "unravel", "unroll", "unroll_by", "vector_loop",
 ]

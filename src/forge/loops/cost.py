@@ -50,9 +50,10 @@ def statement_cost(s: Stmt) -> int:
 
 
 def element_size(x: Expr) -> int:
-    """Bytes of the widest register element that computing ``x`` needs."""
-    data = (e for e in computed(x) if isinstance(e, E.Load | E.Call | E.Cast | E.Binary | E.Select))
-    return max((_register_size(e.dtype) for e in data if e.dtype != "bool"), default=1)
+    """Bytes of the widest register element that computing ``x`` needs, but for conditions on places."""
+    data = [e for e in computed(x) if isinstance(e, E.Load | E.Call | E.Cast | E.Binary | E.Select)]
+    free = _conditions_on_places(x) if any(e.dtype == "int64" for e in data) else ()
+    return max((_register_size(e.dtype) for e in data if e.dtype != "bool" and e not in free), default=1)
 
 
 def _register_size(dtype: str) -> int:

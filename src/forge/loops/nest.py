@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,9 @@ from forge.tir.stmt import If, Let, Stmt, loop, seq
 
 # In costs, a symbolic extent counts as this many.
 ASSUMED_EXTENT: Final = 1024
+
+# What an extent known at run time only likely is; that of the first axis, of a batch, is 1.
+LIKELY_EXTENT: Final = 256
 
 Body = Callable[[Expr], Stmt]
 """index -> statement"""
@@ -141,22 +145,25 @@ def each_vector(extent: ExprLike, lanes: int, body: Callable[[Expr, Expr | None]
 
 
 def vector_loop(
-    extent: Expr, lanes: int, body: VectorBody, unroll: int = 1, masked: bool = True, begin: Expr | None = None
+    extent: Expr, lanes: int, body: VectorBody, unroll: int = 1, masked: bool = True, begin: Expr | None = None,
+    again: bool = False,
 ) -> Stmt:
     """``body`` over ``range(begin, begin + extent)`` in vectors.
 
     Full vectors, ``unroll`` at a time, then single ones, then what is left: under a mask, or in shorter vectors where
-    ``masked`` is False.
+    ``masked`` is False. With ``again`` it may be done for an element twice: the last vector of an extent known at run time only
+    ends with it.
     """
 
     def group(at: Expr, width: int, mask: Expr | None, count: int) -> Stmt:
         return seq(*(body(at + u * width, width, mask) for u in range(count)))
 
-    return group_loop(extent, lanes, group, unroll, masked, begin, narrow=True)
+    return group_loop(extent, lanes, group, unroll, masked, begin, narrow=True, again=again)
 
 
 def group_loop(
-    extent: Expr, lanes: int, body: GroupBody, unroll: int, masked: bool, begin: Expr | None = None, narrow: bool = False
+    extent: Expr, lanes: int, body: GroupBody, unroll: int, masked: bool, begin: Expr | None = None, narrow: bool = False,
+    again: bool = False,
 ) -> Stmt:
     """As ``vector_loop``, for bodies that handle ``unroll`` vectors together.
 
@@ -167,6 +174,8 @@ def group_loop(
     known = static(extent)
     if known is not None:
         return _static_group_loop(known, lanes, body, unroll, masked, start, narrow)
+    if again and lanes > 1:
+        return _overlapping_loop(extent, lanes, body, unroll, masked, start)
     parts = [_repeat(extent // step, step, start, lambda at: body(at, lanes, None, unroll))]
     done = (extent // step) * step
     if unroll > 1:
@@ -177,6 +186,23 @@ def group_loop(
     elif lanes > 1:
         parts.append(If(done < extent, body(start + done, lanes, tail_mask(done, extent, lanes), 1)))
     return seq(*parts)
+
+
+def _overlapping_loop(extent: Expr, lanes: int, body: GroupBody, unroll: int, masked: bool, start: Expr) -> Stmt:
+    """Whole vectors, of which the last ends with ``extent``, if there are as many elements."""
+    many = extent // (lanes * unroll) if unroll > 1 else E.const(0)
+    done = many * (lanes * unroll)
+    last = start + extent - lanes
+    whole = [serial("v", ceildiv(extent - done, lanes),
+                    lambda v: body(E.binary("min", start + done + v * lanes, last), lanes, None, 1))]
+    if unroll > 1:
+        whole.insert(0, _repeat(many, lanes * unroll, start, lambda at: body(at, lanes, None, unroll)))
+    short: Stmt
+    if masked:
+        short = If(extent > 0, body(start, lanes, tail_mask(E.const(0), extent, lanes), 1))
+    else:
+        short = _repeat(extent, 1, start, lambda at: body(at, 1, None, 1))
+    return If(extent >= lanes, seq(*whole), short)
 
 
 def _static_group_loop(extent: int, lanes: int, body: GroupBody, unroll: int, masked: bool, start: Expr, narrow: bool) -> Stmt:
@@ -234,12 +260,25 @@ def parallel_nest(loops: Sequence[Loop], body: Stmt, cost: Expr) -> Stmt:
 
 def _parallel_prefix(loops: Sequence[Loop]) -> int:
     """How many outer loops make enough iterations to share among threads."""
-    count = 1
-    for k, axis in enumerate(loops):
-        count *= axis.static if axis.static is not None else 1
-        if count >= 128:
+    for k in range(len(loops)):
+        if likely_iterations(loops[: k + 1]) >= 128:
             return k + 1
     return len(loops)
+
+
+def likely_iterations(loops: Sequence[Loop]) -> int:
+    """How many iterations a nest likely has, whose first axis is that of a batch if its extent is known at run time only."""
+    return math.prod(_likely(axis.extent, LIKELY_EXTENT if k else 1) for k, axis in enumerate(loops))
+
+
+def _likely(extent: Expr, unknown: int) -> int:
+    """``extent`` where variables are ``unknown``; at least 1, unless it is known."""
+    match extent:
+        case E.Const():
+            return int(extent.value)  # type: ignore[arg-type]
+        case E.Binary(op=op, a=a, b=b) if op in E.INTEGER_FOLDS:
+            return max(1, int(E.INTEGER_FOLDS[op](_likely(a, unknown), _likely(b, unknown))))
+    return unknown
 
 
 def _grain(work: Expr) -> Expr:

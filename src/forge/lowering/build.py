@@ -68,6 +68,7 @@ class _GroupBuilder:
             target=self.target,
             in_place=group.updated is not None,
             sizes=self.sizes.typical(self.typical),
+            overwrites=bool(group.overwritten),
         )
         try:
             function = dataclasses.replace(self._generate(anchor, call), aliases=self._aliases())

@@ -272,6 +272,19 @@ class Algebra:
             return atom.expr not in self.extents
         return atom.kind != "opaque" and all(p.only_adds and self._is_size(p) for p in (atom.a, atom.b))
 
+    def least(self, p: Poly) -> Poly | None:
+        """``p``, or a lower bound of it, without choices among numbers; None where there is none."""
+        total = ZERO
+        for monomial, coefficient in p.terms:
+            choices = [limits for place in monomial if (limits := _chosen_numbers(self._atoms[place].expr)) is not None]
+            if not choices:
+                total = total + Poly(((monomial, coefficient),))
+            elif len(monomial) == 1:
+                total = total + number(min(coefficient * limit for limit in choices[0]))
+            else:
+                return None
+        return total
+
     def bounds(self, p: Poly) -> tuple[int, int] | None:
         """Smallest and largest value as numbers, where all ranges are known numbers."""
         low = high = 0
@@ -328,6 +341,17 @@ class Algebra:
         if atom.expr is not None:
             return atom.expr
         return E.binary(atom.kind, self.expr(atom.a, order), self.expr(atom.b, order))
+
+
+def _chosen_numbers(x: Expr | None) -> tuple[int, int] | None:
+    """The smallest and the largest of the numbers that ``x`` chooses from."""
+    if isinstance(x, E.Const):
+        return int(x.value), int(x.value)  # type: ignore[arg-type]
+    if not isinstance(x, E.Select):
+        return None
+    found = [_chosen_numbers(x.a), _chosen_numbers(x.b)]
+    limits = [limit for pair in found if pair is not None for limit in pair]
+    return None if None in found else (min(limits), max(limits))
 
 
 def _divide(a: Poly, b: Poly) -> tuple[Poly, Poly]:

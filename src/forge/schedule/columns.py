@@ -125,7 +125,7 @@ class _Columns:
         start = loops.identity(self.r.kind, self.r.result.dtype, self.lanes)
         vector = E.var("v")
         slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
-        fill = loop(vector, self.plan.width // self.lanes, store(self.accumulators, slot, start))
+        fill = loop(vector, loops.ceildiv(self._extent, self.lanes), store(self.accumulators, slot, start))
         many, one = E.var("r"), E.var("r")
         together = self._rows(at, [first + many * ROWS + k for k in range(ROWS)])
         single = self._rows(at, [first + rows // ROWS * ROWS + one])

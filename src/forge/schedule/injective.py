@@ -2,45 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forge import loops
 from forge.loops import PARALLEL_WORK, Loop, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
-from forge.schedule.algebra import Algebra
+from forge.schedule.algebra import Algebra, number
 from forge.schedule.blocks import whole_blocks
 from forge.schedule.guards import GuardedReads
-from forge.schedule.interior import interior
+from forge.schedule.interior import Interior, decided, depends_on_places, fixed, interior
 from forge.schedule.interleave import interleaved_axes, interleaved_store
 from forge.schedule.simplify import IndexSimplifier, renaming
+from forge.schedule.stretch import cases, unstretched
 from forge.schedule.transpose import TransposedLoads
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Expr
-from forge.tir.rewrite import map_expressions, substitute
-from forge.tir.stmt import Stmt, Store, seq
+from forge.tir.expr import Expr, Var
+from forge.tir.rewrite import Rewriter, map_expressions, substitute
+from forge.tir.stmt import If, Stmt, Store, loop, seq
 from forge.tir.visit import stores
 
 # A flat loop that is cut for several threads has blocks of this many bytes of the widest element.
 BLOCK_BYTES: Final = 16384
 
+# Axes of at most this many elements in all are parts of a row.
+MAX_ROW: Final = 256
+
+# Loops of at most this many iterations in a row are written out.
+MAX_WRITTEN_OUT: Final = 4
+
 # A loop of at most this many vector operations per vector is unrolled.
 CHEAP: Final = 12
+
+
+@dataclass(frozen=True)
+class _Manner:
+    """How loops are made. ``again``: elements may be computed twice; ``rare``: with little code, as they hardly ever run."""
+
+    target: Target
+    algebra: Algebra
+    again: bool = False
+    rare: bool = False
 
 
 def schedule_injective(call: KernelCall, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
+    manner = _Manner(call.target, algebra, not call.overwrites)
+    found = (fixed(body, algebra), unstretched(body, axes, algebra)) if depends_on_places(body) else ()
+    cases_of_sizes = [case for case in found if case is not None]
+    nests = _nests(replace(manner, rare=bool(cases_of_sizes)), axes, body)
+    for condition, part in cases_of_sizes:
+        nests = If(condition, _nests(manner, axes, part), nests)
+    return nests
+
+
+def _nests(manner: _Manner, axes: Sequence[Loop], body: Stmt) -> Stmt:
+    algebra = manner.algebra
     whole = [(tuple(axes), body)] if _is_interleaved(axes, body, algebra) else whole_blocks(tuple(axes), body, algebra)
     parts = [part for nest in whole for part in _split(*nest, algebra)]
-    return seq(*(_nest(call.target, *part, algebra) for part in parts))
+    return seq(*(_nest(manner, *part) for part in parts))
 
 
-def _nest(target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
-    kept, body = _collapsed(axes, body, algebra)
-    return _Injective(target, kept, body, algebra).build() if kept else body
+def _nest(manner: _Manner, axes: Sequence[Loop], body: Stmt) -> Stmt:
+    kept, body = _collapsed(axes, body, manner.algebra)
+    return _Injective(manner, kept, body).build() if kept else body
 
 
 def _collapsed(axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> tuple[tuple[Loop, ...], Stmt]:
@@ -63,48 +93,64 @@ def _split(axes: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[tuple[t
     accesses = analyse((), (body,), algebra)
     for k, axis in enumerate(axes):
         divisors = set[int]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
-        if axis.static is not None and divisors and axis.var not in accesses.value_uses:
-            return _split_axis(axes, k, axis.static, min(divisors), body, algebra)
+        factor = min(divisors, default=0)
+        divided = Rewriter(_divided(axis.var, factor, E.const(0), E.const(0)))
+        if factor and axis.var not in analyse((), (map_expressions(body, divided),), algebra).value_uses:
+            whole = algebra.floordiv(algebra.poly(axis.extent), number(factor))
+            rest = algebra.poly(axis.extent) - whole * number(factor)
+            if rest.constant is not None:
+                return _split_axis(axes, k, algebra.expr(whole), rest.constant, factor, body, algebra)
     return [(axes, body)]
 
 
 def _split_axis(
-    axes: tuple[Loop, ...], k: int, extent: int, factor: int, body: Stmt, algebra: Algebra
+    axes: tuple[Loop, ...], k: int, whole: Expr, rest: int, factor: int, body: Stmt, algebra: Algebra
 ) -> list[tuple[tuple[Loop, ...], Stmt]]:
-    whole, rest = divmod(extent, factor)
     parts = []
-    for first, outer_extent, inner_extent in ((0, whole, factor), (whole, 1, rest)):
-        if outer_extent == 0 or inner_extent == 0:
+    for first, outer_extent, inner_extent in ((E.const(0), whole, factor), (whole, E.const(1), rest)):
+        if E.is_const(outer_extent, 0) or inner_extent == 0:
             continue
-        outer, inner = algebra.loop("o", E.const(outer_extent)), algebra.loop("i", E.const(inner_extent))
+        outer, inner = algebra.loop("o", outer_extent), algebra.loop("i", E.const(inner_extent))
+        divided = Rewriter(_divided(axes[k].var, factor, outer.var + first, inner.var))
         rename = renaming({axes[k].var: (outer.var + first) * factor + inner.var})
-        moved = IndexSimplifier(algebra).stmt(map_expressions(body, rename))
+        moved = IndexSimplifier(algebra).stmt(map_expressions(map_expressions(body, divided), rename))
         parts += _split((*axes[:k], outer, inner, *axes[k + 1 :]), moved, algebra)
     return parts
 
 
+def _divided(variable: Var, factor: int, quotient: Expr, rest: Expr) -> Callable[[Expr], Expr | None]:
+    """A rule that replaces what ``variable`` is when divided by ``factor``."""
+
+    def rule(x: Expr) -> Expr | None:
+        if isinstance(x, E.Binary) and x.a is variable and E.is_const(x.b, factor) and x.op in ("floordiv", "floormod"):
+            return quotient if x.op == "floordiv" else rest
+        return None
+
+    return rule
+
+
 def serial_nest(target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Loops over ``loops`` around a body with canonical indices, in vectors along one axis, in the calling thread."""
-    return _Injective(target, axes, body, algebra).serial()
+    return _Injective(_Manner(target, algebra), axes, body).serial()
 
 
 class _Injective:
-    def __init__(self, target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> None:
-        self.target = target
+    def __init__(self, manner: _Manner, axes: Sequence[Loop], body: Stmt) -> None:
+        self.manner, self.target, self.algebra = manner, manner.target, manner.algebra
         self.axes = tuple(axes)
         self.body = body
-        self.algebra = algebra
-        self.accesses: Accesses = analyse((), (body,), algebra)
+        self.accesses: Accesses = analyse((), (body,), self.algebra)
         sizes = loops.memory_sizes(body)
         widest = max(*sizes, *(loops.element_size(s.value) for s in stores(body)))
-        self.lanes = 1 if "string" in loops.memory_dtypes(body) else max(1, target.vector_bits // (8 * widest))
-        self.masked = loops.supports_masks(target, sizes)
+        self.lanes = 1 if "string" in loops.memory_dtypes(body) else max(1, self.target.vector_bits // (8 * widest))
+        self.masked = loops.supports_masks(self.target, sizes)
         self.cost = loops.statement_cost(body)
+        self.varies = depends_on_places(body)
 
     def build(self) -> Stmt:
         axis = self._vector_axis()
         contiguous = self.lanes == 1 or self._is_contiguous(axis)
-        pair = None if contiguous else interleaved_axes(self.axes, self.body, self.accesses, self.algebra)
+        pair = None if contiguous else self._interleaved()
         if pair is not None:
             return self._over(*pair)
         tile = self._tile_axis(axis)
@@ -112,17 +158,81 @@ class _Injective:
             return TransposedLoads(self.target, self.axes, axis, tile, self.body, self.algebra, self.accesses).build()
         return self._over(axis)
 
+    def _interleaved(self) -> tuple[Loop, Loop] | None:
+        """The vector axis, and the short axis along which vectors are interleaved, at least in the interior."""
+        pair = interleaved_axes(self.axes, self.body, self.accesses, self.algebra)
+        for axis in [] if pair is not None or not self.varies else reversed(self.axes):
+            found = interior(self.body, axis, self.algebra, [other for other in self.axes if other.static is not None])
+            if found is not None:
+                body = found.inside.body
+                pair = interleaved_axes(self.axes, body, analyse((), (body,), self.algebra), self.algebra)
+            if pair is not None and pair[0] is axis:
+                return pair
+        return pair
+
     def _over(self, axis: Loop, short: Loop | None = None) -> Stmt:
         """Vectors along ``axis``, which are interleaved along ``short`` where there is one."""
         outer = [other for other in self.axes if other not in (axis, short)]
+        row = self._row(axis) if short is None and self.varies else None
+        if row is not None:
+            return self._rows(axis, *row)
         if self._must_cut(axis, outer):
             return self._blocked(axis, outer, short)
         work = E.const(self.cost * (1 if short is None else short.assumed)) * loops.ceildiv(axis.extent, self.lanes)
-        return loops.parallel_nest(outer, self._inner(self.body, axis, axis.extent, short), work)
+        inner = self._cases(axis, short, lambda body: self._inner(body, axis, axis.extent, short))
+        return loops.parallel_nest(outer, inner, work)
+
+    def _row(self, axis: Loop) -> tuple[int, Interior] | None:
+        """The number of the last axis before short ``axis`` that has an interior, and that; the axes between are short, too."""
+        place = len(self.axes) - 1
+        is_short = axis is self.axes[place] and axis.static is not None and axis.static <= MAX_ROW
+        if not is_short or interior(self.body, axis, self.algebra) is not None:
+            return None
+        for k in reversed(range(place)):
+            found = interior(self.body, self.axes[k], self.algebra, self.axes[k + 1 :])
+            if found is not None:
+                return k, found
+            if self.axes[k].static is None or math.prod(other.static or 1 for other in self.axes[k:]) > MAX_ROW:
+                return None
+        return None
+
+    def _rows(self, axis: Loop, place: int, found: Interior) -> Stmt:
+        """Loops over the axes before ``place`` around the parts of that one, each in vectors along ``axis``."""
+        row, inner = self.axes[place], self.axes[place + 1 :]
+        parts: list[Stmt] = []
+        begin = loops.bound(E.binary("min", found.inside.begin, row.extent), parts, "begin")
+        end = loops.bound(E.binary("max", begin, found.inside.end), parts, "end")
+        held = decided(found.inside.body, [row, *inner], self.algebra)
+        condition, body = (E.const(True, "bool"), found.inside.body) if held is None else held
+        inside = self._piece(body, row, begin, end, inner)
+        if held is not None:
+            inside = If(condition, inside, self._piece(found.inside.body, row, begin, end, inner))
+        ends = [self._piece(self.body, row, first, last, inner) for first, last in ((E.const(0), begin), (end, row.extent))]
+        around = (other.extent for other in self.axes[place:-1])
+        work = loops.product([*around, loops.ceildiv(axis.extent, self.lanes)]) * self.cost
+        return loops.parallel_nest(self.axes[:place], seq(parts, ends[0], inside, ends[1]), work)
+
+    def _piece(self, body: Stmt, row: Loop, first: Expr, last: Expr, inner: Sequence[Loop]) -> Stmt:
+        """Serial loops over ``row`` from ``first`` to ``last``, and ``inner`` ones; together where they lie side by side."""
+        part = self.algebra.loop(row.var.name, last - first)
+        moved = IndexSimplifier(self.algebra).stmt(map_expressions(body, renaming({row.var: first + part.var})))
+        kept, moved = _collapsed((part, *inner), moved, self.algebra)
+        return _Injective(self.manner, kept, moved).serial() if kept else moved
+
+    def _cases(self, axis: Loop, short: Loop | None, inner: Callable[[Stmt], Stmt]) -> Stmt:
+        """``inner`` of the body, or of what that is where operands are stretched along ``axis`` or not."""
+        result = inner(self.body)
+        for condition, body in [] if short is not None or not self.varies else reversed(cases(self.body, axis, self.algebra)):
+            result = If(condition, inner(body), result)
+        return result
 
     def serial(self) -> Stmt:
         axis = self._vector_axis()
-        return loops.nest([other for other in self.axes if other is not axis], self._inner(self.body, axis, axis.extent))
+        inner = self._inner(self.body, axis, axis.extent)
+        for other in reversed([other for other in self.axes if other is not axis]):
+            short = other.static is not None and other.static <= MAX_WRITTEN_OUT
+            inner = loop(other.var, other.extent, inner, "unrolled" if short else "serial")
+        return inner
 
     def _vector_axis(self) -> Loop:
         """The axis with the cheapest accesses; of equal ones the last."""
@@ -158,31 +268,69 @@ class _Injective:
             while lanes > 1 and lanes // 2 >= axis.static:
                 lanes //= 2
         if short is not None:
-            assert isinstance(body, Store)
-            return loops.vector_loop(extent, lanes, lambda at, width, mask: interleaved_store(
-                body, axis, short, extent, at, width, mask), 1, self.masked)
-        unroll = 4 if self.cost <= CHEAP // 2 else 2 if self.cost <= CHEAP else 1
-        part = interior(body, axis, lanes)
-        if part is None:
-            return self._vectors(body, axis, extent, lanes, unroll)
-        return seq(
-            self._vectors(body, axis, E.const(part.begin), lanes, unroll),
-            self._vectors(part.body, axis, E.const(part.end - part.begin), lanes, unroll, part.begin),
-            self._vectors(body, axis, E.const(int(axis.static or 0) - part.end), lanes, unroll, part.end))
+            return self._interleaved_parts(body, Loop(axis.var, extent), short, lanes)
+        unroll = 1 if self.manner.rare or self.cost > CHEAP else 4 if self.cost <= CHEAP // 2 else 2
+        some = self._vectors(body, axis, extent, lanes, unroll)
+        if not self.varies:
+            return some
+        held = decided(body, [axis], self.algebra)
+        condition, body = (E.const(True, "bool"), body) if held is None else held
+        return loops.guard(condition, self._with_interior(body, Loop(axis.var, extent), lanes, unroll), some)
 
-    def _vectors(self, body: Stmt, axis: Loop, extent: Expr, lanes: int, unroll: int, begin: int = 0) -> Stmt:
+    def _interleaved_parts(self, body: Stmt, axis: Loop, short: Loop, lanes: int) -> Stmt:
+        def vectors(part: Stmt, extent: Expr, begin: Expr, width: int) -> Stmt:
+            assert isinstance(part, Store)
+            store = part
+            return loops.vector_loop(extent, width, lambda at, width, mask: interleaved_store(
+                store, axis, short, begin + extent, at, width, mask), 1, self.masked, begin)
+
+        found = interior(body, axis, self.algebra, [short])
+        if found is None:
+            return vectors(body, axis.extent, E.const(0), lanes)
+        parts: list[Stmt] = []
+        begin = loops.bound(E.binary("min", found.inside.begin, axis.extent), parts, "begin")
+        end = loops.bound(E.binary("max", begin, found.inside.end), parts, "end")
+        ends = [vectors(body, extent, first, 1) for first, extent in ((E.const(0), begin), (end, axis.extent - end))]
+        return seq(parts, ends[0], vectors(found.inside.body, end - begin, begin, lanes), ends[1])
+
+    def _with_interior(self, body: Stmt, axis: Loop, lanes: int, unroll: int) -> Stmt:
+        """Vectors along ``axis``: whole ones inside of its interior as that says, others as ``body`` says."""
+        found = interior(body, axis, self.algebra)
+        if found is None:
+            return self._vectors(body, axis, axis.extent, lanes, unroll)
+        inside = found.inside
+        known = [loops.static(limit) for limit in (inside.begin, inside.end, axis.extent)]
+        if None not in known:
+            low, high, size = (int(limit) for limit in known if limit is not None)
+            low, high = loops.round_up(max(0, low), lanes), min(high, size) // lanes * lanes
+            if high - low < 2 * lanes:
+                return self._vectors(body, axis, axis.extent, lanes, unroll)
+            return seq(self._vectors(body, axis, E.const(low), lanes, unroll),
+                       self._vectors(inside.body, axis, E.const(high - low), lanes, unroll, E.const(low)),
+                       self._vectors(body, axis, E.const(size - high), lanes, unroll, E.const(high)))
+        parts: list[Stmt] = []
+        begin = loops.bound(E.binary("min", inside.begin, axis.extent), parts, "begin")
+        end = loops.bound(inside.end, parts, "end")
+        fits, pieces = begin <= end, []
+        for part, first, last in ((found.before, E.const(0), begin), (inside, begin, end), (found.after, end, axis.extent)):
+            own = body if part is None else part.body
+            if part is not None and part is not inside:
+                fits = E.logical_and(fits, E.logical_and(part.begin <= first, last <= part.end))
+            pieces.append(self._vectors(own, axis, last - first, lanes, unroll if part is inside else 1, first))
+        return seq(parts, If(fits, seq(*pieces), self._vectors(body, axis, axis.extent, lanes, 1)))
+
+    def _vectors(self, body: Stmt, axis: Loop, extent: Expr, lanes: int, unroll: int, begin: Expr | None = None) -> Stmt:
         def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
             return _vectorised(body, axis, at, width, mask)
 
-        return loops.vector_loop(extent, lanes, vector, unroll, self.masked, E.const(begin))
+        return loops.vector_loop(extent, lanes, vector, unroll, self.masked, begin, self.manner.again)
 
     def _must_cut(self, axis: Loop, outer: Sequence[Loop]) -> bool:
         """Whether threads need more iterations than the outer loops give."""
         total = self.cost * axis.assumed // self.lanes
-        iterations = 1
         for other in outer:
             total *= other.assumed
-            iterations *= other.static or 1
+        iterations = loops.likely_iterations(outer)
         if all(loop_.static is not None for loop_ in self.axes) and total < 2 * PARALLEL_WORK:
             return False
         return iterations < 16 and (axis.static is None or axis.static > self._block())
@@ -194,8 +342,12 @@ class _Injective:
         """``for i in n``  -->  ``parallel b in ceil(n / B): for i in [b*B, min(n, b*B + B))``."""
         size = self._block()
         block, start, extent = loops.blocks(axis.extent, size)
-        body = map_expressions(self.body, lambda x: substitute(x, {axis.var: start + axis.var}))
-        inner = self._inner(body, Loop(axis.var, extent), extent, short)
+
+        def part(body: Stmt) -> Stmt:
+            moved = map_expressions(body, lambda x: substitute(x, {axis.var: start + axis.var}))
+            return self._inner(moved, Loop(axis.var, extent), extent, short)
+
+        inner = self._cases(axis, short, part)
         return loops.parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
 
 

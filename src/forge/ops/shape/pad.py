@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -28,18 +28,32 @@ class PadAttrs:
 PAD_MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
-def _source(mode: str, index: Expr, extent: Expr) -> Expr:
-    """Where the padded element ``index`` (counted from the first element of the operand) comes from."""
+def _source(mode: str, index: Expr, extent: Expr, is_once: Expr) -> Expr:
+    """Where the padded element ``index`` (counted from the first element of the operand) comes from.
+
+    ``is_once``: whether no more is added to a side than there is.
+    """
+    if mode in ("constant", "edge"):
+        return te.clamp(index, extent)
     if mode == "wrap":
-        return index % extent
-    if mode == "reflect":
+        low, high, folded = index + extent, index - extent, index % extent
+    elif mode == "reflect":
+        low, high = -index, extent * 2 - 2 - index
         period = te.binary("max", (extent - 1) * 2, te.const(1))
-        folded = index % period
-        return te.clamp(te.binary("min", folded, period - folded), extent)
-    if mode == "symmetric":
-        folded = index % (extent * 2)
-        return te.clamp(te.binary("min", folded, extent * 2 - 1 - folded), extent)
-    return te.clamp(index, extent)
+        folded = te.binary("min", index % period, period - index % period)
+    else:
+        low, high = -1 - index, extent * 2 - 1 - index
+        folded = te.binary("min", index % (extent * 2), extent * 2 - 1 - index % (extent * 2))
+    once = te.select(index >= 0, te.select(index < extent, index, high), low)
+    return te.select(is_once, once, te.clamp(folded, extent))
+
+
+def _is_once(attrs: PadAttrs, axis: int, extent: Expr) -> Expr:
+    """Whether no more is added to a side of ``axis`` than there is, as far as the attribute says."""
+    if attrs.pad_width is None:
+        return te.const(False, "bool")
+    most = extent - 1 if attrs.pad_mode == "reflect" else extent
+    return reduce(te.logical_and, (te.dim(width) <= most for width in attrs.pad_width[axis]))
 
 
 def _source_indices(mode: str, count: int, before: int, after: int) -> Array:
@@ -110,8 +124,8 @@ class Pad(Op[PadAttrs]):
         def body(i: Sequence[Expr]) -> Expr:
             shifted = [x if keep else x - b for x, b, keep in zip(i, before, same, strict=True)]
             source = [
-                x if keep else _source(attrs.pad_mode, x, extent)
-                for x, extent, keep in zip(shifted, data.shape, same, strict=True)
+                x if keep else _source(attrs.pad_mode, x, extent, _is_once(attrs, k, extent))
+                for k, (x, extent, keep) in enumerate(zip(shifted, data.shape, same, strict=True))
             ]
             result = data[tuple(source)]
             if attrs.pad_mode != "constant":
