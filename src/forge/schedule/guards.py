@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from forge import dtypes
+from forge.loops import identity as identity_of
 from forge.loops import supports_masks
 from forge.schedule.algebra import ONE, ZERO, Algebra, Poly
 from forge.target import Target
@@ -32,6 +33,25 @@ class GuardedReads:
 
     def __call__(self, x: Expr) -> Expr:
         return self._rewrite(x)
+
+    def unguarded(self, x: Expr, kind: str) -> tuple[set[Poly], Expr] | None:
+        """What is at least 0 wherever ``x`` is not the identity of reduction ``kind``, and what it is there, with plain indices.
+
+        None where conditions of another form choose.
+        """
+        outer = x.dtype
+        if isinstance(x, E.Cast):
+            x = x.x
+        if not isinstance(x, E.Select):
+            return set(), E.cast(x, outer)
+        facts = self._facts(x.condition)
+        parts = list(_conjuncts(x.condition))
+        identity = identity_of(kind, outer)
+        if not isinstance(identity, E.Const) or not E.is_const(x.b, identity.value) or len(facts) != len(parts):
+            return None
+        true = E.const(True, "bool")
+        plain = Rewriter(lambda e: self._guarded(e, facts, true))(x.a)
+        return {fact for fact in facts if not self._algebra.nonnegative(fact)}, E.cast(plain, outer)
 
     def _rule(self, x: Expr) -> Expr | None:
         if not isinstance(x, E.Select) or x.lanes > 1:

@@ -24,6 +24,7 @@ from forge.schedule.injective import serial_nest
 from forge.schedule.problem import Problem, prepare
 from forge.schedule.simplify import renaming
 from forge.schedule.stages import Reduction
+from forge.schedule.windows import reduce_windows
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
@@ -48,6 +49,9 @@ def schedule_reductions(
     call: KernelCall, axes: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
 ) -> Stmt:
     """Loops around ``body``, which uses the results of ``reductions``."""
+    windows = reduce_windows(call.target, axes, reductions, body, algebra)
+    if windows is not None:
+        return windows
     problem = prepare(call.target, axes, reductions, body, algebra)
     axis = _outer_vector_axis(problem)
     if axis is None:

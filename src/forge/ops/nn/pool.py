@@ -174,7 +174,7 @@ class _AvgPool(Pool):
             divisor: Expr = te.const(1)
             for axis, window in zip(axes, spec):
                 divisor = divisor * _divisor(window, data.shape[axis], indices[axis], attrs)
-            return te.cast(total[indices] / te.cast(divisor, total.dtype), data.dtype)
+            return te.cast(total[indices] * (te.const(1.0, total.dtype) / te.cast(divisor, total.dtype)), data.dtype)
 
         return [te.compute(total.shape, mean, name="pool_mean")]
 

@@ -1,0 +1,443 @@
+"""Reductions over sliding windows, one axis after the other.
+
+What lies under a window is reduced along all its axes but the last first, for a strip of neighbouring windows. That row is in the
+first-level cache, with the identity of the reduction where there are no data, so that nothing depends on where the borders are::
+
+    for h: for w: out[h, w] = max over r, q of select(inside, x[2*h + r - 1, 2*w + q - 1], -inf)
+    -->  for h: for strips of w: row[k] = max over r of x[2*h + r - 1, k - 1], or -inf outside
+                                 out[h, w] = max over q of row[2*w + q]
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Final
+
+from forge import dtypes, loops
+from forge.loops import Accumulators, GroupBody, Loop, RegisterTile, Vectorizer
+from forge.schedule.access import OTHER, analyse, collapse, pattern
+from forge.schedule.algebra import ONE, ZERO, Algebra, Poly, number
+from forge.schedule.guards import GuardedReads
+from forge.schedule.interior import depends_on_places, interior
+from forge.schedule.simplify import IndexSimplifier, renaming
+from forge.schedule.stages import Reduction
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Expr, Var
+from forge.tir.rewrite import map_expressions, substitute
+from forge.tir.stmt import Allocate, Evaluate, Let, Stmt, loop, seq, store
+from forge.tir.visit import free_variables, nodes, roots, stores
+
+# A row of what is reduced takes about this many bytes, and all that are reduced before they are read at most that many.
+ROW_BYTES: Final = 4096
+MAX_BYTES: Final = 1 << 16
+# Windows of at most this many steps along an axis, or all but the last axis, are written out.
+WRITTEN_OUT: Final = 16
+# Axes after the last window axis have at most this many elements in all.
+MAX_TAIL: Final = 64
+# At most this many rows, one below the other, are reduced before they are read: what was just stored is slow to load.
+ROWS: Final = 16
+# This many vectors are computed side by side.
+VECTORS: Final = 2
+
+
+VectorSink = Callable[[Expr, int, "Expr | None", Expr], Stmt]
+"""(first element, lanes, mask, reduced vector) -> statement."""
+
+Elements = Callable[[Expr, int, "Expr | None"], Vectorizer]
+"""(first element, lanes, mask) -> what makes vectors of the value that is reduced."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Reduction axis ``tap`` of windows along ``axis``: their places are ``axis * stride + tap * dilation``, coprime numbers."""
+
+    axis: Loop
+    tap: Loop
+    stride: int
+    dilation: int
+
+    @property
+    def reach(self) -> int:
+        """Places under one window."""
+        return (_steps(self.tap) - 1) * self.dilation + 1
+
+    def at(self, place: Expr) -> dict[Var, Expr]:
+        """Values of the axis and the tap with which ``axis * stride + tap * dilation`` is ``place``; they may be out of range."""
+        inverse = pow(self.stride, -1, self.dilation)
+        return {self.axis.var: place * inverse, self.tap.var: place * ((1 - inverse * self.stride) // self.dilation)}
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """``factor * tap + rest >= 0``; of the tap of the last pair: of the place under it."""
+
+    tap: Loop
+    factor: int
+    rest: Poly
+
+    def limits(self, algebra: Algebra) -> tuple[Expr | None, Expr | None]:
+        """The first number that keeps it, or the one after the last."""
+        rest = algebra.expr(self.rest)
+        if self.factor > 0:
+            return (E.const(self.factor - 1) - rest) // self.factor, None
+        return None, rest // -self.factor + 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """``value`` reduced over all taps within ``bounds``, for ``outer``, the axis of ``pair``, and ``tail``.
+
+    ``rows`` are the taps but that of ``pair``, which is None where vectors lie along ``tail``.
+    """
+
+    reduction: Reduction
+    outer: tuple[Loop, ...]
+    pair: _Pair | None
+    tail: Loop | None
+    rows: tuple[Loop, ...]
+    bounds: tuple[_Bound, ...]
+    value: Expr
+    body: Stmt
+
+
+def reduce_windows(
+    target: Target, axes: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
+) -> Stmt | None:
+    """The loop nest of a reduction over sliding windows; None of others, and of windows that neither overlap nor overhang."""
+    problem = _problem(target, axes, reductions[0], body, algebra) if len(reductions) == 1 else None
+    return None if problem is None else _Windows(target, algebra, problem).build()
+
+
+def _problem(target: Target, axes: Sequence[Loop], r: Reduction, body: Stmt, algebra: Algebra) -> _Problem | None:
+    if any(tap.static is None for tap in r.axes) or dtypes.is_complex(r.result.dtype):
+        return None
+    guard, simplify = GuardedReads(target, algebra), IndexSimplifier(algebra)
+    single = renaming({axis.var: E.const(0) for axis in (*axes, *r.axes) if axis.static == 1})
+    axes, body = [axis for axis in axes if axis.static != 1], map_expressions(body, single)
+    found = guard.unguarded(single(r.value), r.kind)
+    if found is None or not {axis.var for axis in axes} <= free_variables(r.value):
+        return None
+    inside, value = found[0], simplify.expr(found[1])
+    taps = [tap for tap in r.axes if tap.static != 1]
+    pairs = _pairs(value, inside, axes, taps, algebra)
+    if not pairs or not inside and all(pair.reach <= pair.stride for pair in pairs):
+        return None
+    pair: _Pair | None = max(pairs, key=lambda pair: axes.index(pair.axis))
+    assert pair is not None
+    place = axes.index(pair.axis)
+    if math.prod(axis.static or MAX_TAIL + 1 for axis in axes[place + 1 :]) > MAX_TAIL:
+        pair, place = None, len(axes) - 2
+    body = simplify.stmt(map_expressions(body, guard))
+    accesses = analyse((value,), (body,), algebra)
+    accesses = replace(accesses, value_uses=accesses.value_uses.union(*map(algebra.variables, inside)))
+    outer, tail = (collapse(part, accesses, algebra) for part in (axes[:place], axes[place + 1 :]))
+    rename, simplify = renaming({**outer.substitution, **tail.substitution}), IndexSimplifier(algebra)
+    value, body = simplify.expr(rename(value)), simplify.stmt(map_expressions(body, rename))
+    bounds = [_bound(q, taps, pair, tail.loops, algebra) for q in inside]
+    if len(tail.loops) > 1 or None in bounds or pair is None and not _is_contiguous(value, tail.loops, algebra):
+        return None
+    around = outer.loops if pair is not None else (*outer.loops, axes[place])
+    rows = tuple(tap for tap in taps if pair is None or tap is not pair.tap)
+    kept = tuple(bound for bound in bounds if bound is not None)
+    return _Problem(r, around, pair, tail.loops[0] if tail.loops else None, rows, kept, value, body)
+
+
+def _pairs(value: Expr, inside: Iterable[Poly], axes: Sequence[Loop], taps: Sequence[Loop], algebra: Algebra) -> list[_Pair]:
+    """Taps and the axes along which windows are placed: those of the most similar steps, where sizes are numbers."""
+    accesses = analyse((value,), (), algebra)
+    places = [*(item.index for item in accesses.items), *inside]
+    pairs = []
+    for tap in taps:
+        found = [_pair(places, axis, tap, algebra) for axis in axes if accesses.value_uses.isdisjoint({axis.var, tap.var})]
+        pairs += sorted((pair for pair in found if pair is not None), key=lambda pair: max(pair.stride, pair.dilation))[:1]
+    return pairs
+
+
+def _pair(places: Sequence[Poly], axis: Loop, tap: Loop, algebra: Algebra) -> _Pair | None:
+    """The pair of ``axis`` and ``tap`` if all ``places`` depend on both in one ratio, and some place lies under two windows."""
+    ratio: tuple[int, int] | None = None
+    for place in places:
+        a, b = algebra.coefficient(place, axis.var), algebra.coefficient(place, tap.var)
+        if a == b == ZERO:
+            continue
+        if a is None or b is None or not len(a.terms) == len(b.terms) == 1 or a.terms[0][0] != b.terms[0][0]:
+            return None
+        (_, stride), (_, dilation) = a.terms[0], b.terms[0]
+        divisor = math.gcd(stride, dilation)
+        own = abs(stride) // divisor, abs(dilation) // divisor
+        if stride * dilation < 0 or ratio not in (None, own):
+            return None
+        ratio = own
+    if ratio is None or axis.static is not None and (axis.static - 1) * ratio[0] < ratio[1]:
+        return None
+    return _Pair(axis, tap, *ratio)
+
+
+def _bound(q: Poly, taps: Sequence[Loop], pair: _Pair | None, tail: Sequence[Loop], algebra: Algebra) -> _Bound | None:
+    """Condition ``q >= 0`` as a bound of the one tap that it depends on."""
+    used = [tap for tap in taps if tap.var in algebra.variables(q)]
+    step = algebra.coefficient(q, used[0].var) if len(used) == 1 else None
+    if step is None or step.constant is None:
+        return None
+    (tap,), factor = used, step.constant
+    rest = q - step * algebra.poly(tap.var)
+    if pair is not None and tap is pair.tap:
+        factor //= pair.dilation
+        rest = rest - number(factor * pair.stride) * algebra.poly(pair.axis.var)
+        return None if algebra.variables(rest) & set(algebra.extents) else _Bound(tap, factor, rest)
+    inner = {axis.var for axis in (*tail, *(() if pair is None else (pair.axis,)))}
+    return _Bound(tap, factor, rest) if inner.isdisjoint(algebra.variables(rest)) else None
+
+
+def _is_contiguous(value: Expr, tail: Sequence[Loop], algebra: Algebra) -> bool:
+    """Whether vectors along ``tail`` are loaded whole."""
+    return len(tail) == 1 and all(pattern(s) != OTHER for s in analyse((value,), (), algebra).strides(algebra, tail[0].var))
+
+
+def _steps(tap: Loop) -> int:
+    return loops.known(tap.extent, "schedule: the extent of a window")
+
+
+class _Windows:
+    def __init__(self, target: Target, algebra: Algebra, problem: _Problem) -> None:
+        self.target, self.algebra, self.problem = target, algebra, problem
+        self.kind, self.dtype = problem.reduction.kind, problem.reduction.result.dtype
+        sizes = loops.memory_sizes(seq(problem.body, Evaluate(problem.value)))
+        widest = max(*sizes, loops.element_size(problem.value), *(loops.element_size(s.value) for s in stores(problem.body)))
+        self.lanes = max(1, target.vector_bits // (8 * widest))
+        self.masked = loops.supports_masks(target, sizes)
+        self.steps = math.prod(map(_steps, problem.rows))
+        self.is_pure = not any(isinstance(e, E.Load) for root in roots(problem.body) for e in nodes(root))
+
+    def build(self) -> Stmt | None:
+        """The loop nest; None where a row is too long."""
+        pair, tail = self.problem.pair, self.problem.tail
+        cost, after = self.steps * (loops.expression_cost(self.problem.value) + 1), loops.statement_cost(self.problem.body)
+        if pair is None:
+            assert tail is not None
+            work = loops.ceildiv(tail.extent, self.lanes) * (cost + after)
+            return loops.parallel_nest(self.problem.outer, self._along_tail(tail), work)
+        width = 1 if tail is None else _steps(tail)
+        room = ROW_BYTES // (dtypes.itemsize(self.dtype) * width)
+        count = max(self.lanes, (room - pair.reach) // pair.stride // self.lanes * self.lanes)
+        if pair.axis.static is not None:
+            count = min(count, pair.axis.static)
+        row = _Row(self, pair, tail, width, count)
+        if row.rows == 0:
+            return None
+        elements = E.binary("min", E.const(count), pair.axis.extent) * width
+        work = loops.ceildiv(elements, self.lanes) * (cost * pair.stride + _steps(pair.tap) + after)
+        strip, start, extent = loops.blocks(pair.axis.extent, count, "s")
+        around = list(self.problem.outer)
+        if not self.problem.rows or not around:
+            return loops.parallel_nest([*around, strip], row.build(start, extent, None), work)
+        down = around.pop()
+        block, first, rows = loops.blocks(down.extent, row.rows, "b")
+        strips = loops.nest([strip], row.build(start, extent, (down.var, first, rows)))
+        return loops.parallel_nest([*around, block], strips, work * E.binary("min", E.const(row.rows), down.extent))
+
+    def _along_tail(self, tail: Loop) -> Stmt:
+        def elements(at: Expr, lanes: int, mask: Expr | None) -> Vectorizer:
+            return Vectorizer(tail.var, at, lanes, mask)
+
+        def sink(at: Expr, lanes: int, mask: Expr | None, value: Expr) -> Stmt:
+            return self.finish(self.problem.body, value, lanes, lambda bound: Vectorizer(tail.var, at, lanes, mask, bound))
+
+        return self.reduced(tail.extent, E.const(0), elements, sink, self.is_pure)
+
+    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt]) -> tuple[Expr, Expr]:
+        """The part of ``range(begin, end)`` in which the bounds of ``tap`` hold."""
+        first, last = begin, end
+        for bound in self.problem.bounds:
+            if bound.tap is tap:
+                low, high = bound.limits(self.algebra)
+                first = first if low is None else E.binary("max", first, low)
+                last = last if high is None else E.binary("min", last, high)
+        first = loops.bound(E.binary("min", first, end), parts, "first")
+        return first, loops.bound(E.binary("max", first, last), parts, "last")
+
+    def vectors(self, extent: Expr, begin: Expr, body: GroupBody, again: bool) -> Stmt:
+        """Vectors from ``begin`` on; ``again``: elements may be computed twice, so that the last vector is a whole one, too."""
+        unroll = 1 if again and loops.static(extent) is None else VECTORS
+        return loops.group_loop(extent, self.lanes, body, unroll, self.masked, begin, narrow=True, again=again)
+
+    def reduced(self, extent: Expr, begin: Expr, elements: Elements, sink: VectorSink, again: bool) -> Stmt:
+        """``sink`` of vectors from ``begin`` on, reduced along ``rows``; where all taps are inside they are written out."""
+        parts: list[Stmt] = []
+        ranges = {tap: self.limits(tap, E.const(0), tap.extent, parts) for tap in self.problem.rows}
+
+        def whole(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            return seq(*(self._written_out(at + u * lanes, lanes, mask, elements, sink) for u in range(count)))
+
+        def some(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            accumulators = Accumulators(RegisterTile(1, count, lanes, self.dtype), self.kind, self.target)
+            values = (elements(at + u * lanes, lanes, mask).expr(self.problem.value) for u in range(count))
+            body = seq(*(accumulators.step(u, value) for u, value in enumerate(values)))
+            for tap, (first, last) in reversed(ranges.items()):
+                body = loop(tap.var, last - first, body, begin=first)
+            results = (sink(at + u * lanes, lanes, mask, accumulators.get(0, u)) for u in range(count))
+            return seq(accumulators.start(), body, *results)
+
+        def vectors(body: GroupBody) -> Stmt:
+            return self.vectors(extent, begin, body, again)
+
+        if self.steps > WRITTEN_OUT:
+            return seq(parts, vectors(some))
+        inside: Expr = E.const(True, "bool")
+        for tap, (first, last) in ranges.items():
+            inside = E.logical_and(inside, E.compare("eq", last - first, tap.extent))
+        return seq(parts, loops.guard(inside, vectors(whole), vectors(some)))
+
+    def _written_out(self, at: Expr, lanes: int, mask: Expr | None, elements: Elements, sink: VectorSink) -> Stmt:
+        vectorizer, variables = elements(at, lanes, mask), [tap.var for tap in self.problem.rows]
+        values = []
+        for places in itertools.product(*(range(_steps(tap)) for tap in self.problem.rows)):
+            known = dict(zip(variables, map(E.const, places), strict=True))
+            values.append(E.broadcast(vectorizer.expr(substitute(self.problem.value, known)), lanes))
+        parts: list[Stmt] = []
+        return seq(parts, sink(at, lanes, mask, self.total(values, parts)))
+
+    def total(self, values: Sequence[Expr], parts: list[Stmt]) -> Expr:
+        """``values`` reduced, one after the other."""
+        return reduce(lambda a, b: loops.bound(loops.combine(self.kind, a, b, self.target), parts), values)
+
+    def finish(self, body: Stmt, value: Expr, lanes: int, vectorizer: Callable[[Mapping[Var, Expr]], Vectorizer]) -> Stmt:
+        """``body`` for elements whose reduction is ``value``."""
+        result = E.Var(self.dtype, lanes, self.problem.reduction.result.name)
+        return seq(Let(result, value), vectorizer({self.problem.reduction.result: result}).stmt(body))
+
+
+class _Row:
+    """Strips of at most ``count`` windows along the axis of ``pair``, each of ``width`` elements along ``tail``."""
+
+    def __init__(self, windows: _Windows, pair: _Pair, tail: Loop | None, width: int, count: int) -> None:
+        self.windows, self.pair, self.tail, self.width = windows, pair, tail, width
+        self.slack = (pair.stride + 1) * windows.lanes  # edges are stored, and windows loaded, in whole vectors
+        size = loops.round_up(((count - 1) * pair.stride + pair.reach) * width, windows.lanes) + self.slack
+        most = MAX_BYTES // (size * dtypes.itemsize(windows.dtype))
+        self.rows = min(most, ROWS if windows.problem.rows and windows.problem.outer else 1)
+        self.buffer = loops.local("row", windows.dtype, size * self.rows)
+
+    def build(self, start: Expr, count: Expr, down: tuple[Var, Expr, Expr] | None) -> Stmt:
+        """``count`` windows from ``start`` on, for each value of variable ``down[0]`` from ``down[1]`` on, ``down[2]`` in all."""
+        parts: list[Stmt] = [Allocate(self.buffer)]
+        origin = loops.bound(start * self.pair.stride, parts, "origin")
+        span = loops.bound((count - 1) * self.pair.stride + self.pair.reach, parts, "span")
+        first, last = self.windows.limits(self.pair.tap, origin, origin + span, parts)
+        low, high = first - origin, last - origin
+        if down is None:
+            zero = E.const(0)
+            edges = [self._fill(zero, zero, low), self._fill(zero, high, span - high)]
+            return seq(parts, *edges, self._down(zero, origin, low, high), self._along(zero, start, count))
+        variable, begin, extent = down
+        lanes, r = self.windows.lanes, E.var("r")
+        pitch = loops.bound(loops.ceildiv(span * self.width, lanes) * lanes + self.slack, parts, "pitch")
+        edges = [self._fill(r * pitch, E.const(0), low), self._fill(r * pitch, high, span - high)]
+        slot = (variable - begin) * pitch
+        return seq(parts, loop(r, extent, seq(*edges)), loop(variable, extent, self._down(slot, origin, low, high), begin=begin),
+                   loop(variable, extent, self._along(slot, start, count), begin=begin))
+
+    def _fill(self, slot: Expr, begin: Expr, extent: Expr) -> Stmt:
+        """Whole vectors of the identity that cover ``extent`` places of the row at ``slot``."""
+        lanes, v = self.windows.lanes, E.var("v")
+        value = loops.identity(self.windows.kind, self.windows.dtype, lanes)
+        place = E.ramp(slot + begin * self.width + v * lanes, 1, lanes)
+        return loop(v, loops.ceildiv(extent * self.width, lanes), store(self.buffer, place, value))
+
+    def _down(self, slot: Expr, origin: Expr, low: Expr, high: Expr) -> Stmt:
+        """Reduces places ``low`` to ``high`` of the row at ``slot`` along the other axes."""
+        k = Loop(E.var("k"), high)
+        if self.tail is None:
+            return self._elements(k, self.pair.at(origin + k.var), low, high, slot)
+        if self._is_whole():
+            values = {**self.pair.at(origin), self.tail.var: k.var}
+            return self._elements(k, values, low * self.width, high * self.width, slot)
+        place = slot + k.var * self.width
+        inner = self._elements(self.tail, self.pair.at(origin + k.var), E.const(0), self.tail.extent, place)
+        return loop(k.var, high - low, inner, begin=low)
+
+    def _is_whole(self) -> bool:
+        """Whether places side by side lie side by side in all operands."""
+        assert self.tail is not None
+        algebra = self.windows.algebra
+        accesses = analyse((self.windows.problem.value,), (), algebra)
+        steps = accesses.strides(algebra, self.pair.tap.var)
+        whole = number(self.width * self.pair.dilation)
+        return self.tail.var not in accesses.value_uses and all(
+            a == ONE and b == whole for a, b in zip(accesses.strides(algebra, self.tail.var), steps))
+
+    def _elements(self, axis: Loop, values: Mapping[Var, Expr], low: Expr, high: Expr, base: Expr) -> Stmt:
+        """Elements ``low`` to ``high`` along ``axis``, stored from ``base`` on; ``values`` of other variables depend on it."""
+
+        def elements(at: Expr, lanes: int, mask: Expr | None) -> Vectorizer:
+            place = {axis.var: E.ramp(at, 1, lanes)}
+            return Vectorizer(axis.var, at, lanes, mask, {v: substitute(x, place) for v, x in values.items()})
+
+        def sink(at: Expr, lanes: int, mask: Expr | None, value: Expr) -> Stmt:
+            return store(self.buffer, E.ramp(base + at, 1, lanes), E.broadcast(value, lanes), mask)
+
+        return self.windows.reduced(high - low, low, elements, sink, True)
+
+    def _along(self, slot: Expr, start: Expr, count: Expr) -> Stmt:
+        """Reduces the row at ``slot`` along its own axis, apart where the body depends on how near the ends are."""
+        body = self.windows.problem.body
+        tail = [] if self.tail is None else [self.tail]
+        found = interior(body, self.pair.axis, self.windows.algebra, tail) if depends_on_places(body) else None
+        if found is None:
+            return self._results(body, slot, start, E.const(0), count)
+        parts: list[Stmt] = []
+        nearest = E.binary("max", found.inside.begin - start, E.const(0))
+        begin = loops.bound(E.binary("min", nearest, count), parts, "begin")
+        end = loops.bound(E.binary("max", begin, E.binary("min", found.inside.end - start, count)), parts, "end")
+        ranges = ((body, E.const(0), begin), (found.inside.body, begin, end), (body, end, count))
+        return seq(parts, *(self._results(part, slot, start, first, last) for part, first, last in ranges))
+
+    def _results(self, body: Stmt, slot: Expr, start: Expr, first: Expr, last: Expr) -> Stmt:
+        """Windows ``first`` to ``last`` of those from ``start`` on."""
+        axis, tail, stride = self.pair.axis.var, self.tail, self.pair.stride
+        if tail is None:
+
+            def along_axis(at: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
+                return Vectorizer(axis, start + at, lanes, mask, bound)
+
+            return self._vectors(body, first, last - first, along_axis, slot, stride)
+        j, own = E.var("j"), tail.var
+
+        def along_tail(at: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
+            return Vectorizer(own, at, lanes, mask, {**bound, axis: start + j})
+
+        inner = self._vectors(body, E.const(0), tail.extent, along_tail, slot + j * (stride * self.width), 1)
+        return loop(j, last - first, inner, begin=first)
+
+    def _vectors(
+        self, body: Stmt, first: Expr, extent: Expr, vectorizer: Callable[..., Vectorizer], base: Expr, stride: int
+    ) -> Stmt:
+        step = self.pair.dilation * self.width
+
+        def tap(at: Expr, lanes: int, number: Expr) -> Expr:
+            return E.load(self.buffer, E.ramp(base + at * stride + number * step, stride, lanes))
+
+        def results(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            places = [at + u * lanes for u in range(count)]
+            values, parts = self._reduced_taps(tap, places, lanes)
+            finished = [self.windows.finish(body, value, lanes, partial(vectorizer, place, lanes, mask))
+                        for place, value in zip(places, values, strict=True)]
+            return seq(parts, *finished)
+
+        return self.windows.vectors(extent, first, results, self.windows.is_pure)
+
+    def _reduced_taps(
+        self, tap: Callable[[Expr, int, Expr], Expr], places: Sequence[Expr], lanes: int
+    ) -> tuple[list[Expr], list[Stmt]]:
+        windows, steps, parts = self.windows, _steps(self.pair.tap), list[Stmt]()
+        if steps <= WRITTEN_OUT:
+            return [windows.total([tap(at, lanes, E.const(k)) for k in range(steps)], parts) for at in places], parts
+        accumulators = Accumulators(RegisterTile(1, len(places), lanes, windows.dtype), windows.kind, windows.target)
+        number = E.var("t")
+        taps = seq(*(accumulators.step(u, tap(at, lanes, number)) for u, at in enumerate(places)))
+        return [accumulators.get(0, u) for u in range(len(places))], [accumulators.start(), loop(number, steps, taps)]

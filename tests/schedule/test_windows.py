@@ -1,0 +1,135 @@
+"""Sliding windows: rows that are reduced down their columns first, right at every border and every size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from forge import te
+from forge.ops.core.window_geometry import padded_read
+from forge.te import Expr, Tensor
+from forge.tir import expr as E
+from forge.tir import stmt as S
+from forge.tir import visit
+from tests.schedule.support import TARGETS, function_for, run, truth
+
+RNG = np.random.default_rng(5)
+
+Windows = Sequence[tuple[int, int, int, int, int]]
+"""By window axis: its number, size, stride, dilation, and elements added on both sides."""
+
+
+def pooled(x: Tensor, windows: Windows, kind: str, fill: float) -> Tensor:
+    """``x`` reduced over windows."""
+    taps = [te.reduce_axis(size) for _, size, *_ in windows]
+    shape = list(x.shape)
+    for axis, size, stride, dilation, pad in windows:
+        shape[axis] = (x.shape[axis] + (2 * pad - (size - 1) * dilation - 1)) // stride + 1
+
+    def body(*i: Expr) -> Expr:
+        source = list(i)
+        for tap, (axis, _, stride, dilation, pad) in zip(taps, windows, strict=True):
+            source[axis] = i[axis] * stride + tap.var * dilation - pad
+        padded = {axis for axis, *_, pad in windows if pad}
+        return te.reduce(kind, padded_read(x, source, [k in padded for k in range(x.ndim)], fill), taps)
+
+    return te.compute(shape, body)
+
+
+def check(
+    shape: Sequence[int], windows: Windows, target: str, kind: str = "max", dtype: str = "float32", symbolic: bool = True
+) -> None:
+    data = RNG.integers(-50, 50, shape).astype(dtype)
+    if dtype == "float32" and data.size > 3:
+        data.reshape(-1)[data.size // 2] = np.nan
+    fill = 0 if kind == "sum" else -math.inf if dtype == "float32" else np.iinfo(dtype).min
+    axes = {axis for axis, *_ in windows} if symbolic else set()
+    extents = [te.symbol_var(f"n{k}") if k in axes else n for k, n in enumerate(shape)]
+    x = te.placeholder(extents, dtype)
+    result = pooled(x, windows, kind, fill)
+    symbols = {f"n{k}": shape[k] for k in axes}
+    np.testing.assert_array_equal(run([result], {x: data}, target, symbols)[0], truth([result], {x: data}, symbols)[0])
+
+
+@TARGETS
+@pytest.mark.parametrize("symbolic", [True, False])
+@pytest.mark.parametrize("kind", ["max", "sum"])
+@pytest.mark.parametrize(
+    ("size", "stride", "dilation", "pad"),
+    [(3, 2, 1, 1), (3, 1, 1, 1), (5, 1, 1, 2), (2, 2, 1, 1), (3, 1, 2, 2), (2, 3, 2, 1), (3, 1, 1, 0)],
+)
+@pytest.mark.parametrize("sizes", [(5, 7), (1, 1), (2, 40), (23, 3), (6, 67)])
+@pytest.mark.sampled(5)
+def test_rows_of_images(
+    target: str, symbolic: bool, kind: str, size: int, stride: int, dilation: int, pad: int, sizes: tuple[int, int]
+) -> None:
+    if min(sizes) + 2 * pad < (size - 1) * dilation + 1:
+        sizes = (5, 7)
+    check((3, *sizes), [(k, size, stride, dilation, pad) for k in (1, 2)], target, kind, symbolic=symbolic)
+
+
+@TARGETS
+@pytest.mark.parametrize("tail", [16, 5, 1, 64])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("sizes", [(1, 1), (9, 13), (3, 90)])
+@pytest.mark.sampled(3)
+def test_blocks_of_channels(target: str, tail: int, stride: int, sizes: tuple[int, int]) -> None:
+    check((2, *sizes, tail), [(k, 3, stride, 1, 1) for k in (1, 2)], target)
+
+
+@TARGETS
+@pytest.mark.parametrize("channels", [70, 130])
+@pytest.mark.parametrize("sizes", [(1, 1), (6, 11)])
+def test_channels_last(target: str, channels: int, sizes: tuple[int, int]) -> None:
+    check((2, *sizes, channels), [(k, 3, 2, 1, 1) for k in (1, 2)], target)
+
+
+@TARGETS
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 6, 33)])
+def test_volumes(target: str, sizes: tuple[int, int, int]) -> None:
+    check((2, *sizes), [(k, 3, 2, 1, 1) for k in (1, 2, 3)], target)
+
+
+@TARGETS
+@pytest.mark.parametrize(("length", "size", "stride", "pad"), [(1, 3, 1, 1), (5000, 3, 2, 1), (9000, 25, 5, 12), (40, 60, 1, 30)])
+def test_lengths(target: str, length: int, size: int, stride: int, pad: int) -> None:
+    check((2, length), [(1, size, stride, 1, pad)], target)
+
+
+@TARGETS
+@pytest.mark.parametrize("axes", [(1,), (2,), (1, 2)])
+@pytest.mark.parametrize("dtype", ["int8", "float32", "int32"])
+def test_windows_along_some_axes(target: str, axes: tuple[int, ...], dtype: str) -> None:
+    check((3, 9, 150), [(k, 4, 1, 1, 2) for k in axes], target, dtype=dtype)
+
+
+@TARGETS
+def test_large_windows(target: str) -> None:
+    check((2, 31, 29), [(k, 13, 1, 1, 6) for k in (1, 2)], target)
+
+
+@TARGETS
+def test_windows_wholly_outside(target: str) -> None:
+    check((2, 3, 3), [(k, 2, 1, 1, 40) for k in (1, 2)], target)
+
+
+def test_what_is_read_inside_needs_no_mask() -> None:
+    x = te.placeholder((8, te.symbol_var("h"), te.symbol_var("w")), "float32")
+    function = function_for([x], [pooled(x, [(1, 3, 2, 1, 1), (2, 3, 2, 1, 1)], "max", -math.inf)], "llvm -mcpu=x86-64-v3",
+                            [te.symbol_var("h"), te.symbol_var("w")])
+    stores = [s for s in visit.statements(function.body) if isinstance(s, S.Store)]
+    rows = [s for s in stores if s.buffer.scope == "local" and s.index.lanes == 8]
+    assert rows and any(s.mask is None and isinstance(s.value, E.Var) for s in rows)
+    assert not any(isinstance(e, E.Select) for s in rows for e in visit.nodes(s.value))
+
+
+def test_reductions_of_matrices_are_no_windows() -> None:
+    """Rows of a matrix lie at places ``1024 * row + column``, as windows of a dilation of 1024 would."""
+    x = te.placeholder((16384, 1024), "float32")
+    row = te.reduce_axis(16384)
+    result = te.compute((1024,), lambda c: te.reduce("max", x[row.var, c], [row]))
+    function = function_for([x], [result], "llvm -mcpu=x86-64-v3")
+    assert not any(isinstance(s, S.Allocate) and s.buffer.name == "row" for s in visit.statements(function.body))
