@@ -53,6 +53,27 @@ def test_costly_work_is_not_repeated_for_a_larger_reader() -> None:
     }""") == [["exp"], ["add"]]
 
 
+def test_what_says_which_elements_are_read_is_stored_before() -> None:
+    text = """def @main(%x: Tensor[(4, 100), float32], %i: Tensor[(9), int64]) {
+      %0 = maximum(%i, 0i64);
+      take(%x, %0, axis=1)
+    }"""
+    assert groups_of(text) == [["maximum"], ["take"]]
+    assert groups_of(text.replace("(4, 100)", "(1, 100)")) == [["maximum", "take"]]
+
+
+def test_what_is_computed_of_several_elements_and_picked_several_times_is_stored_before() -> None:
+    text = """def @main(%x: Tensor[(4, 8), float32], %y: Tensor[(4, 8), float32], %i: Tensor[(9), int64],
+                         %j: Tensor[(9), int64]) {
+      %0 = add(%x, %y);
+      %1 = take(%0, %i, axis=1);
+      %2 = take(%0, %j, axis=1);
+      add(%1, %2)
+    }"""
+    assert groups_of(text) == [["add"], ["take", "take", "add"]]
+    assert groups_of(text.replace("add(%x, %y)", "nn.relu(%x)")) == [["nn.relu", "take", "take", "add"]]
+
+
 def test_a_softmax_reads_its_scaled_operand_through() -> None:
     assert groups_of("""def @main(%x: Tensor[(4, 100), float32]) {
       %0 = multiply(%x, 0.125f);

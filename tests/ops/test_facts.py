@@ -142,6 +142,7 @@ def test_every_operator_answers_every_question() -> None:
         assert isinstance(op.precision, Precision) and isinstance(op.category, Category), op.name
         assert not op.is_map or op.kind is Kind.ELEMENTWISE, op.name
         assert set(op.read_once) <= {o.name for o in op.operands}, op.name
+        assert not op.picks or op.picks in {o.name for o in op.operands}, op.name
         assert all(isinstance(op.reads_once(k), bool) for k in range(len(op.operands))), op.name
         assert not op.target_shape or op.target_shape in {f.name for f in op.attribute_fields()}, op.name
         assert not (op.is_permutation or op.is_view) or op.kind is Kind.INJECTIVE, op.name

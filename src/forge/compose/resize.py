@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from forge import dims
+from forge import dims, dtypes
 from forge.compose import resize_dynamic as dynamic
 from forge.compose.resize_rules import MODES, Array, AxisNumbers, AxisPlan, Method, nearest_indices, neighbours
 from forge.dims import Dim
@@ -20,9 +20,15 @@ from forge.errors import option
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
+from forge.ops.vision.resize import MAX_FACTOR, ROUNDINGS
 
 MAX_TAPS_READ_SINGLY = 4
 MAX_SCALE = float(1 << 32)
+OPERATORS = {3: ("image.resize1d", "NCW"), 4: ("image.resize2d", "NCHW"), 5: ("image.resize3d", "NCDHW")}
+"""By rank: the operator that resizes all axes but the first two, and their layout."""
+SAME_COORDINATES = {"half_pixel": "half_pixel", "pytorch_half_pixel": "half_pixel", "half_pixel_symmetric": "half_pixel",
+                    "asymmetric": "asymmetric"}
+"""What operators call the coordinates that are the same for whole factors of at least two."""
 MAX_POSITIONS, MAX_MATRIX = 1 << 22, 1 << 26
 """Elements of an axis, and weights, that are tabulated."""
 
@@ -63,9 +69,59 @@ def resize(
     else:
         plans = _plans_by_scale(g, x, places, [float(s) for s in np.asarray(known).ravel()], corners)
     changed = [p for p in plans if crop or not (dims.equal(p.size, p.target) and p.scale in (None, 1.0))]
-    if not all(isinstance(p.size, int) and isinstance(p.target, int) for p in changed):
+    if not crop and (repeated := _repeated(g, x, changed, method)) is not None:
+        return repeated
+    if all(isinstance(p.size, int) and isinstance(p.target, int) for p in changed):
+        return resized(g, x, changed, method)
+    if crop or policy != "stretch":
         return _at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
-    return resized(g, x, changed, method)
+    sizes_given = given if by_size else None
+    numbers = [(p.axis, _numbers(g, x, p, sizes_given, places)) for p in changed]
+    return dynamic.resize_axes(g, x, numbers, method, {p.axis: p.target for p in changed})
+
+
+def _repeated(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value | None:
+    """``x`` resized by the operator for spatial axes, if all are made longer by a whole factor."""
+    rank, axes = x.rank, {plan.axis: plan for plan in plans}
+    factors = [dims.floordiv(plan.target, plan.size) for plan in plans]
+    if rank not in OPERATORS or not axes or min(axes) < 2 or method.coordinates not in SAME_COORDINATES:
+        return None
+    nearest = method.mode == "nearest"
+    if nearest and method.nearest not in ROUNDINGS or method.mode == "cubic" and method.exclude_outside:
+        return None
+    for plan, factor in zip(plans, factors):
+        exact = isinstance(factor, int) and 2 <= factor <= MAX_FACTOR and dims.equal(plan.size * factor, plan.target)
+        if not exact or plan.scale not in (None, factor):
+            return None
+    name, layout = OPERATORS[rank]
+    size = tuple(axes[k].target if k in axes else x.shape[k] for k in range(2, rank))
+    options = {
+        "size": size, "layout": layout, "method": "nearest_neighbor" if nearest else method.mode,
+        "coordinate_transformation_mode": SAME_COORDINATES[method.coordinates],
+        "rounding_method": method.nearest if nearest else "floor",
+        "cubic_alpha": method.cubic_coefficient,
+    }
+    narrow = x.dtype
+    result = g.call(name, x if nearest or dtypes.is_float(narrow) else g.cast(x, "float32"), **options)
+    return g.cast(result, narrow)
+
+
+def _numbers(g: Composer, x: Value, plan: AxisPlan, sizes: Value | None, places: list[int]) -> AxisNumbers[Term]:
+    """The numbers of an axis whose sizes are symbolic, the result's as it is given in ``sizes`` or by the scale."""
+    size = dynamic.extent(g, x, plan.axis)
+    start, end = (Term(g, g.constant(v, dynamic.WIDE)) for v in plan.roi)
+    if sizes is not None:
+        target = dynamic.element(g, sizes, places.index(plan.axis))
+        return AxisNumbers(size, target, target / size, start, end)
+    assert plan.scale is not None
+    ratio = _fraction(plan.scale)
+    target = (Term(g, g.extent(x, plan.axis)) * ratio.numerator).floor_divide(ratio.denominator).cast(dynamic.WIDE)
+    return AxisNumbers(size, target, Term(g, g.constant(plan.scale, dynamic.WIDE)), start, end)
+
+
+def _fraction(number: float) -> Fraction:
+    """The simple fraction that ``number``, rounded, stands for."""
+    return Fraction(number).limit_denominator(1 << 16)
 
 
 def _at_run_time(
@@ -107,8 +163,8 @@ def _plans_by_scale(
     found = []
     for i, (axis, scale) in enumerate(zip(places, scales)):
         part = corners[i] if corners else (0.0, 1.0)
-        ratio = Fraction(scale).limit_denominator(1 << 16)
-        covered = Fraction(part[1] - part[0]).limit_denominator(1 << 16) if corners else 1
+        ratio = _fraction(scale)
+        covered = _fraction(part[1] - part[0]) if corners else 1
         exact = ratio * covered
         found.append(
             AxisPlan(axis, x.shape[axis], dims.floordiv(x.shape[axis] * exact.numerator, exact.denominator), scale, part)

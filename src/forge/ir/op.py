@@ -226,6 +226,7 @@ class OpDef(Generic[A]):
     unpacks: ClassVar[bool] = False  # may give numbers of few bits more of them: of weights only when they are compiled
     is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
     read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``
+    picks: ClassVar[str] = ""  # the operand that says for many elements of the result which one of operand 0 each is
     node: Node  # of a bound operator
 
     def __init_subclass__(cls) -> None:
@@ -335,6 +336,10 @@ class OpDef(Generic[A]):
         """Whether each element of the operand is read once, so that computing it where it is read repeats no work."""
         formal = self.operands[min(position, len(self.operands) - 1)]
         return self.kind in (Kind.ELEMENTWISE, Kind.INJECTIVE) or formal.name in self.read_once
+
+    def picks_by(self, position: int) -> bool:
+        """Whether the operand says which elements of operand 0 are read."""
+        return self.operands[min(position, len(self.operands) - 1)].name == self.picks
 
     @cached_property
     def precision(self) -> Precision:

@@ -10,7 +10,7 @@ no group. The rules, in the order in which they are tried:
 1. every contraction, reduction and other anchor opens a group and takes the element-wise chain after it, but for conversions to
    wider types at its end, if what reads them is in the chain of another one;
 2. in reverse order, every other node is inlined into the one group that uses it, if that does not repeat costly work, or else
-   opens a group of its own.
+   opens a group of its own. What says which elements are read is stored before.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class _Former:
 
     def _host(self, node: Node) -> Group | None:
         """Rule 2: the group that ``node`` is inlined into, if there is one."""
-        if len(node.results) != 1 or node.result in self.outputs or not node.result.uses:
+        if len(node.results) != 1 or node.result in self.outputs or not node.result.uses or _is_picked_from_again(node):
             return None
         hosts = {self.member.get(user) for user, _ in node.result.uses}
         if len(hosts) != 1:
@@ -177,6 +177,8 @@ class _Former:
 
     def _may_join(self, host: Group, user: Node, position: int, node: Node) -> bool:
         """Whether evaluating ``node`` where ``user`` reads it repeats no work."""
+        if user.op_def.picks and user.op_def.picks_by(position) and not at_most(user.result.size, node.result.size):
+            return False
         if user in self.reread:
             return _kernel_of(host.anchor) == "attention" and _is_read_through(node, host.anchor)
         return user is not host.anchor or _is_read_through(node, user) or user.op_def.reads_once(position)
@@ -205,6 +207,15 @@ def _widens(node: Node) -> bool:
     if node.op_def.kind is not Kind.ELEMENTWISE or data is None or others or len(node.results) != 1:
         return False
     return data.dtype in HALF_TYPES and node.result.dtype == "float32"
+
+
+def _is_picked_from_again(node: Node) -> bool:
+    """Whether elements of ``node`` are picked several times, each of which several elements would be picked for."""
+    if len(node.result.uses) < 2:
+        return False
+    operands = [v for v in node.operands if v is not None and scalar_constant(v) is None]
+    picking = [user for user, position in node.result.uses if position == 0 and user.op_def.picks]
+    return node.op_def.kind is Kind.ELEMENTWISE and len(operands) > 1 and len(picking) > 1
 
 
 def _kernel_of(node: Node) -> str | None:

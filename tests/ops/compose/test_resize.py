@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from forge.compose.resize import Method, resize
+from forge.compose.resize import AxisPlan, Method, resize, resized
 from forge.errors import OpAttributeInvalid
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy
@@ -99,3 +99,41 @@ def test_what_does_not_fit_is_an_error(options: dict[str, Any], message: str) ->
 
     with pytest.raises(OpAttributeInvalid, match=message):
         build(compose, [IMAGE])
+
+
+WHOLE = [
+    Method(mode, coordinates, "round_prefer_floor" if coordinates == "half_pixel" else "floor")
+    for mode in ("nearest", "linear", "cubic") for coordinates in ("half_pixel", "asymmetric")
+]
+
+
+@pytest.mark.parametrize("method", WHOLE, ids=lambda m: f"{m.mode} {m.coordinates}")
+@pytest.mark.parametrize("scales", [(2, 2), (1, 4), (3, 1), (1.5, 2)])
+@pytest.mark.parametrize("shape", [(1, 2, 5, 7), (1, 2, 3, 40), (1, 2, 3, 3)])
+def test_symbolic_sizes_give_what_known_ones_give(method: Method, scales: tuple[float, float], shape: tuple[int, ...]) -> None:
+    image = rng.standard_normal(shape).astype(np.float32)
+
+    def compose(g: Composer, x: Value) -> Value:
+        return resize(g, x, [2, 3], method, scales=g.constant(scales, "float32"))
+
+    def singly(g: Composer, x: Value) -> Value:
+        axes = [AxisPlan(k, x.shape[k], int(np.floor(x.shape[k] * s)), s) for k, s in zip((2, 3), scales)]
+        return resized(g, x, axes, method)
+
+    (wanted,) = run(singly, image)
+    for symbolic in (False, True):
+        (got,) = run_compiled(compose, image, symbolic=symbolic)
+        check(got, wanted, Accuracy.ACCUMULATING)
+
+
+def test_whole_factors_keep_the_name_of_sizes() -> None:
+    def compose(g: Composer, x: Value) -> Value:
+        return resize(g, x, [2, 3], Method("linear"), scales=g.constant([2, 4], "float32"))
+
+    graph = build(compose, [IMAGE], symbolic=True)
+    assert str(graph.outputs[0].type) == "Tensor[(1, 2, 2*d0_2, 4*d0_3), float32]"
+
+
+def test_other_scales_keep_the_name_of_sizes() -> None:
+    graph = build(lambda g, x: resize(g, x, [3], Method("linear"), scales=g.constant([1.5], "float32")), [IMAGE], symbolic=True)
+    assert str(graph.outputs[0].type) == "Tensor[(1, 2, d0_2, (d0_3 // 2) + d0_3), float32]"

@@ -74,6 +74,7 @@ class Take(Op[TakeAttrs]):
     kind = Kind.INJECTIVE
     is_selection = True
     is_strided = True
+    picks = "indices"
 
     def infer(self, attrs: TakeAttrs, data: Value, indices: Value) -> Types:
         if attrs.mode not in TAKE_MODES:

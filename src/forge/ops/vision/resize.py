@@ -16,8 +16,10 @@ Neighbours outside of the data are those at its edge; with ``cubic_exclude`` the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +37,7 @@ from forge.ops.core.inference import (
     tuple_of,
 )
 from forge.ops.core.layout_change import named_layout
-from forge.ops.core.lowering import element, new_symbols, wide
+from forge.ops.core.lowering import dim_type, element, new_symbols, wide
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Lowered, Symbols, Tensor, TensorType, TensorTypes, Value, Values
 from forge.ops.nn.pool import spatial_axes
@@ -45,6 +47,8 @@ from forge.tir.expr import binary
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 POSITION = "float64"
+MAX_FACTOR = 8
+"""Elements of a result for one of the data whose weights are constants."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,8 @@ class _Resize(Op[Any]):
     def decompose(self, builder: Builder, attrs: Any, data: Value, sizes: Value | None) -> Values | None:
         """Reads of numbered rows and columns, added with constant weights, where the sizes are numbers."""
         extents, axes = self._sizes(attrs, sizes), self.axes(attrs)
-        if not dims.is_static(*extents, *(data.shape[a] for a in axes)):
+        repeats = all(_factor(data.shape[a], size, attrs) is not None for a, size in zip(axes, extents))
+        if repeats or not dims.is_static(*extents, *(data.shape[a] for a in axes)):
             return None
         nearest = attrs.method == "nearest_neighbor"
         dtype = data.dtype if nearest else _weighing_dtype(data.dtype)
@@ -175,7 +180,8 @@ class _Resize(Op[Any]):
         out = te.shape_of(results[0].shape)
         y = data
         for axis in self.axes(attrs):
-            y = _resized_axis(y, axis, out[axis], attrs)
+            factor = _factor(dim_type(data).shape[axis], results[0].shape[axis], attrs)
+            y = _resized_axis(y, axis, out[axis], attrs) if factor is None else _repeated_axis(y, axis, out[axis], factor, attrs)
         dtype = results[0].dtype
         return [te.compute(out, lambda *i: _converted(y[i], dtype), name="resize")]
 
@@ -223,6 +229,64 @@ def _weighted(builder: Builder, parts: Values, weights: Values) -> Value:
     for product in products[1:]:
         total = builder.call("add", total, product)
     return total
+
+
+def _factor(extent: Dim, size: Dim, attrs: Any) -> int | None:
+    """How many elements of the result are as far along as one of the data, where that is a small number; else None."""
+    factor = dims.floordiv(size, extent)
+    if not isinstance(factor, int) or not 1 <= factor <= MAX_FACTOR or not dims.equal(extent * factor, size):
+        return None
+    if factor > 1 and (attrs.coordinate_transformation_mode == "align_corners" or attrs.cubic_exclude):
+        return None
+    is_tie = attrs.method == "nearest_neighbor" and attrs.rounding_method == "round" and any(_offsets(factor, attrs) % 1 == 0.5)
+    return None if is_tie else factor
+
+
+def _offsets(factor: int, attrs: Any) -> np.ndarray:
+    """How far from element q of the data elements ``q * factor`` to ``q * factor + factor - 1`` of the result lie."""
+    return np.asarray(COORDINATES[attrs.coordinate_transformation_mode](np.arange(factor) * 1.0, 1.0, float(factor), np.where))
+
+
+def _repeated_axis(data: Tensor, axis: int, size: Expr, factor: int, attrs: Any) -> Tensor:
+    """``data`` with ``factor`` elements for each one along an axis: which it reads, with which weights, are numbers for each."""
+    extent, real = data.shape[axis], _weighing_dtype(data.dtype)
+    taps_read = _repeated_taps(factor, attrs)
+
+    def body(*i: Expr) -> Expr:
+        place, part = i[axis] // factor, i[axis] % factor
+        values = []
+        for shifts, weights in taps_read:
+            index = te.clamp(place + _chosen(part, [te.const(int(shift)) for shift in shifts]), extent)
+            value = data[(*i[:axis], index, *i[axis + 1 :])]
+            if weights is not None:
+                value = te.cast(value, real) * _chosen(part, [te.const(float(w), real) for w in weights])
+            values.append(value)
+        return reduce(operator.add, values)
+
+    shape = [size if k == axis else e for k, e in enumerate(data.shape)]
+    return te.compute(shape, body, name=f"resize_{axis}")
+
+
+def _repeated_taps(factor: int, attrs: Any) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """How far from its element of the data each of ``factor`` elements reads, and with which weights."""
+    offsets = _offsets(factor, attrs) if factor > 1 else np.zeros(1)
+    if attrs.method == "nearest_neighbor":
+        return [(ROUNDINGS[attrs.rounding_method][0](offsets), None)]
+    first = np.floor(offsets)
+    fraction = offsets - first
+    if attrs.method == "linear":
+        return [(first, 1 - fraction), (first + 1, fraction)]
+    return [(first + k, cubic_weight(np.abs(fraction - k), attrs.cubic_alpha, np.where)) for k in (-1, 0, 1, 2)]
+
+
+def _chosen(number: Expr, values: Sequence[Expr]) -> Expr:
+    """``values[number]``, which are constants."""
+    result = values[-1]
+    if all(te.is_const(result, getattr(value, "value", None)) for value in values):
+        return result
+    for k in reversed(range(len(values) - 1)):
+        result = te.select(number.eq(k), values[k], result)
+    return result
 
 
 def _resized_axis(data: Tensor, axis: int, size: Expr, attrs: Any) -> Tensor:
