@@ -115,3 +115,11 @@ def test_instance_norm_runs_row_by_row() -> None:
     check(decompose.run, graph, symbols={"n": 2})
     check(fuse_patterns.run_norms, graph, symbols={"n": 2})
     assert "nn.layer_norm(%x, axis=-2)" in text_of(graph)
+
+
+def test_instance_norm_of_symbolic_sizes_runs_row_by_row() -> None:
+    graph = parse("def @main(%x: Tensor[(n, 3, h, w), float32]) { nn.instance_norm(%x, meta[relay.Constant][0], "
+                  "meta[relay.Constant][1]) }", [weights(3), weights(3)])
+    check(decompose.run, graph, symbols={"n": 2, "h": 4, "w": 5})
+    check(fuse_patterns.run_norms, graph, symbols={"n": 2, "h": 4, "w": 5})
+    assert "nn.layer_norm(%x, axis=-2)" in text_of(graph)

@@ -277,13 +277,21 @@ class Mean(Reduction):
         return [builder.call("trunc_divide", total, summands(builder, data, total))]
 
     def _of_perhaps_nothing(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Values | None:
-        """sum / count where the count may be 0: elements that are not there cannot be scaled to NaN."""
+        """sum / count where the count may be 0 at run time: elements that are not there cannot be scaled to NaN."""
         if attrs.axis is not None or axes is None:
             count = dims.product(data.shape[k] for k in reduced_axes(self.name, attrs, data.rank))
-            if isinstance(count, int) and count > 0:
+            if not isinstance(count, int) or count > 0:
                 return None
         total = builder.call("sum", data, axes, **vars(attrs))
         return [builder.call("divide", total, summands(builder, data, total))]
+
+    def lower(self, attrs: ReduceAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Lowered:
+        chosen = () if attrs.axis is None and axes is not None else reduced_axes(self.name, attrs, data.ndim)
+        count = dims.product(as_dim(data.shape[k]) for k in chosen)
+        if isinstance(count, int):
+            return super().lower(attrs, results, data, axes)
+        total = reduce_compute(self.name, data, chosen, attrs.keepdims, self.te_kind, results[0], lambda x: x)
+        return [te.compute(total.shape, lambda *i: total[i] / te.cast(te.dim(count), total.dtype), self.name, total.dtype)]
 
 
 def summands(builder: Builder, data: Value, total: Value) -> Value:
