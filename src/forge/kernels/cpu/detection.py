@@ -1,88 +1,19 @@
-"""Detection: greedy suppression of overlapping boxes, and averages or maxima over regions of images."""
+"""Detection: averages or maxima over regions of images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forge.loops import Cell, axes, bound, clamped, parallel_nest, places
+from forge.loops import Cell, axes, clamped, parallel_nest, places
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
 
 def _bounded(index: Expr, extent: Expr) -> Expr:
     return clamped(E.cast(index, "int64"), extent)
-
-
-@dataclass(frozen=True)
-class Corners:
-    """Corners, lower before upper, and area."""
-
-    low: tuple[Expr, Expr]
-    high: tuple[Expr, Expr]
-    area: Expr
-
-
-def _box(boxes: Reader, batch: Expr, number: Expr, centred: bool) -> tuple[list[Stmt], Corners]:
-    """Box ``number`` in variables."""
-    binds: list[Stmt] = []
-    parts = [bound(boxes.read((batch, number, E.const(k))), binds, "part") for k in range(4)]
-    low, high = [], []
-    for k in range(2):
-        a, b = (parts[k] - parts[k + 2] * 0.5, parts[k] + parts[k + 2] * 0.5) if centred else (parts[k], parts[k + 2])
-        low.append(bound(E.binary("min", a, b), binds, "low"))
-        high.append(bound(E.binary("max", a, b), binds, "high"))
-    area = bound((high[0] - low[0]) * (high[1] - low[1]), binds, "area")
-    return binds, Corners((low[0], low[1]), (high[0], high[1]), area)
-
-
-def _overlaps(a: Corners, b: Corners, threshold: Expr) -> Expr:
-    """Whether intersection over union exceeds the threshold; boxes without area overlap nothing."""
-    zero = E.const(0.0, a.area.dtype)
-    sides = [
-        E.binary("max", E.binary("min", a.high[k], b.high[k]) - E.binary("max", a.low[k], b.low[k]), zero) for k in range(2)
-    ]
-    common = sides[0] * sides[1]
-    union = a.area + b.area - common
-    safe = E.select(union > 0.0, union, E.const(1.0, a.area.dtype))
-    return E.logical_and(union > 0.0, common / safe > threshold)
-
-
-@kernel("box_suppression")
-def box_suppression(call: KernelCall) -> Function:
-    """Family of ``vision.box_suppression``: operands boxes, scores, order, limit, iou_threshold, score_threshold (optional);
-    attribute center_point_box. One row for each batch and class; every box is compared with those kept before it.
-    """
-    boxes, scores, order, limit, threshold, *rest = call.readers
-    out, extent = call.buffers[-1], scores.shape[2]
-    loops = axes(scores.shape[:2])
-    row = places(loops)
-    place, earlier = E.var("place"), E.var("earlier")
-    kept, clear = Cell("kept"), Cell("clear")
-    number, other = E.var("number"), E.var("other")
-    bind, box = _box(boxes, row[0], number, call.attrs.center_point_box)
-    bind_other, rival = _box(boxes, row[0], other, call.attrs.center_point_box)
-    first = (E.const(0),)
-    eligible = kept.value < E.cast(limit.read(first), "int64")
-    if rest:
-        eligible = E.logical_and(eligible, scores.read((*row, number)) > rest[0].read(first))
-    compare = seq(
-        Let(other, _bounded(order.read((*row, earlier)), extent)),
-        bind_other,
-        If(_overlaps(box, rival, threshold.read(first)), clear.set(0)),
-    )
-    compared = E.logical_and(out.load(*row, earlier).ne(0), clear.value.ne(0))
-    accept = seq(store(out, out.offset(*row, place), E.const(1)), kept.set(kept.value + 1))
-    examine = seq(bind, clear.set(1), loop(earlier, place, If(compared, compare)), If(clear.value.ne(0), accept))
-    visit = seq(
-        store(out, out.offset(*row, place), E.const(0)),
-        Let(number, _bounded(order.read((*row, place)), extent)),
-        If(eligible, examine),
-    )
-    body = seq(kept.allocate(), clear.allocate(), kept.set(0), loop(place, extent, visit))
-    return call.function(parallel_nest(loops, body, extent * extent))
 
 
 @dataclass(frozen=True)

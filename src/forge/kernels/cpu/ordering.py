@@ -128,7 +128,7 @@ def _sink(row: RankedRow, item: Ranked, root: Expr, end: Expr, levels: Expr) -> 
     )
 
 
-def _order(row: RankedRow, length: Expr, count: Expr) -> Stmt:
+def order_by_heap(row: RankedRow, length: Expr, count: Expr) -> Stmt:
     """The first ``count`` of ``length`` elements in order."""
     levels = bit_length(count)
     slot, turn, position, rest = (E.var(n) for n in ("slot", "turn", "position", "rest"))
@@ -140,7 +140,7 @@ def _order(row: RankedRow, length: Expr, count: Expr) -> Stmt:
     bind_top, top = _bound(row.load(E.const(0)))
     replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels))
     one = seq(bind_new, bind_top, replace)
-    scan = _scan(row, length, count, position, one, [
+    scan = scan_row(row, length, count, position, one, [
         lambda at: precedes(row.read(at), E.broadcast(row.load(E.const(0)).value, at.lanes), row.ascending)])
     end = E.var("end")
     bind_last, last = _bound(row.load(end))
@@ -153,7 +153,7 @@ def _order(row: RankedRow, length: Expr, count: Expr) -> Stmt:
 def _order_or_merge(target: Target, row: RankedRow, dtype: str, length: Expr, count: Expr) -> Stmt:
     """By selection where a known number of a long row is wanted, by merging where the scratch suffices for what is left."""
     if not has_key(dtype):
-        return _order(row, length, count)
+        return order_by_heap(row, length, count)
     elements, wanted = static(length), static(count)
     if wanted is None:
         return _merge_or_order(target, row, length, count)
@@ -168,9 +168,9 @@ def _merge_or_order(target: Target, row: RankedRow, length: Expr, count: Expr) -
     elements, wanted = static(length), static(count)
     if elements is not None and wanted is not None:
         merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
-        return _merge(target, row, length, count, next_power_of_two(elements)) if merges else _order(row, length, count)
+        return _merge(target, row, length, count, next_power_of_two(elements)) if merges else order_by_heap(row, length, count)
     fits = E.logical_and(length <= LARGEST, E.logical_and(length > 1, count * 8 >= length))
-    return If(fits, _merge(target, row, length, count, LARGEST), _order(row, length, count))
+    return If(fits, _merge(target, row, length, count, LARGEST), order_by_heap(row, length, count))
 
 
 def _merge(target: Target, row: RankedRow, length: Expr, count: Expr, capacity: int) -> Stmt:
@@ -202,7 +202,7 @@ def _select(target: Target, row: RankedRow, length: Expr, count: Expr, groups: i
     new = E.Var("int64", 1, "new")
     one = seq(Let(new, key(row.read(position), position, row.ascending)), merge.put(filled.value, new),
               filled.set(filled.value + E.cast(new <= limit.value, "int64")), If(filled.value >= room, sort))
-    scan = _scan(row, length, E.const(0), position, one, [
+    scan = scan_row(row, length, E.const(0), position, one, [
         lambda at: E.logical_not(precedes(E.broadcast(last.value, at.lanes), row.read(at), row.ascending)),
         lambda at: E.compare("le", key(row.read(at), at, row.ascending), E.broadcast(limit.value, at.lanes))])
     deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Ranked(row.read(place), place))))
@@ -226,7 +226,7 @@ def _bests(row: RankedRow, merge: Merge, length: Expr, groups: int) -> Stmt:
     return seq(start, loop(block, length // groups - 1, loop(vector, groups // lanes, better), begin=1))
 
 
-def _scan(
+def scan_row(
     row: RankedRow, length: Expr, count: Expr, position: Var, one: Stmt, conditions: Sequence[Callable[[Expr], Expr]]
 ) -> Stmt:
     """``one`` for every ``position`` after the first ``count``; vectors of which none meets a condition are passed over."""

@@ -42,24 +42,20 @@ def _overlap(low: Array, high: Array, i: int, j: int) -> float:
 
 @register
 class BoxSuppression(Op[SuppressionAttrs]):
-    """1 for every place of order whose box non-maximum suppression keeps, else 0; in int64.
+    """Numbers, plus 1, of the boxes that non-maximum suppression keeps, by descending score, for every batch and class; then 0.
 
-    order holds box numbers by descending score, for every batch and class. A place is kept while fewer than limit are, if
-    its score exceeds score_threshold and its box overlaps with none kept before by more than iou_threshold.
+    A box is kept while fewer than limit are, if its score exceeds score_threshold and it overlaps with none kept before by more
+    than iou_threshold.
     """
 
     name = "vision.box_suppression"
     boxes, scores = Operand(accepts="float", rank=3), Operand(accepts="float", rank=3)
-    order, limit = Operand(accepts="int64", rank=3), Operand(accepts="int64", rank=1)
+    limit = Operand(accepts="int64", rank=1)
     iou_threshold, score_threshold = Operand(rank=1), Operand(optional=True, rank=1)
     kernel = "box_suppression"
 
-    def infer(
-        self, attrs: SuppressionAttrs, boxes: Value, scores: Value, order: Value, limit: Value, *thresholds: Value | None
-    ) -> Types:
+    def infer(self, attrs: SuppressionAttrs, boxes: Value, scores: Value, limit: Value, *thresholds: Value | None) -> Types:
         _check_boxes(self.name, boxes, scores)
-        for a, b in zip(order.shape, scores.shape, strict=True):
-            unify_dim(self.name, a, b, "shape of order")
         same_dtype(self.name, [boxes, *(t for t in thresholds if t is not None)])
         return [TensorType(scores.shape, "int64")]
 
@@ -68,23 +64,23 @@ class BoxSuppression(Op[SuppressionAttrs]):
         attrs: SuppressionAttrs,
         boxes: Array,
         scores: Array,
-        order: Array,
         limit: Array,
         iou_threshold: Array,
         score_threshold: Array | None,
     ) -> Arrays:
         kept = np.zeros(scores.shape, np.int64)
+        order = stable_order(scores, -1, ascending=False)
         for batch, class_ in np.ndindex(scores.shape[:2]):
             low, high = _corners(numeric.widen(boxes[batch]), attrs.center_point_box)
             chosen: list[int] = []
-            for place, box in enumerate(order[batch, class_].tolist()):
+            for box in order[batch, class_].tolist():
                 if len(chosen) >= int(limit[0]):
                     break
                 if score_threshold is not None and not scores[batch, class_, box] > score_threshold[0]:
                     continue
                 if all(_overlap(low, high, box, other) <= iou_threshold[0] for other in chosen):
                     chosen.append(box)
-                    kept[batch, class_, place] = 1
+            kept[batch, class_, : len(chosen)] = np.array(chosen, np.int64) + 1
         return [kept]
 
     def flops(self, attrs: SuppressionAttrs, results: TensorTypes, *_: object) -> Dim:
@@ -120,12 +116,11 @@ class NonMaxSuppression(Op[SuppressionAttrs]):
         score_threshold: Array | None,
     ) -> Arrays:
         limit, threshold, least = max_output_size, iou_threshold, score_threshold
-        order = stable_order(scores, -1, ascending=False).astype(np.int64)
         limit, threshold = (np.zeros(1) if v is None else v.reshape(1) for v in (limit, threshold))
         least = None if least is None else least.reshape(1)
-        (kept,) = BoxSuppression().reference(attrs, boxes, scores, order, limit, threshold, least)
+        (kept,) = BoxSuppression().reference(attrs, boxes, scores, limit, threshold, least)
         found = np.argwhere(kept)
-        return [np.concatenate([found[:, :2], order[tuple(found.T)][:, None]], axis=1)]
+        return [np.concatenate([found[:, :2], kept[tuple(found.T)][:, None] - 1], axis=1)]
 
     def decompose(
         self,
@@ -140,12 +135,12 @@ class NonMaxSuppression(Op[SuppressionAttrs]):
         def vector(operand: Value | None, dtype: str) -> Value | None:
             return operand and builder.call("reshape", builder.call("cast", operand, dtype=dtype), newshape=(1,))
 
-        order = builder.call("argsort", scores, axis=-1, is_ascend=False, dtype="int64")
         limit = vector(max_output_size, "int64") or builder.constant(np.array([0]), "int64")
         overlap = vector(iou_threshold, boxes.dtype) or builder.constant(np.array([0]), boxes.dtype)
         settings = (limit, overlap, vector(score_threshold, boxes.dtype))
-        kept = builder.call(BoxSuppression(), boxes, scores, order, *settings, center_point_box=attrs.center_point_box)
+        kept = builder.call(BoxSuppression(), boxes, scores, *settings, center_point_box=attrs.center_point_box)
         found = builder.call("argwhere", kept)
-        box = builder.call("gather_nd", order, builder.call("transpose", found, axes=(1, 0)))
+        numbers = builder.call("gather_nd", kept, builder.call("transpose", found, axes=(1, 0)))
+        box = builder.call("subtract", numbers, builder.constant(np.array(1), "int64"))
         rows = builder.call("strided_slice", found, begin=(0,), end=(2,), strides=(1,), axes=(1,))
         return [builder.call("concatenate", rows, builder.call("expand_dims", box, axis=1), axis=1)]

@@ -53,15 +53,14 @@ def patch_rows() -> list[Case]:
 def suppression_rows() -> list[Case]:
     boxes = np.array([[[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6], [0, 0, 1, 1]]], np.float32)
     scores = np.array([[[0.5, 0.9, 0.1, 0.7]]], np.float32)
-    order = np.array([[[1, 3, 0, 2]]])
     half = np.array([0.5], np.float32)
 
     def suppressed(limit: int, expected: list[int], *least: np.ndarray) -> Case:
-        operands = [boxes, scores, order, np.array([limit]), half, *least]
+        operands = [boxes, scores, np.array([limit]), half, *least]
         return row("vision.box_suppression", operands, lambda *_: np.array([[expected]]), symbolic=False, note=str(limit))
 
-    return [suppressed(9, [1, 1, 0, 1]), suppressed(1, [1, 0, 0, 0]), suppressed(0, [0, 0, 0, 0]),
-            suppressed(9, [1, 1, 0, 0], np.array([0.3], np.float32))]
+    return [suppressed(9, [2, 4, 3, 0]), suppressed(1, [2, 0, 0, 0]), suppressed(0, [0, 0, 0, 0]),
+            suppressed(9, [2, 4, 0, 0], np.array([0.3], np.float32))]
 
 
 def elimination_rows() -> list[Case]:
