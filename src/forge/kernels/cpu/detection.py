@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from forge.loops import Cell, axes, clamped, parallel_nest, places
+from forge.loops import Cell, axes, bound, clamped, guard, parallel_nest, places
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
+
+# So many samples of a bin along each axis are written out.
+FEW_SAMPLES: Final = 2
 
 
 def _bounded(index: Expr, extent: Expr) -> Expr:
@@ -64,59 +68,65 @@ def _taps(position: Expr, extent: Expr, name: str) -> tuple[list[Stmt], list[tup
 
 @kernel("roi_align")
 def roi_align(call: KernelCall) -> Function:
-    """Family of ``vision.roi_align``: operands data, rois, batch_indices; every element of the result visits its samples."""
+    """Family of ``vision.roi_align``: operands data, rois, batch_indices. Where the samples of a bin are few and their number is
+    known, their places and weights are computed once for all channels; else every element of the result visits its samples.
+    """
     data, rois, batches = call.readers
-    result = call.results[0]
+    result, attrs = call.results[0], call.attrs
     real = "float64" if data.dtype == "float64" else "float32"
     loops = axes(result.shape)
     roi, channel, *bins = places(loops)
     batch, total = E.var("batch"), Cell("total", real)
-    numbers = (E.var("y"), E.var("x"))
-    binds, samplings = [], []
+    binds: list[Stmt] = [Let(batch, _bounded(batches.read((roi,)), data.shape[0]))]
+    samplings = []
     for axis in range(2):
         bind, sampling = _sampling(call, rois, roi, axis, bins[axis], real)
         binds += bind
         samplings.append(sampling)
-    positions = [s.start + E.cast(n, real) * s.step for s, n in zip(samplings, numbers)]
-    visit = _visit(call, data, total, positions, (batch, channel))
-    if call.attrs.mode == "max":
-        first = E.logical_and(numbers[0].eq(0), numbers[1].eq(0))
-        visit = seq(If(first, total.set(float("-inf"))), visit)
-    value = total.value
-    if call.attrs.mode == "avg":
-        samples = E.binary("max", samplings[0].count * samplings[1].count, E.const(1))
-        value = value / E.cast(samples, real)
-    body = seq(
-        total.allocate(),
-        Let(batch, _bounded(batches.read((roi,)), data.shape[0])),
-        binds,
-        total.set(0.0),
-        loop(numbers[0], samplings[0].count, loop(numbers[1], samplings[1].count, visit)),
-        result.write((roi, channel, *bins), E.cast(value, result.dtype)),
-    )
-    return call.function(parallel_nest(loops, body, E.const(64)))
+    samples = E.cast(E.binary("max", samplings[0].count * samplings[1].count, E.const(1)), real)
+    mean = total.value / samples if attrs.mode == "avg" else total.value
+    write = result.write((roi, channel, *bins), E.cast(mean, result.dtype))
+    begin = seq(total.allocate(), total.set(0.0))
+
+    def sample(numbers: Sequence[Expr]) -> _Sample:
+        return _Sample(call, data, [s.start + E.cast(n, real) * s.step for s, n in zip(samplings, numbers, strict=True)])
+
+    def add(one: _Sample, is_first: Expr) -> Stmt:
+        if attrs.mode == "avg":
+            return total.set(total.value + one.value(batch, channel))
+        return seq(guard(is_first, total.set(float("-inf"))), total.set(E.binary("max", total.value, one.value(batch, channel))))
+
+    if 0 < attrs.sample_ratio <= FEW_SAMPLES:
+        ratio = range(attrs.sample_ratio)
+        few = [sample((E.const(y), E.const(x))) for y in ratio for x in ratio]
+        each = seq(begin, (add(one, E.const(value=k == 0)) for k, one in enumerate(few)), write)
+        body = seq(binds, (bind for one in few for bind in one.binds), loop(loops[1].var, loops[1].extent, each))
+        return call.function(parallel_nest([loops[0], *loops[2:]], body, loops[1].extent * 16))
+    numbers = (E.var("y"), E.var("x"))
+    one = sample(numbers)
+    visit = seq(one.binds, add(one, E.logical_and(numbers[0].eq(0), numbers[1].eq(0))))
+    visits = loop(numbers[0], samplings[0].count, loop(numbers[1], samplings[1].count, visit))
+    return call.function(parallel_nest(loops, seq(binds, begin, visits, write), E.const(64)))
 
 
-def _visit(call: KernelCall, data: Reader, total: Cell, position: Sequence[Expr], outer: Sequence[Expr]) -> Stmt:
-    """Adds one sample to ``total``, or its largest weighted neighbour to the maximum; outside of the data it counts as 0."""
-    real = total.buffer.dtype
-    binds_y, rows, inside_y = _taps(position[0], data.shape[2], "row")
-    binds_x, columns, inside_x = _taps(position[1], data.shape[3], "column")
-    parts = [E.cast(data.read((*outer, i, j)), real) * (v * w) for i, v in rows for j, w in columns]
-    maximum = call.attrs.mode == "max"
-    sample = parts[0]
-    for part in parts[1:]:
-        sample = E.binary("max", sample, part) if maximum else sample + part
-    counted = E.Var("bool", 1, "inside")
-    added = E.Var(real, 1, "added")
-    new = E.binary("max", total.value, added) if maximum else total.value + added
-    return seq(
-        Let(counted, E.logical_and(inside_y, inside_x)),
-        binds_y,
-        binds_x,
-        Let(added, E.select(counted, sample, E.const(0.0, real))),
-        total.set(new),
-    )
+class _Sample:
+    """A sample at a position of the images: what it needs but for the channel is bound by ``binds``."""
+
+    def __init__(self, call: KernelCall, data: Reader, position: Sequence[Expr]) -> None:
+        self.data, self.maximum, self.real = data, call.attrs.mode == "max", position[0].dtype
+        binds_y, rows, inside_y = _taps(position[0], data.shape[2], "row")
+        binds_x, columns, inside_x = _taps(position[1], data.shape[3], "column")
+        self.binds = [*binds_y, *binds_x]
+        self.counted = bound(E.logical_and(inside_y, inside_x), self.binds, "inside")
+        self.taps = [(i, j, bound(v * w, self.binds, "weight")) for i, v in rows for j, w in columns]
+
+    def value(self, batch: Expr, channel: Expr) -> Expr:
+        """The sum of its weighted neighbours, or the largest; outside of the data it counts as 0."""
+        parts = [E.cast(self.data.read((batch, channel, i, j)), self.real) * weight for i, j, weight in self.taps]
+        found = parts[0]
+        for part in parts[1:]:
+            found = E.binary("max", found, part) if self.maximum else found + part
+        return E.select(self.counted, found, E.const(0.0, self.real))
 
 
 REAL = "float32"
