@@ -45,10 +45,13 @@ def test_narrow_groups_share_one(inner: int, outer: int, groups: int, convolutio
     assert graph.find("layer") is not None
 
 
-def test_several_filters_of_each_channel() -> None:
-    graph = grouped(2, 1, 3, 8, padding=(1, 1), strides=(2, 1))
+def test_several_transposed_filters_of_each_channel() -> None:
+    b = Builder()
+    x = b.input(TensorType((2, 8, 4, 5), "float32"), "x")
+    made = b.call("nn.conv2d_transpose", x, b.constant(weights(8, 3, 3, 2)), groups=8, strides=(2, 1), name="layer")
+    graph = b.output(b.call("nn.relu", made))
     assert check(split_groups.run, graph) == 1
-    assert operators(graph) == ["repeat", "nn.conv2d", "nn.relu"]
+    assert operators(graph) == ["repeat", "nn.conv2d_transpose", "nn.relu"]
     assert graph.find("layer").attrs.groups == 24
 
 

@@ -3,7 +3,7 @@
 ``nn.conv2d(%x, w, groups=2)`` --> ``concatenate(nn.conv2d(%x[:, :c], w[:o]), nn.conv2d(%x[:, c:], w[o:]), axis=1)``; in blocked
 layouts slices and the concatenation move whole blocks. Narrow groups share a convolution, whose weights are zero between channels
 of different groups: they would leave the lanes of vectors empty otherwise. Depthwise convolutions, and groups that are mostly
-padding either way, keep the plain form. Several filters of each channel are depthwise ones of repeated channels.
+padding either way, keep the plain form. Several transposed filters of each channel are depthwise ones of repeated channels.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from forge.passes.matching import operand
 from forge.target.blocking import channel_block
 
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose")
+REPEATED = "nn.conv2d_transpose"
+"""Whose plain form is slow with one input channel in a group."""
 LEAST_CHANNELS = 4
 """Input channels of a convolution."""
 MOST_WASTE = 4.0
@@ -40,7 +42,7 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
     if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
     inner, outer = data.shape[1] // groups, node.result.shape[1] // groups
-    if inner == 1 < outer and len(node.attrs.strides) == 2:
+    if node.op == REPEATED and inner == 1 < outer:
         return _depthwise(builder, node, weight, outer)
     together = groups_together(groups, inner, outer, lanes)
     if not together:
