@@ -108,6 +108,7 @@ class _Task:
         self.first_row, self.rows = self._positions(self.window.height, first_row, rows)
         self.first_column, self.columns = self._positions(self.window.width, first_column, columns)
         self.first_group = group_block * plan.groups
+        self.block = rows, columns
         self.patch_height = self.window.height.span(plan.row_block)
         self.patch_width = self.window.width.span(plan.column_block)
         partial = plan.groups * plan.row_block * plan.column_block * plan.vectors
@@ -130,6 +131,11 @@ class _Task:
         row_size = self.patch_width * self.window.block
         patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size)
         source = _Source(patch, E.const(0), self.patch_height * row_size, row_size, self.plan.unit)
+        if self.plan.has_room:
+            height, width = (axis.spanned(size) for axis, size in zip((self.window.height, self.window.width), self.block))
+            row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
+            block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
+            source = replace(source, block_stride=block_stride, row_stride=row_stride)
 
         def chunk(index: Expr) -> Stmt:
             lets, first_block = loops.bind("first_block", index * self.plan.chunk)
@@ -281,7 +287,8 @@ class _Task:
                    for i in range(height) for offset in range(0, size, line))
 
     def _partial_index(self, group: Expr, row: Expr, column: Expr, vector: int) -> Expr:
-        return ((group * self.plan.row_block + row) * self.plan.column_block + column) * self.plan.vectors + vector
+        rows, columns = self.block if self.plan.has_room else (self.plan.row_block, self.plan.column_block)
+        return ((group * rows + row) * columns + column) * self.plan.vectors + vector
 
     def _write_partial(self) -> Stmt:
         """Hands the finished sums of all chunks to the writer."""

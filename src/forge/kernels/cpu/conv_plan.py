@@ -16,6 +16,7 @@ from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
 from forge.target.choices import LIMIT
+from forge.tir import expr as E
 from forge.tir.expr import Expr
 
 _Plan = tuple[int, int, int, int, int, int, int]
@@ -108,9 +109,26 @@ class ConvPlan(ConvProblem):
 
     @property
     def blocks(self) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
-        """How many tasks there are along the height, and the rows of one; along the width, and the columns."""
+        """How many tasks there are along the height, and the rows of one; along the width, and the columns.
+
+        Where both are known at run time only, a task has more rows the fewer columns there are: it reads all weights.
+        """
         height, width = self.window.height, self.window.width
-        return height.blocks(self.row_block, self.tile_height), width.blocks(self.column_block, self.tile_width)
+        columns, column_block = width.blocks(self.column_block, self.tile_width)
+        if not self.has_room:
+            return height.blocks(self.row_block, self.tile_height), (columns, column_block)
+        used = E.binary("max", column_block, 1)
+        span = E.const(height.span(self.row_block) * width.span(self.column_block)) // width.spanned(used)
+        most = E.binary("min", E.const(self.row_block * self.column_block) // used, (span - height.reach) // height.stride + 1)
+        others = E.binary("max", self.window.batch * columns * self.group_blocks, 1)
+        parts = (others + (self.target.num_cores - 1)) // others
+        share = E.binary("max", (height.positions + (parts - 1)) // parts, 1)
+        return height.blocks(E.binary("min", most, share), self.tile_height), (columns, column_block)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the shape of blocks is known at run time only: they take the room of ``row_block`` x ``column_block``."""
+        return not self.window.height.is_known and not self.window.width.is_known
 
     @property
     def group_blocks(self) -> int:

@@ -13,7 +13,7 @@ from forge.loops.contract import KernelCall, Reader, Writer
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
-from forge.tir.expr import Expr
+from forge.tir.expr import Expr, ExprLike
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -74,14 +74,14 @@ class SpatialAxis:
         """Whether this tap of this position lies on data, where sizes are known."""
         return 0 <= position * self.stride - self.before + tap * self.dilation < self.extent
 
-    def blocks(self, size: int, tile: int = 1) -> tuple[Expr, Expr]:
+    def blocks(self, size: ExprLike, tile: int = 1) -> tuple[Expr, Expr]:
         """How many blocks of at most ``size`` positions there are, and the positions of one.
 
         Where sizes are known at run time only, blocks are even, in whole tiles; ``size`` must be whole tiles, too.
         """
-        if self.is_known:
+        if self.is_known and isinstance(size, int):
             return E.const(-(-self.out // size)), E.const(size)
-        count = loops.ceildiv(self.positions, size)
+        count = (self.positions + (E.as_expr(size) - 1)) // size
         even = (self.positions + (count - 1)) // E.binary("max", count, 1)
         return count, loops.ceildiv(even, tile) * tile
 
