@@ -129,7 +129,8 @@ class _Task:
         if not self.plan.staged:
             return self._all_tiles(self._direct_source(), E.const(0))
         row_size = self.patch_width * self.window.block
-        patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size)
+        beyond = 0 if self.window.width.is_known else (self.plan.tile_width - 1) * self.window.width.stride * self.window.block
+        patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size + beyond)
         source = _Source(patch, E.const(0), self.patch_height * row_size, row_size, self.plan.unit)
         if self.plan.has_room:
             height, width = (axis.spanned(size) for axis, size in zip((self.window.height, self.window.width), self.block))
@@ -214,42 +215,43 @@ class _Task:
     def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
         plan = self.plan
 
-        def tile(group: Expr, row: Expr, height: int, column: Expr, width: int, limit: Expr | None) -> Stmt:
-            return self._tile(source, first_block, group, row, height, column, width, limit)
+        def tile(group: Expr, row: Expr, height: int, column: Expr, width: int, used: Expr | None) -> Stmt:
+            return self._tile(source, first_block, group, row, height, column, width, used)
 
         return loops.serial("group", plan.groups, lambda group: _cover(
-            "row_tile", self.rows, self.window.height, plan.tile_height, lambda row, height, _: _cover(
-                "column_tile", self.columns, self.window.width, plan.tile_width,
-                lambda column, width, limit: tile(group, row, height, column, width, limit))))
+            "row_tile", self.rows, self.window.height, plan.tile_height, plan.vectors, lambda row, height, _: _cover(
+                "column_tile", self.columns, self.window.width, plan.tile_width, plan.vectors,
+                lambda column, width, used: tile(group, row, height, column, width, used))))
 
     def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
-              limit: Expr | None) -> Stmt:
-        """One register tile at local position (row, column); columns from ``limit`` on are those of the last, and not written."""
+              used: Expr | None) -> Stmt:
+        """One register tile at local position (row, column), of which ``used`` columns are there, if not all.
+
+        The others are read from wherever a copy has room, or are the last one once more, and not written.
+        """
         window, plan = self.window, self.plan
         acc = Accumulators(plan.tile(height, width))
         lets_row, source_row = loops.bind("source_row", row * window.height.stride)
         lets_column, source_x = loops.bind("source_x", column * (window.width.stride * plan.block))
 
+        def inner(j: Expr) -> Expr:
+            return j if used is None else E.binary("min", j, used - 1)
+
         def scalar(block: Expr, tap: Expr, x: Expr) -> Callable[[Expr], Expr]:
             def at(position: Expr) -> Expr:
-                i, j = position // width, position % width
-                if limit is not None:
-                    j = E.binary("min", j, limit - 1 - column)
+                i, j = position // width, position % width if plan.staged else inner(position % width)
                 return source.element(block, source_row + i * window.height.stride + tap * window.height.dilation,
                                       source_x + j * (window.width.stride * plan.block) + x)
             return at
 
-        def place(position: Expr) -> tuple[Expr, Expr]:
-            return row + position // width, column + position % width
-
         def partial(position: Expr, vector: int) -> Expr:
-            return self._partial_index(group, *place(position), vector)
+            return self._partial_index(group, row + position // width, column + inner(position % width), vector)
 
         begin = acc.clear()
-        finish = self._finish(acc, group, row, height, column, width, limit)
+        finish = self._finish(acc, group, row, height, column, width, used)
         if plan.chunks > 1:
             begin = acc.each(lambda p, v: acc.set(p, v, E.load(self.partial, partial(p, v))))
-            finish = acc.each(lambda p, v: store(self.partial, partial(p, v), acc.get(p, v)))
+            finish = acc.each(lambda p, v: _if_used(p % width, used, store(self.partial, partial(p, v), acc.get(p, v))))
 
         def ahead(block: Expr) -> Stmt:
             if plan.staged or plan.in_blocks < MANY_BLOCKS:
@@ -259,12 +261,13 @@ class _Task:
         reduce = self._reduction(acc, first_block, group, scalar, ahead)
         return seq(acc.allocate(), lets_row, lets_column, begin, reduce, finish)
 
-    def _finish(self, acc: Accumulators, group: Expr, row: Expr, height: int, column: Expr, width: int,
-                limit: Expr | None) -> Stmt:
+    def _finish(self, acc: Accumulators, group: Expr, row: Expr, height: int, column: Expr, width: int, used: Expr | None
+                ) -> Stmt:
         """Hands the sums of a register tile to the writer: written out, or in a loop where that makes much code of each."""
         one = self._write(group, row, column, 0, acc.get(0, 0))
-        if limit is None and (height * width == 1 or loops.statement_cost(one) <= WRITTEN_OUT):
-            return acc.each(lambda p, v: self._write(group, row + p // width, column + p % width, v, acc.get(p, v)))
+        if height * width == 1 or loops.statement_cost(one) <= WRITTEN_OUT:
+            return acc.each(lambda p, v: _if_used(p % width, used, self._write(
+                group, row + p // width, column + p % width, v, acc.get(p, v))))
         vectors, lanes = self.plan.vectors, self.plan.lanes
         sums = loops.local("sums", acc.tile.dtype, height * width * vectors, lanes)
 
@@ -273,7 +276,7 @@ class _Task:
             return seq(self._write(group, row + i, column + j, v, E.load(sums, first + v)) for v in range(vectors))
 
         kept = acc.each(lambda p, v: store(sums, p * vectors + v, acc.get(p, v)))
-        columns: ExprLike = width if limit is None else E.binary("min", E.const(width), limit - column)
+        columns = width if used is None else used
         written = loops.serial("i", height, lambda i: loops.serial("j", columns, lambda j: position(i, j)))
         return seq(Allocate(sums), kept, written)
 
@@ -400,21 +403,23 @@ def _clamp(x: Expr, high: Expr) -> Expr:
     return E.binary("max", E.binary("min", x, high), E.const(0))
 
 
-def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
-    """``body(first, size, limit)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest.
+def _if_used(column: Expr, used: Expr | None, statement: Stmt) -> Stmt:
+    return statement if used is None else loops.guard(column < used, statement)
 
-    Of an axis whose extent is known at run time only, smaller tiles cover the rest, of which the last may reach over ``limit``.
-    """
+
+def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, vectors: int, body: Callable[[Expr, int, Expr | None], Stmt]
+           ) -> Stmt:
+    """``body(first, size, used)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest."""
     if not axis.is_known:
         parts: list[Stmt] = [loops.serial(name, count // tile, lambda i: body(i * tile, tile, None))]
-        if tile > 1:
-            small = tiles.rest_tile(tile)
-            left = loops.bound(count % tile, parts, "left")
-            parts.append(loops.serial("small_tile", loops.ceildiv(left, small), lambda i: body(
-                count - left + i * small, small, count if small > 1 else None)))
-        return seq(parts)
-    rest = axis.out % tile
+        left = loops.bound(count % tile, parts, "left")
+        rest = seq()
+        for size in reversed(tiles.tails(tile, vectors)):
+            own = body(count - left, size, left)
+            rest = own if size == tile else loops.guard(left <= size, own, rest)
+        return seq(parts, loops.guard(left > 0, rest))
+    left_over = axis.out % tile
     full = loops.serial(name, count // tile, lambda i: body(i * tile, tile, None)) if axis.out >= tile else seq()
-    if rest == 0:
+    if left_over == 0:
         return full
-    return seq(full, loops.guard((count % tile).ne(0), body(count - rest, rest, None)))
+    return seq(full, loops.guard((count % tile).ne(0), body(count - left_over, left_over, None)))

@@ -26,6 +26,8 @@ _Plan = tuple[int, int, int, int, int, int, int]
 MAX_TILE_ROWS: Final = 4
 # Tiles along an axis whose size is known at run time only are chosen for at least this many positions.
 LEAST_TYPICAL: Final = 28
+# Extents of images in networks.
+LIKELY: Final = (7, 8, 14, 16, 20, 28, 32, 40, 56, 64, 80)
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
 MIN_STEPS: Final = 128
 
@@ -205,18 +207,27 @@ def _assumed(axis: SpatialAxis) -> int:
     return axis.out if axis.is_known else max(axis.out, LEAST_TYPICAL)
 
 
-def _pieces(axis: SpatialAxis, size: int) -> list[tuple[float, int]]:
-    """How many pieces of which sizes cover an axis in tiles of ``size``; on average, where its size is known at run time only."""
-    full, rest = divmod(_assumed(axis), size)
+def _pieces(axis: SpatialAxis, size: int, vectors: int) -> list[tuple[float, int]]:
+    """How many pieces of which sizes cover an axis in tiles of ``size``; of extents known at run time only, likely ones."""
     if axis.is_known:
+        full, rest = divmod(axis.out, size)
         return [(full, size), (1, rest)]
-    small = tiles.rest_tile(size)
-    return [(full, size), (sum(-(-rest // small) for rest in range(size)) / size, small)]
+    tails, found = tiles.tails(size, vectors), dict[int, float]()
+    for extent in (*LIKELY, axis.extent):
+        positions = max(1, axis.out - (axis.extent - extent) // axis.stride)
+        share = _assumed(axis) / positions / (len(LIKELY) + 1)
+        full, rest = divmod(positions, size)
+        found[size] = found.get(size, 0) + full * share
+        if rest:
+            tail = next(width for width in tails if rest <= width)
+            found[tail] = found.get(tail, 0) + share
+    return [(count, width) for width, count in found.items()]
 
 
 def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> float:
     """Cycles of all outputs of an image; each tile shape is code, which costs a little too."""
-    shapes = [(n * m, h * w) for n, h in _pieces(problem.window.height, height) for m, w in _pieces(problem.window.width, width)]
+    rows, columns = _pieces(problem.window.height, height, vectors), _pieces(problem.window.width, width, vectors)
+    shapes = [(n * m, h * w) for n, h in rows for m, w in columns]
     used = [(count, rows) for count, rows in shapes if count * rows]
     cycles = sum(count * _one_tile(problem, rows, vectors) for count, rows in used)
     return cycles * problem.out_vectors / vectors * (1 + 0.01 * len(used) + 0.005 * (height - 1))

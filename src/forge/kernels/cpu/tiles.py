@@ -16,6 +16,8 @@ from forge.target.costs import MachineModel
 MAX_VECTORS: Final = 4
 # Columns that a product is taken to have which are known at run time only: half a tile more is computed, on average.
 TYPICAL_COLUMNS: Final = dims.TYPICAL
+# Multiply-adds of so many independent sums hide their latency: four cycles, two in each, on all processors of these years.
+CHAINS: Final = 8
 # Register tiles of matrix products have at most this many rows.
 MAX_ROWS: Final = 8
 # At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
@@ -51,9 +53,15 @@ def largest_rows(vectors: int, registers: int) -> int:
     return max(1, (registers - 1 - vectors) // vectors)
 
 
-def rest_tile(size: int) -> int:
-    """Of the tiles that cover what tiles of ``size`` leave of an axis whose extent is known at run time only."""
-    return -(-size // 2)
+def tails(size: int, vectors: int) -> list[int]:
+    """Widths of tiles for a rest below ``size``, of which the first that is as wide computes it, smallest first.
+
+    None has so few sums that multiply-adds wait for each other: a tile of one position may take as long as one of four.
+    """
+    widths = [-(-CHAINS // vectors)]
+    while widths[-1] < size:
+        widths.append(2 * widths[-1])
+    return [*widths[:-1], size] if size > 1 else []
 
 
 def vector_lanes(width: int, target: Target, dtype: str) -> int:
