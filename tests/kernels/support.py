@@ -60,19 +60,18 @@ def run(case: Case, arrays: list[np.ndarray], target: str) -> np.ndarray:
 
 
 class AnySize:
-    """The kernel of a case of blocked data [N][C/c][H][W][c] with symbolic height and width: runs cases that differ in them."""
+    """The kernel of a case of blocked data [N][C/c][H][W][c] with symbolic spatial axes: runs cases that differ in them."""
 
     def __init__(self, case: Case, target: str) -> None:
         data, attrs = case.operands[0], case.attrs
         assert data is not None
         taps = attrs["kernel"]
-        top, left, bottom, right = attrs["padding"]
-        sizes = (E.var("h"), E.var("w"))
-        spans = [size + (a + b - (k - 1) * d - 1) for size, a, b, k, d in zip(
-            sizes, (top, left), (bottom, right), taps, attrs["dilation"])]
+        befores, afters = attrs["padding"][: len(taps)], attrs["padding"][len(taps) :]
+        sizes = tuple(map(E.var, "dhw"[-len(taps) :]))
+        spans = [size + (a + b - (k - 1) * d - 1) for size, a, b, k, d in zip(sizes, befores, afters, taps, attrs["dilation"])]
         out = [span // step + 1 for span, step in zip(spans, attrs["strides"])]
         shape, result = (list(spec.shape) for spec in (data, case.result))
-        shape[2:4], result[2:4] = sizes, out
+        shape[2:-1], result[2:-1] = sizes, out
         operands = [replace(data, shape=tuple(shape)), *case.operands[1:]]
         case = replace(case, operands=operands, result=replace(case.result, shape=tuple(result)), symbols=sizes)
         self.dtypes = [*(spec.dtype for spec in operands if spec is not None), case.result.dtype]
@@ -83,7 +82,7 @@ class AnySize:
         inputs = [guarded(a, dtype) for a, dtype in zip(arrays, self.dtypes, strict=False)]
         shape = tuple(map(int, case.result.shape))  # type: ignore[arg-type]
         result = guarded(np.full(shape, 77, dtypes.numpy_dtype(case.result.dtype)), case.result.dtype)
-        self.kernel(*inputs, result, *arrays[0].shape[2:4])
+        self.kernel(*inputs, result, *arrays[0].shape[2:-1])
         return result
 
 
@@ -92,27 +91,27 @@ IMAGES = ((0, 9), (7, 0), (1, 1), (1, 7), (2, 3), (5, 1), (13, 13), (9, 31), (30
 
 
 def block_channels(data: np.ndarray, block: int, pad: float = np.nan) -> np.ndarray:
-    """[N, C, H, W] as [N, C/c, H, W, c]; lanes past C are ``pad``."""
-    n, c, h, w = data.shape
+    """[N, C, H, W] as [N, C/c, H, W, c], also of more axes; lanes past C are ``pad``."""
+    n, c, *extents = data.shape
     blocks = -(-c // block)
-    padded = np.full((n, blocks * block, h, w), pad, data.dtype)
+    padded = np.full((n, blocks * block, *extents), pad, data.dtype)
     padded[:, :c] = data
-    return np.ascontiguousarray(padded.reshape(n, blocks, block, h, w).transpose(0, 1, 3, 4, 2))
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(n, blocks, block, *extents), 2, -1))
 
 
 def unblock_channels(data: np.ndarray, channels: int) -> np.ndarray:
     """The first ``channels`` of [N, C/c, H, W, c] as [N, C, H, W]."""
-    n, blocks, h, w, block = data.shape
-    return data.transpose(0, 1, 4, 2, 3).reshape(n, blocks * block, h, w)[:, :channels]
+    n, blocks, *extents, block = data.shape
+    return np.moveaxis(data, -1, 2).reshape(n, blocks * block, *extents)[:, :channels]
 
 
 def pack_convolution(weight: np.ndarray, in_block: int, out_block: int) -> np.ndarray:
-    """[O, I, kh, kw] as [O/o, I/i, kh, kw, i, o], zeros in the padding."""
-    out, inner, kh, kw = weight.shape
+    """[O, I, kh, kw] as [O/o, I/i, kh, kw, i, o], zeros in the padding; also with more taps."""
+    out, inner, *taps = weight.shape
     o, i = -(-out // out_block), -(-inner // in_block)
-    padded = np.zeros((o * out_block, i * in_block, kh, kw), weight.dtype)
+    padded = np.zeros((o * out_block, i * in_block, *taps), weight.dtype)
     padded[:out, :inner] = weight
-    return np.ascontiguousarray(padded.reshape(o, out_block, i, in_block, kh, kw).transpose(0, 2, 4, 5, 3, 1))
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(o, out_block, i, in_block, *taps), (3, 1), (-2, -1)))
 
 
 def pack_dense(weight: np.ndarray, panel: int) -> np.ndarray:

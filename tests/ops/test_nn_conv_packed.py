@@ -14,9 +14,9 @@ from tests.ops.nn_check import check, random, single
 
 
 def blocked(x: np.ndarray, block: int, junk: float = 0.0) -> np.ndarray:
-    n, c, h, w = x.shape
-    padded = np.pad(x, ((0, 0), (0, -c % block), (0, 0), (0, 0)), constant_values=junk)
-    return np.ascontiguousarray(padded.reshape(n, -1, block, h, w).transpose(0, 1, 3, 4, 2))
+    n, c, *extents = x.shape
+    padded = np.pad(x, ((0, 0), (0, -c % block), *((0, 0) for _ in extents)), constant_values=junk)
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(n, -1, block, *extents), 2, -1))
 
 
 def packed(w: np.ndarray, inner: int, outer: int) -> np.ndarray:
@@ -31,6 +31,20 @@ def test_blocked_equals_plain(channels: int) -> None:
     got = check("nn.contrib_conv2d_NCHWc", [blocked(x, inner, np.nan), packed(w, inner, 4)], padding=(1, 1), strides=(2, 1),
                 channels=10, in_channels=channels, kernel_size=(3, 3))
     plain = check("layout_transform", [got], src_layout="NCHW4c", dst_layout="NCHW", channels=10)
+    np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 6])
+def test_blocked_volumes_equal_plain_ones(channels: int) -> None:
+    x, w = random(2, channels, 4, 6, 5), random(10, channels, 2, 3, 3, seed=1)
+    window: dict[str, Any] = {"padding": (1, 1, 1, 0, 1, 2), "strides": (1, 2, 1), "dilation": (2, 1, 1)}
+    expected = check("nn.conv3d", [x, w], **window)
+    inner = min(4, channels)
+    weight = check("layout_transform", [w], src_layout="OIDHW", dst_layout=f"OIDHW{inner}i4o")
+    shapes = [("n", -(-channels // inner), "d", "h", "w", inner), None]
+    got = check("nn.contrib_conv3d_NCDHWc", [blocked(x, inner, np.nan), weight], shapes, channels=10, in_channels=channels,
+                **window)
+    plain = check("layout_transform", [got], src_layout="NCDHW4c", dst_layout="NCDHW", channels=10)
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
 
 

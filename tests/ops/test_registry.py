@@ -36,7 +36,8 @@ FACTORIZATIONS = {
 TRANSFORMS = {"fft.dft", "fft.fft"}
 """Where a NaN goes depends on the factorisation of the length."""
 PACKED = {
-    "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc",
+    "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_NCDHWc",
+    "nn.contrib_conv3d_winograd_NCDHWc", "nn.contrib_depthwise_conv2d_NCHWc", "nn.contrib_depthwise_conv3d_NCDHWc",
     "nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_conv3d_NCDHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
 }
 """Passes make them, of sizes that are not 0; Winograd's sums mix infinities of neighbours."""

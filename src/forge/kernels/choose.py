@@ -63,7 +63,7 @@ def permutes_tables(target: Target) -> bool:
 
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
-    if convolution.in_channels < channel_block(target):
+    if convolution.in_channels // convolution.slices < channel_block(target):
         return 0
     cycles = {s.out: winograd.estimate(convolution, s, target) * _WINOGRAD_MARGIN for s in winograd.SCHEMES.values()}
     cycles[0] = conv_plan.estimate(convolution, target)

@@ -1,8 +1,8 @@
 """Convolutions get the blocked layout of the target's kernels, and tensors stay in it as long as they can.
 
 ``nn.conv2d(%x, w)`` --> ``nn.contrib_conv2d_NCHWc(layout_transform(%x), p)`` with channels in blocks of the target's vector width
-and packed weights; transposed ones become convolutions whose output channels are pixels (``passes.subpixels``), as do those of
-volumes, of one pixel. Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked
+and packed weights, and likewise those of volumes; transposed ones become convolutions whose output channels are pixels
+(``passes.subpixels``). Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked
 layout (``Op.in_layout``); everything else reads a tensor that is transformed back, once.
 Weights that are not constant and other groupings than depthwise keep the plain layout.
 """
@@ -113,6 +113,45 @@ class _Blocked(Relayout):
         kernel_layout = f"OI{self.plain[2:]}{block}i{self.size}o"
         return {"data_layout": f"{self.plain}{block}c", "kernel_layout": kernel_layout, "out_layout": self.layout}
 
+    def _convolution(self, conv: Conv2D | Conv3D) -> Value | None:
+        kernel, groups = plain_weight(conv), conv.attrs.groups
+        if kernel is None or groups == 1:
+            return None if kernel is None else self._convolve(conv, kernel)
+        bytes_of_volumes = kernel.dtype == np.int8 and kernel.ndim == 5
+        if bytes_of_volumes or not groups == conv.data.shape[1] == len(kernel):
+            return None
+        return self._depthwise(conv, self.converted(conv.data), kernel)
+
+    def _depthwise(self, conv: Conv2D | Conv3D, source: Value, kernel: np.ndarray) -> Value:
+        """A convolution of each channel on its own; taps of a row of bytes are in groups, and not apart."""
+        dilation = conv.attrs.dilation
+        if kernel.dtype == np.int8:
+            kernel, dilation = spread(kernel, (1, dilation[-1])), (dilation[0], 1)
+        changed = {"channels": len(kernel), "in_channels": len(kernel), "kernel_size": kernel.shape[2:], "dilation": dilation,
+                   **self._depthwise_layouts()}
+        packed = self.builder.constant(self._packed_taps(conv, kernel), name=conv.weight.name)
+        op = f"nn.contrib_depthwise_conv{len(conv.spatial)}d_{self.plain}c"
+        return self.builder.call(op, source, packed, name=conv.node.name, **{**conv.node.attributes, **changed})
+
+    def _packed_taps(self, conv: ConvBase[Any], kernel: np.ndarray) -> np.ndarray:
+        """``kernel[O, 1, spatial]`` as kernels of depthwise convolutions read it."""
+        packed = with_layout(kernel[:, 0], f"O{conv.spatial}", f"O{conv.spatial}{self.size}o")
+        if kernel.dtype != np.int8:
+            return packed
+        group = integer_group(self.target, conv.data.dtype)
+        return paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
+
+    def _depthwise_layouts(self) -> dict[str, str]:
+        return {"data_layout": self.layout, "kernel_layout": f"O{self.plain[2:]}{self.size}o", "out_layout": self.layout}
+
+    def _convolve(self, conv: Conv2D | Conv3D, kernel: np.ndarray) -> Value:
+        """The convolution with ``kernel[O, I, spatial]``."""
+        source, block = self._source(conv)
+        packed = self.builder.constant(self._packed(conv, kernel, block), name=conv.weight.name)
+        sizes = {"channels": kernel.shape[0], "in_channels": conv.data.shape[1], "kernel_size": kernel.shape[2:]}
+        return self.builder.call(f"nn.contrib_conv{len(conv.spatial)}d_{self.plain}c", source, packed, name=conv.node.name,
+                                 **{**conv.node.attributes, **sizes, **self._layouts(block)})
+
     def _subpixels(self, conv: ConvTranspose) -> Value | None:
         """A transposed convolution of one group, as one whose output channels are pixels."""
         weight, form, channels = plain_weight(conv), Subpixels.of(conv), conv.result.shape[1]
@@ -138,44 +177,6 @@ class _Images(_Blocked):
             return self._subpixels(transposed) or self._depthwise_subpixels(transposed)
         return None if (conv := Conv2D.of(node)) is None else self._convolution(conv)
 
-    def _convolution(self, conv: Conv2D) -> Value | None:
-        kernel, groups = plain_weight(conv), conv.attrs.groups
-        if kernel is None or not (groups == 1 or groups == conv.data.shape[1] == kernel.shape[0]):
-            return None
-        if groups == 1:
-            source, block = self._source(conv)
-            return self._convolve(conv, source, kernel, block)
-        return self._depthwise(conv, self.converted(conv.data), kernel)
-
-    def _depthwise(self, conv: Conv2D, source: Value, kernel: np.ndarray) -> Value:
-        """A convolution of each channel on its own; taps of a row of bytes are in groups, and not apart."""
-        dilation = conv.attrs.dilation
-        if kernel.dtype == np.int8:
-            kernel, dilation = spread(kernel, (1, dilation[-1])), (dilation[0], 1)
-        changed = {"channels": len(kernel), "in_channels": len(kernel), "kernel_size": kernel.shape[2:], "dilation": dilation,
-                   **self._depthwise_layouts()}
-        packed = self.builder.constant(self._packed_taps(conv, kernel), name=conv.weight.name)
-        return self.builder.call("nn.contrib_depthwise_conv2d_NCHWc", source, packed, name=conv.node.name,
-                                 **{**conv.node.attributes, **changed})
-
-    def _packed_taps(self, conv: ConvBase[Any], kernel: np.ndarray) -> np.ndarray:
-        """``kernel[O, 1, kh, kw]`` as kernels of depthwise convolutions read it."""
-        packed = with_layout(kernel[:, 0], "OHW", f"OHW{self.size}o")
-        if kernel.dtype != np.int8:
-            return packed
-        group = integer_group(self.target, conv.data.dtype)
-        return paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
-
-    def _depthwise_layouts(self) -> dict[str, str]:
-        return {"data_layout": self.layout, "kernel_layout": f"OHW{self.size}o", "out_layout": self.layout}
-
-    def _convolve(self, conv: Conv2D, source: Value, kernel: np.ndarray, block: int) -> Value:
-        """The convolution of ``source``, in blocks of ``block``, with ``kernel[O, I, kh, kw]``."""
-        sizes = {"channels": kernel.shape[0], "in_channels": conv.data.shape[1], "kernel_size": kernel.shape[2:]}
-        packed = self.builder.constant(self._packed(conv, kernel, block), name=conv.weight.name)
-        return self.builder.call("nn.contrib_conv2d_NCHWc", source, packed, name=conv.node.name,
-                                 **{**conv.node.attributes, **sizes, **self._layouts(block)})
-
     def _depthwise_subpixels(self, conv: Conv2DTranspose) -> Value | None:
         """A transposed convolution of each channel on its own, as one with a filter for each pixel."""
         weight, form = plain_weight(conv), Subpixels.of(conv)
@@ -197,13 +198,6 @@ class _Volumes(_Blocked):
         if (transposed := Conv3DTranspose.of(node)) is not None:
             return self._subpixels(transposed)
         return None if (conv := Conv3D.of(node)) is None else self._convolution(conv)
-
-    def _convolution(self, conv: Conv3D) -> Value | None:
-        kernel, attrs = plain_weight(conv), conv.attrs
-        if kernel is None or attrs.groups != 1 or not is_static(*attrs.padding):
-            return None
-        window = {name: getattr(attrs, name) for name in ("strides", "padding", "dilation", "pad_value")}
-        return self._to_pixels(conv, kernel, **window)
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Blocked 3x3 convolutions of stride 1 move to the Winograd domain where that is faster.
+"""Blocked 3x3 convolutions of stride 1 move to the Winograd domain where that is faster, and those of volumes slice by slice.
 
 ``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
 of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten. Weights of bfloat16
@@ -8,6 +8,7 @@ Of images whose size is known at run time only, a typical size decides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -17,32 +18,38 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.typical import typical_sizes
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
-from forge.ops.packed.winograd import transform_filters
+from forge.ops.packed.winograd import transform_filters, transform_slices
 from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.target import Target
 
+WINOGRAD = {"nn.contrib_conv2d_NCHWc": "nn.contrib_conv2d_winograd_NCHWc",
+            "nn.contrib_conv3d_NCDHWc": "nn.contrib_conv3d_winograd_NCDHWc"}
 LEVEL = 3
 """The ``opt_level`` from which it runs."""
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
     typical = typical_sizes(graph, dict(options.typical))
-    return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, options.target, typical))])
+    return rewrite(graph, [Rule("use_winograd", tuple(WINOGRAD), partial(_converted, options.target, typical))])
 
 
 def _converted(target: Target, typical: Mapping[str, int], builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
-    attrs, images = node.attrs, node.result.shape[0]
+    attrs = node.attrs
     if weight.constant is None or data.dtype not in ("float32", "bfloat16"):
         return Declined("not a constant weight of float32 or bfloat16")
-    height, width = node.result.shape[2:4]
-    if weight.shape[2:4] != (3, 3) or attrs.strides != (1, 1) or attrs.dilation != (1, 1):
+    batch, _, *depth, height, width, _ = node.result.shape
+    *slices, rows, columns = weight.shape[2 : 2 + len(depth) + 2]
+    if (rows, columns) != (3, 3) or any(step != 1 for step in (*attrs.strides[-2:], *attrs.dilation)):
         return Declined("not a 3x3 kernel with strides and dilation of 1")
-    images = images if isinstance(images, int) else 1
-    height, width = (max(1, dims.typical(size, typical)) for size in (height, width))
-    tile = winograd_tile(target, Convolution3x3(data.dtype, images, attrs.in_channels, attrs.channels, height, width))
+    *depths, height, width = (max(1, dims.typical(size, typical)) for size in (*depth, height, width))
+    images, taps = math.prod((batch if isinstance(batch, int) else 1, *depths)), math.prod(slices)
+    sizes = (images, attrs.in_channels * taps, attrs.channels, height, width, taps)
+    tile = winograd_tile(target, Convolution3x3(data.dtype, *sizes))
     if not tile:
         return Declined("the direct sum is estimated to be faster")
-    filters = builder.constant(transform_filters(pairs.plain_array(weight.constant, 6), tile), name=weight.name)
-    return builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **node.attributes)
+    transform = transform_slices if depth else transform_filters
+    plain = pairs.plain_array(weight.constant, node.result.rank + 1)
+    filters = builder.constant(transform(plain, tile), name=weight.name)
+    return builder.call(WINOGRAD[node.op], data, filters, name=node.name, **node.attributes)

@@ -15,6 +15,8 @@ _COMPLEX = "ONNX has no arithmetic of complex numbers"
 _LINEAR = "ONNX has no factorisations of matrices"
 _TEXT = "a part of operators on text, which are written whole"
 
+_OWN = "weights of the compiler's own layout"
+
 WITHOUT_ONNX: dict[str, str] = {
     **dict.fromkeys(("complex.real", "complex.imag", "complex.conj", "complex.angle", "complex.make", "fft.fft"), _COMPLEX),
     **dict.fromkeys(("linalg.cholesky", "linalg.triangular_solve", "linalg.ldl", "linalg.ldl_solve", "linalg.lu",
@@ -26,7 +28,7 @@ WITHOUT_ONNX: dict[str, str] = {
     **dict.fromkeys(("call_registered", "call_registered_pure"), "ONNX knows no functions of the program that runs a model"),
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
-    "nn.contrib_conv2d_winograd_NCHWc": "weights of the compiler's own layout",
+    **dict.fromkeys(("nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_winograd_NCDHWc"), _OWN),
     "nn.contrib_attention": "what the compiler makes of two products and a softmax; a module has those, or nn.attention",
 }
 """Operators that no row of the tests can write, and why."""

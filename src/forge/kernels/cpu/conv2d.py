@@ -1,10 +1,11 @@
-"""Kernel family ``conv2d_nchwc``: direct convolution over blocked channels.
+"""Kernel families ``conv2d_nchwc`` and ``conv3d_ncdhwc``: direct convolution over blocked channels.
 
 Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
 dilation, pad_value, in_channels (the true number; lanes of the last block past it are never used, but for integers, whose
 weights are zero there). The block i of the weight is c, or less where there is one input block. The weight may be in groups of
 input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16, pairs of int8 (data of int16 or uint8) or fours of it (uint8): a
-step of the reduction then takes a group.
+step of the reduction then takes a group. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the weight has taps
+[kd] before [kh].
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
 Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,
@@ -21,7 +22,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, plan_convolution
-from forge.kernels.cpu.spatial import SpatialAxis, UsedTaps, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import Image, SpatialAxis, UsedTaps, note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -35,6 +36,7 @@ MANY_BLOCKS: Final = 4
 WRITTEN_OUT: Final = 8
 
 
+@kernel("conv3d_ncdhwc")
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
     """Direct convolution over blocked channels; of bytes, fewer products where that is faster."""
@@ -51,13 +53,13 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     if used is None:
         note_algorithm(call, window, plan.in_channels * plan.unit.size)
     (rows, row_block), (columns, column_block) = plan.blocks
-    extents = {**{f"image{k}": extent for k, extent in enumerate(window.images)}, "row_block": rows, "column_block": columns,
-               "group_block": E.const(plan.group_blocks)}
+    extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": E.const(plan.group_blocks)}
 
     def task(index: Expr) -> Stmt:
         lets, parts = loops.bound_indices(index, extents)
         *image, row, column, group = parts
-        return seq(lets, _Task(plan, image, row * row_block, row_block, column * column_block, column_block, group).statement())
+        place = (row * row_block, row_block, column * column_block, column_block)
+        return seq(lets, _Task(plan, tuple(image), *place, group).statement())
 
     positions = plan.row_block * plan.column_block
     work = positions * plan.groups * plan.vectors * plan.lanes * plan.in_channels * window.height.kernel * window.width.kernel
@@ -65,41 +67,44 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
 
 
 def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
-    weight = call.operands[1]
-    grouped = weight is not None and len(weight.shape) == 7
-    wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/g][o][g]"
-    _, in_blocks, kernel_h, kernel_w, in_steps, out_block, *group = static_shape(call, weight, 7 if grouped else 6, wanted)
+    data, weight = call.operands[:2]
+    axes = 2 if data is None else len(data.shape) - 3
+    grouped = weight is not None and len(weight.shape) == axes + 5
+    wanted = "[O/o][I/i], taps, [i][o] or [O/o][I/i], taps, [i/g][o][g]"
+    _, in_blocks, *rest = static_shape(call, weight, axes + 5 if grouped else axes + 4, wanted)
+    taps, (in_steps, out_block, *group) = rest[:axes], rest[axes:]
     in_block = in_steps * (group[0] if grouped else 1)
-    window = replace(window_of(call, (kernel_h, kernel_w)), used=used)
+    window = replace(window_of(call, taps), used=used)
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
         raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
                            f"{window.block} and {window.out_block}")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
-    unit = pairs.Group.of(window.weight.dtype, in_block // in_steps, dtype)
+    unit, pad_value = pairs.Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
-    return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size), in_steps, in_blocks, window.padded or not ready,
-                       unit, int(call.attrs.pad_value))
+    fills = window.padded or pad_value != 0 and window.depth is not None and window.depth.padded
+    return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size) * window.slices, in_steps,
+                       in_blocks * window.slices, fills or not ready, unit, pad_value)
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Input of a task: step x of row r of channel block b is at ``base + b * block_stride + r * row_stride + x * unit.size``."""
+    """Input of a task: step x of row r of channel block b is at ``base + block(b) + r * row_stride + x * unit.size``."""
 
     buffer: Buffer
     base: Expr
-    block_stride: ExprLike
+    block: Callable[[Expr], Expr]
     row_stride: ExprLike
     unit: pairs.Group
 
     def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
-        return self.unit.load(self.buffer, self.base + block * self.block_stride + row * self.row_stride + x * self.unit.size)
+        return self.unit.load(self.buffer, self.base + self.block(block) + row * self.row_stride + x * self.unit.size)
 
 
 class _Task:
     """Statements of one task."""
 
-    def __init__(self, plan: ConvPlan, image: Sequence[Expr], first_row: Expr, rows: Expr, first_column: Expr, columns: Expr,
+    def __init__(self, plan: ConvPlan, image: Image, first_row: Expr, rows: Expr, first_column: Expr, columns: Expr,
                  group_block: Expr) -> None:
         self.plan = plan
         self.window = plan.window
@@ -131,12 +136,12 @@ class _Task:
         row_size = self.patch_width * self.window.block
         beyond = 0 if self.window.width.is_known else (self.plan.tile_width - 1) * self.window.width.stride * self.window.block
         patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size + beyond)
-        source = _Source(patch, E.const(0), self.patch_height * row_size, row_size, self.plan.unit)
+        source = _Source(patch, E.const(0), lambda block: block * (self.patch_height * row_size), row_size, self.plan.unit)
         if self.plan.has_room:
             height, width = (axis.spanned(size) for axis, size in zip((self.window.height, self.window.width), self.block))
             row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
             block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
-            source = replace(source, block_stride=block_stride, row_stride=row_stride)
+            source = replace(source, block=lambda block: block * block_stride, row_stride=row_stride)
 
         def chunk(index: Expr) -> Stmt:
             lets, first_block = loops.bind("first_block", index * self.plan.chunk)
@@ -154,11 +159,17 @@ class _Task:
         if window.data.buffer is None:
             raise CompileError("conv2d_nchwc: input without a buffer was not staged")
         row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
-        block_stride = loops.bound(window.height.data * row_stride, self.bindings, "block_stride")
-        (image,) = self.image
-        base = (image * window.data.shape[1] * block_stride + self.first_row * (window.height.stride * row_stride)
-                + self.first_column * (window.width.stride * window.block))
-        return _Source(window.data.buffer, base, block_stride, row_stride, self.plan.unit)
+        image_stride = loops.bound(window.height.data * row_stride, self.bindings, "image_stride")
+        block_stride, slices = image_stride, window.slices
+        first: Expr = E.const(0)
+        if window.depth is not None:
+            block_stride = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride")
+            first = window.slice_of(self.image, E.const(0)) * image_stride
+        tap_stride = image_stride * (1 if window.depth is None else window.depth.dilation)
+        base = (self.image[0] * window.data.shape[1] * block_stride + first
+                + self.first_row * (window.height.stride * row_stride) + self.first_column * (window.width.stride * window.block))
+        return _Source(window.data.buffer, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
+                       row_stride, self.plan.unit)
 
     def _copy(self, source: _Source, first_block: Expr) -> Stmt:
         """Fills the patch with the input of a chunk of channel blocks, padding where there is none."""
@@ -171,19 +182,22 @@ class _Task:
         high = _clamp(window.width.data - first_w, width)
 
         def row(block: Expr, r: Expr) -> Stmt:
-            lets, base = loops.bind("patch_row", block * source.block_stride + r * source.row_stride)
+            lets, base = loops.bind("patch_row", source.block(block) + r * source.row_stride)
             h = first_h + r
             data = seq(self._zero(source, base, E.const(0), low),
                        self._copy_row(source, base, first_block + block, h, first_w, low, high),
                        self._zero(source, base, high, width))
-            return seq(lets, loops.guard(E.logical_and(h >= 0, h < window.height.data), data,
-                                           self._zero(source, base, E.const(0), width)))
+            inside = E.logical_and(h >= 0, h < window.height.data)
+            if not self.plan.skips_slices:
+                inside = E.logical_and(inside, window.has_slice(self.image, first_block + block))
+            return seq(lets, loops.guard(inside, data, self._zero(source, base, E.const(0), width)))
 
-        def rows(block: Expr) -> Stmt:
-            has_data = E.const(True, "bool") if window.used is None else window.used.has_data(self.image, first_block + block)
-            return loops.guard(has_data, loops.serial("r", height, lambda r: row(block, r)))
+        return loops.serial("block", self.plan.chunk, lambda block: self._where_data(
+            first_block + block, loops.serial("r", height, lambda r: row(block, r))))
 
-        return loops.serial("block", self.plan.chunk, rows)
+    def _where_data(self, block: Expr, body: Stmt) -> Stmt:
+        """What is done for a block of channels, but for one of a slice of padding, which adds nothing."""
+        return loops.guard(self.window.has_slice(self.image, block), body) if self.plan.skips_slices else body
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
         """Padding at columns [begin, end)."""
@@ -199,7 +213,7 @@ class _Task:
         data, size, dtype = self.window.data, self.window.block, self.plan.dtype
         if data.buffer is not None:
             lanes = self.plan.target.lanes(self.plan.unit.copied)
-            start = data.buffer.offset(*self.image, block, h, first_w + low, 0)
+            start = data.buffer.offset(*self.window.source(self.image, block), h, first_w + low, 0)
             buffer = data.buffer
             return loops.each_vector((high - low) * size, lanes, lambda x, mask: store(
                 source.buffer, base + low * size + x, self.plan.unit.copy(E.load(buffer, start + x, mask)), mask))
@@ -208,7 +222,7 @@ class _Task:
         def column(w: Expr) -> Stmt:
             return loops.each_vector(size, lanes, lambda lane, mask: store(
                 source.buffer, base + w * size + lane,
-                self.plan.unit.copy(data.read([*self.image, block, h, first_w + w, lane], mask)), mask))
+                self.plan.unit.copy(data.read([*self.window.source(self.image, block), h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
 
@@ -285,7 +299,7 @@ class _Task:
         window, plan = self.window, self.plan
         line = tiles.CACHE_LINE // dtypes.itemsize(window.data.dtype)
         size = ((width - 1) * window.width.stride + 1) * window.block
-        begin = source.base + block * source.block_stride + first_row * source.row_stride + x * plan.unit.size
+        begin = source.base + source.block(block) + first_row * source.row_stride + x * plan.unit.size
         return seq(Prefetch(source.buffer, begin + i * window.height.stride * source.row_stride + offset)
                    for i in range(height) for offset in range(0, size, line))
 
@@ -307,7 +321,9 @@ class _Task:
                    scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]], ahead: Callable[[Expr], Stmt]) -> Stmt:
         """All taps and channels of the chunk of blocks from ``first_block``."""
         plan = self.plan
-        full_blocks, rest = divmod(plan.in_channels, plan.in_block)
+        slices = self.window.slices
+        whole, rest = divmod(plan.in_channels // slices, plan.in_block)
+        full_blocks = whole * slices
         count = E.binary("min", E.const(plan.chunk), E.const(full_blocks) - first_block)
 
         lets: list[Stmt] = []
@@ -320,16 +336,18 @@ class _Task:
             def taps(block: Expr) -> Stmt:
                 rows = loops.serial("tap_row", end_row - first_row, lambda tap: self._tap_row(
                     acc, first_block, block, tap, channels, group, scalar, columns), first_row)
-                whole = first_block + block
-                has_taps = E.logical_and(used.has_block(out_block, whole), used.has_data(self.image, whole))
-                return loops.guard(has_taps, seq(ahead(block), rows))
+                has_taps = used.has_block(out_block, first_block + block)
+                return self._where_data(first_block + block, loops.guard(has_taps, seq(ahead(block), rows)))
             return taps
 
         body = seq(lets, loops.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq())
         if rest == 0:
             return body
-        last = E.const(full_blocks) - first_block
-        return seq(body, loops.guard(last < plan.chunk, block_taps(rest)(last)))
+        if slices == 1:
+            last = E.const(full_blocks) - first_block
+            return seq(body, loops.guard(last < plan.chunk, block_taps(rest)(last)))
+        last = E.binary("max", E.const(full_blocks) - first_block, 0)
+        return seq(body, loops.serial("last_block", plan.chunk - last, block_taps(rest), last))
 
     def _tap_row(self, acc: Accumulators, first_block: Expr, block: Expr, tap: Expr, channels: int, group: Expr,
                  scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]], columns: Sequence[Expr] | None) -> Stmt:
@@ -394,9 +412,8 @@ class _Task:
 
     def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self._channel(group, vector)
-        result = self.window.result
-        indices = [*self.image, block, self.first_row + row, self.first_column + column, E.ramp(lane, 1, self.plan.lanes)]
-        return result.write(indices, loops.finished(value, result.dtype))
+        lanes, finished = E.ramp(lane, 1, self.plan.lanes), loops.finished(value, self.window.result.dtype)
+        return self.window.write(self.image, block, self.first_row + row, self.first_column + column, lanes, finished)
 
 
 def _clamp(x: Expr, high: Expr) -> Expr:

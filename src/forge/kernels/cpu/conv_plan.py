@@ -11,7 +11,7 @@ from typing import Final
 from forge import dtypes
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis
-from forge.loops import RegisterTile, known, round_up, static
+from forge.loops import RegisterTile, known, product, round_up
 from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
@@ -36,8 +36,8 @@ MIN_STEPS: Final = 128
 class ConvProblem:
     """What the choice of a plan depends on.
 
-    ``in_channels`` and ``in_block`` count steps of the reduction, each of a ``unit`` of channels. Where ``staged``, a task copies
-    the input under it into a local patch, padded with ``pad_value``.
+    ``in_channels`` and ``in_block`` count steps of the reduction, each of a ``unit`` of channels, those of all slices together.
+    Where ``staged``, a task copies the input under it into a local patch, padded with ``pad_value``.
     """
 
     window: BlockedWindow
@@ -55,8 +55,13 @@ class ConvProblem:
         return tiles.vector_lanes(self.window.out_block, self.target, self.dtype)
 
     @property
+    def skips_slices(self) -> bool:
+        """Whether slices of padding are left out of the sums."""
+        return self.window.depth is not None and self.window.depth.padded and self.pad_value == 0
+
+    @property
     def out_vectors(self) -> int:
-        return known(self.window.result.shape[-4], "conv2d_nchwc: the output channels") * self.window.out_block // self.lanes
+        return known(self.window.result.shape[1], "conv2d_nchwc: the output channels") * self.window.out_block // self.lanes
 
     @property
     def steps(self) -> int:
@@ -71,15 +76,14 @@ class ConvProblem:
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
         blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit.size} {self.out_vectors}x{self.lanes}"
         copied = " copied" if self.staged else ""
-        copied += " of any size" if not all(a.is_known for a in axes) else ""
+        copied += f" of {self.window.slices} slices" if self.window.depth is not None else ""
+        copied += " of any size" if not self.window.is_known else ""
         copied += f" taps of {self.window.used.blocks} blocks" if self.window.used is not None else ""
         return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
 
     @property
     def batch(self) -> int:
-        """Images, 1 where known at run time only."""
-        images = static(self.window.batch)
-        return 1 if images is None else images
+        return self.window.image_count
 
     def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
         """Bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
@@ -122,7 +126,7 @@ class ConvPlan(ConvProblem):
         used = E.binary("max", column_block, 1)
         span = E.const(height.span(self.row_block) * width.span(self.column_block)) // width.spanned(used)
         most = E.binary("min", E.const(self.row_block * self.column_block) // used, (span - height.reach) // height.stride + 1)
-        others = E.binary("max", self.window.batch * columns * self.group_blocks, 1)
+        others = E.binary("max", product(list(self.window.images.values())) * columns * self.group_blocks, 1)
         parts = (others + (self.target.num_cores - 1)) // others
         share = E.binary("max", (height.positions + (parts - 1)) // parts, 1)
         return height.blocks(E.binary("min", most, share), self.tile_height), (columns, column_block)

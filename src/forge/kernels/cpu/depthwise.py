@@ -1,12 +1,13 @@
-"""Kernel family ``depthwise_conv2d_nchwc``: each channel has its own window.
+"""Kernel families ``depthwise_conv2d_nchwc`` and ``depthwise_conv3d_ncdhwc``: each channel has its own window.
 
 Operands: data [N][C/c][H][W][c], weight [C/c][kh][kw][c]; result [N][C/c][OH][OW][c]. ``attrs``: strides, padding, dilation.
-Data and weights of bytes: ``depthwise_bytes``.
+Data and weights of bytes: ``depthwise_bytes``. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the weight
+has taps [kd] before [kh].
 
 Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
-taps and multiplied with all taps that meet it. Rows of taps outside the data are left out by the bounds of their loop, columns
-outside by building the first and the last tiles of a row separately, or, where sizes are known at run time only, by asking of
-each column of a tile that is not inside whether it is there.
+taps and multiplied with all taps that meet it. Slices and rows of taps outside the data are left out by the bounds of their
+loops, columns outside by building the first and the last tiles of a row separately, or, where sizes are known at run time only,
+by asking of each column of a tile that is not inside whether it is there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import depthwise_bytes, tiles
-from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -30,6 +31,8 @@ TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 3
 
+Taps = tuple[Expr, Expr]
+"""The first tap, and the end of them."""
 TileBuilder = Callable[[Expr, int, "int | Guarded | None"], Stmt]
 
 
@@ -49,30 +52,33 @@ class DepthwisePlan:
     row_block: Expr
 
 
+@kernel("depthwise_conv3d_ncdhwc")
 @kernel("depthwise_conv2d_nchwc")
 def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution over blocked channels."""
-    if call.operands[1] is not None and len(call.operands[1].shape) == 5:
+    data, weight = call.readers
+    if len(data.shape) == len(weight.shape) == 5:
         return depthwise_bytes.build(call)
     plan = _plan(call)
     window = plan.window
-    extents = [window.batch, E.const(plan.blocks), plan.row_blocks]
+    extents = [*window.images.values(), E.const(plan.blocks), plan.row_blocks]
 
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
-        image, block, row_block = loops.unravel(index, extents)
-        image, block, first = (loops.bound(x, lets) for x in (image, block, row_block * plan.row_block))
+        *places, row_block = loops.unravel(index, extents)
+        *image, block, first = (loops.bound(x, lets) for x in (*places, row_block * plan.row_block))
         rows = E.binary("min", plan.row_block, window.height.positions - first)
-        return seq(lets, loops.serial("row", rows, lambda row: _row(plan, image, block, row), first))
+        return seq(lets, loops.serial("row", rows, lambda row: _row(plan, tuple(image), block, row), first))
 
-    taps = window.height.kernel * window.width.kernel
+    taps = window.slices * window.height.kernel * window.width.kernel
     work = call.typical(plan.row_block) * window.width.out * window.block * taps
     return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task))
 
 
 def _plan(call: KernelCall) -> DepthwisePlan:
-    blocks, kernel_h, kernel_w, block = static_shape(call, call.operands[1], 4, "[C/c][kh][kw][c]")
-    window = window_of(call, (kernel_h, kernel_w))
+    rank = len(call.results[0].shape) - 1
+    blocks, *taps, block = static_shape(call, call.operands[1], rank, "[C/c], taps, [c]")
+    window = window_of(call, taps)
     if not block == window.block == window.out_block:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
                            f"{window.out_block}; expected equal ones")
@@ -80,21 +86,24 @@ def _plan(call: KernelCall) -> DepthwisePlan:
     width = 8 if call.target.vector_registers >= 32 else 6
     if window.width.is_known:
         width = min(window.width.out, width)
-    images = loops.static(window.batch) or 1
-    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
+    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (window.image_count * blocks))
     row_blocks, row_block = window.height.parts(wanted)
     return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
 
 
-def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
+def _row(plan: DepthwisePlan, image: Image, block: Expr, row: Expr) -> Stmt:
     """One output row of one channel block."""
     let_row, out_row = loops.bind("out_row", row)
-    lets, (first_tap, last_tap) = _taps_inside(plan.window.height, out_row)
+    lets, rows = _taps_inside(plan.window.height, out_row)
+    slices: Taps = (E.const(0), E.const(1))
+    if plan.window.depth is not None:
+        more, slices = _taps_inside(plan.window.depth, image[1])
+        lets += more
 
     def vector(index: Expr) -> Stmt:
         def tile(first: Expr, width: int, border: int | Guarded | None) -> Stmt:
             lane = index * plan.lanes
-            return _Tile(plan, image, block, out_row, lane, first, width, border).statement(first_tap, last_tap)
+            return _Tile(plan, image, block, out_row, lane, first, width, border).statement(slices, rows)
 
         if not plan.window.width.is_known:
             return _guarded_run(plan, tile)
@@ -160,7 +169,7 @@ def _guarded_run(plan: DepthwisePlan, tile: TileBuilder) -> Stmt:
 class _Tile:
     """``width`` neighbouring outputs of one row; ``border`` is their static position where taps may lie outside."""
 
-    def __init__(self, plan: DepthwisePlan, image: Expr, block: Expr, row: Expr, lane: Expr, first: Expr, width: int,
+    def __init__(self, plan: DepthwisePlan, image: Image, block: Expr, row: Expr, lane: Expr, first: Expr, width: int,
                  border: int | Guarded | None) -> None:
         self.plan = plan
         self.window = plan.window
@@ -173,35 +182,39 @@ class _Tile:
         self.border = border
         self.acc = Accumulators(RegisterTile(width, 1, plan.lanes, plan.dtype))
 
-    def statement(self, first_tap: Expr, last_tap: Expr) -> Stmt:
-        reduce = loops.serial("tap_row", last_tap - first_tap, self._tap_row, first_tap)
+    def statement(self, slices: Taps, rows: Taps) -> Stmt:
+        def of_slice(tap: Expr) -> Stmt:
+            return loops.serial("tap_row", rows[1] - rows[0], lambda row: self._tap_row(tap, row), rows[0])
+
+        reduce = loops.serial("tap_slice", slices[1] - slices[0], of_slice, slices[0])
         return seq(self.acc.allocate(), self.acc.clear(), reduce, self.acc.each(lambda p, _: self._write(p)))
 
     def _write(self, position: Expr) -> Stmt:
-        result = self.window.result
-        value = loops.finished(self.acc.get(position, 0), result.dtype)
-        written = result.write([self.image, self.block, self.row, self.first + position, self.lanes], value)
+        value = loops.finished(self.acc.get(position, 0), self.window.result.dtype)
+        written = self.window.write(self.image, self.block, self.row, self.first + position, self.lanes, value)
         return loops.guard(self.first + position < self.window.width.positions, written) if self.is_guarded else written
 
     @property
     def is_guarded(self) -> bool:
         return isinstance(self.border, Guarded)
 
-    def _tap_row(self, tap: Expr) -> Stmt:
+    def _tap_row(self, tap_slice: Expr, tap: Expr) -> Stmt:
         """One row of taps: each input column once."""
         height, width = self.window.height, self.window.width
         body: list[Stmt] = []
         h = loops.bound(self.row * height.stride + (tap * height.dilation - height.pad), body, "h")
+        source = self.window.source(self.image, self.block * self.window.slices + tap_slice)
         weights: list[Expr] = []
         for k in range(width.kernel):
-            value = self.window.weight.read([self.block, tap, E.const(k), self.lanes])
+            taps = [tap, E.const(k)] if self.window.depth is None else [tap_slice, tap, E.const(k)]
+            value = self.window.weight.read([self.block, *taps, self.lanes])
             weights.append(loops.bound(E.cast(value, self.plan.dtype), body, f"weight{k}"))
         for column, meeting in self._columns().items():
             w = self.first * width.stride + (column - width.pad)
             updates: list[Stmt] = []
             if self.is_guarded:
                 w = loops.bound(w, body, "w")
-            value = self.window.data.read([self.image, self.block, h, w, self.lanes])
+            value = self.window.data.read([*source, h, w, self.lanes])
             x = loops.bound(E.cast(value, self.plan.dtype), updates, "x")
             updates += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
             inside = E.logical_and(w >= 0, w < width.data) if self.is_guarded else E.const(True, "bool")

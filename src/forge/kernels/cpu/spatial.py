@@ -1,4 +1,7 @@
-"""Geometry of 2-D windows over blocked activations [N][C/c][H][W][c]."""
+"""Geometry of windows over blocked activations: images [N][C/c][H][W][c], volumes [N][C/c][D][H][W][c].
+
+To kernels the slices of a volume are images, and the slices under one of the result are blocks of channels.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,19 @@ from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike
+from forge.tir.stmt import Stmt
 
 
-def pair(value: Any) -> tuple[int, int]:
-    """A (height, width) attribute, which may be one number for both."""
-    if isinstance(value, int):
-        return value, value
-    height, width = (value[0], value[0]) if len(value) == 1 else value
-    return int(height), int(width)
-
-
-def padding(value: Any) -> tuple[Dim, Dim, Dim, Dim]:
-    """(top, left, bottom, right) from Relay's one, two or four numbers."""
+def each_axis(value: Any, axes: int) -> tuple[int, ...]:
+    """An attribute along the spatial axes, which may be one number for all."""
     values = value if isinstance(value, tuple) else (value,)
-    if len(values) == 4:
-        return values
-    top, left = values * 2 if len(values) == 1 else values
-    return top, left, top, left
+    return tuple(map(int, values * axes if len(values) == 1 else values))
+
+
+def padding(value: Any, axes: int) -> tuple[Dim, ...]:
+    """All begins, then all ends, from Relay's one number, one for each axis, or all of them."""
+    values = value if isinstance(value, tuple) else (value,)
+    return values if len(values) == 2 * axes else (values * axes if len(values) == 1 else values) * 2
 
 
 @dataclass(frozen=True)
@@ -99,71 +98,121 @@ class SpatialAxis:
         return E.binary("min", block, self.positions - first)
 
 
+Image = tuple[Expr, ...]
+"""The number of an image of the result; of volumes, that of the volume and of its slice."""
+
+
 @dataclass(frozen=True)
 class UsedTaps:
-    """Which taps are not zero: those of a weight, the same ones of ``blocks`` neighbouring blocks of output channels, or of data.
+    """Which taps of a weight are not zero: the same ones of ``blocks`` neighbouring blocks of output channels.
 
     ``rows`` and ``columns``: the first tap of a block of output channels, and the end of its taps. ``has_block``: whether it has
-    any for a block of data; ``has_data``: whether that block is not zero in an image.
+    any for a block of data.
     """
 
     blocks: int
     rows: Callable[[Expr], tuple[Expr, Expr]] | None = None
     columns: Callable[[Expr], tuple[Expr, Expr]] | None = None
     has_block: Callable[[Expr, Expr], Expr] = lambda out_block, block: E.const(True, "bool")
-    has_data: Callable[[Sequence[Expr], Expr], Expr] = lambda image, block: E.const(True, "bool")
 
 
 @dataclass(frozen=True)
 class BlockedWindow:
-    """Operands, result and geometry of a convolution over blocked data; ``images``: the extents whose product is ``batch``."""
+    """Operands, result and geometry of a convolution over blocked data.
+
+    Of volumes, tap t along the ``depth`` of the block b of channels is block ``b * slices + t``.
+    """
 
     data: Reader
     weight: Reader
     result: Writer
     batch: Expr
+    depth: SpatialAxis | None
     height: SpatialAxis
     width: SpatialAxis
     block: int
     out_block: int
-    images: tuple[Expr, ...]
     used: UsedTaps | None = None
 
     @property
     def padded(self) -> bool:
         return self.height.padded or self.width.padded
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the sizes of all axes are numbers."""
+        return all(axis.is_known for axis in (self.depth, self.height, self.width) if axis is not None)
+
+    @property
+    def images(self) -> dict[str, Expr]:
+        """How many of each number of an image there are."""
+        return {"image": self.batch} if self.depth is None else {"volume": self.batch, "slice": self.depth.positions}
+
+    @property
+    def image_count(self) -> int:
+        """Images, for plans."""
+        return (loops.static(self.batch) or 1) * (1 if self.depth is None else self.depth.out)
+
+    @property
+    def slices(self) -> int:
+        """Slices of data under an image of the result."""
+        return 1 if self.depth is None else self.depth.kernel
+
+    def slice_of(self, image: Image, block: Expr) -> Expr:
+        """The slice of data under an image of a volume that is its block of channels; before or after all, where padded."""
+        assert self.depth is not None
+        return image[1] * self.depth.stride + block % self.slices * self.depth.dilation - self.depth.pad
+
+    def has_slice(self, image: Image, block: Expr) -> Expr:
+        """Whether a block of channels of an image is data, and not padding."""
+        if self.depth is None or not self.depth.padded:
+            return E.const(True, "bool")
+        place = self.slice_of(image, block)
+        return E.logical_and(place >= 0, place < self.depth.data)
+
+    def source(self, image: Image, block: Expr) -> Image:
+        """The indices of a block of channels of an image in data."""
+        return (image[0], block) if self.depth is None else (image[0], block // self.slices, self.slice_of(image, block))
+
+    def write(self, image: Image, block: Expr, row: Expr, column: Expr, lanes: Expr, value: Expr) -> Stmt:
+        """As ``Writer.write``."""
+        return self.result.write([image[0], block, *image[1:], row, column, lanes], value)
+
 
 def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
     """Reads geometry from the operands' shapes and the operator's attributes.
 
     Raises:
-        CompileError: operands are missing, or the data are not 5-D, or more for images with several indices.
+        CompileError: operands are missing, or have not an axis for each of ``kernel``.
     """
-    data, weight, result = call.operands[0], call.operands[1], call.results[0]
-    if data is None or weight is None or len(data.shape) < 5:
+    data, weight, result, axes = call.operands[0], call.operands[1], call.results[0], len(kernel)
+    if data is None or weight is None or len(data.shape) != axes + 3:
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
     block, out_block = (loops.known(r.shape[-1], f"{call.name}: the channel block") for r in (data, result))
-    strides, dilation, pads = pair(call.attrs.strides), pair(call.attrs.dilation), padding(call.attrs.padding)
+    strides, dilation = each_axis(call.attrs.strides, axes), each_axis(call.attrs.dilation, axes)
+    pads = padding(call.attrs.padding, axes)
 
     def axis(k: int) -> SpatialAxis:
-        extent, positions, pad = data.shape[k - 3], result.shape[k - 3], call.dim(pads[k])
+        extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
         sizes = [call.typical(e) for e in (extent, positions, pad)]
         out = sizes[1] if loops.static(positions) is not None else max(1, sizes[1])
         found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False)
         if found.is_known:
             padded = found.before > 0 or found.span(found.out) - found.before > found.extent
         else:
-            padded = not all(isinstance(p, int) and p <= 0 for p in (pads[k], pads[k + 2]))
+            padded = not all(isinstance(p, int) and p <= 0 for p in (pads[k], pads[k + axes]))
         return replace(found, padded=padded)
 
-    images = data.shape[:-4]
-    return BlockedWindow(data, weight, result, loops.product(images), axis(0), axis(1), block, out_block, images)
+    *depth, height, width = map(axis, range(axes))
+    return BlockedWindow(data, weight, result, data.shape[0], depth[0] if depth else None, height, width, block, out_block)
 
 
 @dataclass(frozen=True)
 class Convolution3x3:
-    """A 3x3 convolution of stride 1: what the choice of its algorithm depends on. ``height`` and ``width`` are the result's."""
+    """A 3x3 convolution of stride 1: what the choice of its algorithm depends on. ``height`` and ``width`` are the result's.
+
+    Of volumes, input channels are those of all ``slices`` under an image.
+    """
 
     dtype: str
     images: int
@@ -171,11 +220,13 @@ class Convolution3x3:
     out_channels: int
     height: int
     width: int
+    slices: int = 1
 
     def key(self, target: Target) -> str:
         """The name of the choice; output channels count with their padding."""
         lanes = channel_block(target)
         narrow = "" if self.dtype == "float32" else f" {self.dtype}"
+        narrow += f" of {self.slices} slices" if self.slices > 1 else ""
         outer = -(-self.out_channels // lanes) * lanes
         return f"winograd {self.images} x {self.in_channels} x {outer} x {self.height} x {self.width}{narrow}"
 
@@ -184,8 +235,8 @@ def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) ->
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
-        images, blocks = loops.static(window.batch) or 1, loops.static(window.result.shape[1]) or 1
-        sizes = (images, in_channels, blocks * window.out_block, window.height.out, window.width.out)
+        blocks = loops.static(window.result.shape[1]) or 1
+        sizes = (window.image_count, in_channels, blocks * window.out_block, window.height.out, window.width.out, window.slices)
         call.target.choices.note(Convolution3x3(window.data.dtype, *sizes).key(call.target), call.name)
 
 

@@ -5,13 +5,12 @@ Operands: data [N][C/c][H][W][c] (3-D: [N][C/c][D][H][W][c]) and the weight of `
 families; ``phases`` and ``crop`` (begins, then ends) along each axis; ``taps``: which of them phases have (ops.packed.subpixel).
 
 They are those families, on other readers and writers: what belongs to a pixel goes to its place in the image, once, so that
-epilogues see the image and nothing is moved afterwards; slices of a volume are images, and taps along D are channel blocks.
+epilogues see the image and nothing is moved afterwards.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,9 +25,10 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
 
+@kernel("subpixel_conv3d_ncdhwc")
 @kernel("subpixel_conv2d_nchwc")
 def subpixel_conv2d_nchwc(call: KernelCall) -> Function:
-    """Convolution whose output channels are pixels of an image."""
+    """Convolution whose output channels are pixels of an image, or of a volume."""
     axes = _axes(call)
     return convolution(_of_image(call, axes), _used_taps(call, axes))
 
@@ -37,13 +37,6 @@ def subpixel_conv2d_nchwc(call: KernelCall) -> Function:
 def subpixel_depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution with a filter for each pixel of an image."""
     return depthwise_conv2d_nchwc(_with_blocks_repeated(_of_image(call, _axes(call))))
-
-
-@kernel("subpixel_conv3d_ncdhwc")
-def subpixel_conv3d_ncdhwc(call: KernelCall) -> Function:
-    """Convolution whose output channels are pixels of a volume."""
-    axes = _axes(call)
-    return convolution(_of_volume(call, axes), _used_taps(call, axes))
 
 
 @dataclass(frozen=True)
@@ -61,11 +54,6 @@ class _Axis:
     def positions(self) -> Expr:
         return (self.extent + (self.before + self.after - (self.kernel - 1) * self.dilation - 1)) // self.stride + 1
 
-    @property
-    def is_point(self) -> bool:
-        """Whether position q reads element q, for every element."""
-        return self.kernel == self.stride == 1 and self.before == self.after == 0
-
 
 @dataclass(frozen=True)
 class _Window:
@@ -79,9 +67,10 @@ class _Window:
     pad_value: int
 
     @staticmethod
-    def of(call: KernelCall, axes: Sequence[_Axis], in_channels: int) -> _Window:
+    def of(call: KernelCall, axes: Sequence[_Axis]) -> _Window:
         strides, dilation, befores, afters, sizes = zip(*((a.stride, a.dilation, a.before, a.after, a.kernel) for a in axes))
-        return _Window(strides, dilation, (*befores, *afters), sizes, in_channels, int(call.attrs.pad_value))
+        channels, pad_value = int(call.attrs.in_channels), int(call.attrs.pad_value)
+        return _Window(strides, dilation, (*befores, *afters), sizes, channels, pad_value)
 
 
 def _axes(call: KernelCall) -> list[_Axis]:
@@ -103,10 +92,9 @@ def _numbers(value: Sequence[Any], count: int) -> tuple[int, ...]:
 
 def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
     """Which taps are not zero, if not all."""
-    blocks, count = loops.known(call.results[0].shape[1], f"{call.name}: channel blocks"), len(axes)
-    found = UsedTaps(blocks, has_data=partial(_has_slice, axes[0], int(call.attrs.pad_value))) if count == 3 else None
     if not call.attrs.taps:
-        return found if found is None else replace(found, blocks=blocks * math.prod(_numbers(call.attrs.phases, count)))
+        return None
+    blocks, count = loops.known(call.results[0].shape[1], f"{call.name}: channel blocks"), len(axes)
     phases = [E.const(phase) for phase in call.attrs.phases]
 
     def along(axis: int, block: Expr) -> tuple[Expr, Expr]:
@@ -125,30 +113,15 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
         tap = data_block % axes[0].kernel
         return E.logical_and(tap >= begin, tap < end)
 
-    used = replace(found or UsedTaps(blocks), rows=partial(along, count - 2), columns=partial(along, count - 1))
+    used = UsedTaps(blocks, rows=partial(along, count - 2), columns=partial(along, count - 1))
     return replace(used, has_block=has_block) if count == 3 else used
-
-
-def _has_slice(depth: _Axis, pad_value: int, image: Sequence[Expr], block: Expr) -> Expr:
-    """Whether a slice of a volume is there for a channel block, or has to be read as padding that is not zero."""
-    if len(image) == 1 or pad_value or (depth.before <= 0 and depth.after <= 0):
-        return E.const(True, "bool")
-    at = _slice(depth, image[1], block)
-    return E.logical_and(at >= 0, at < depth.extent)
-
-
-def _slice(depth: _Axis, position: Expr, block: Expr) -> Expr:
-    """The slice that a position of the convolution has in a channel block."""
-    return position * depth.stride + (block % depth.kernel * depth.dilation - depth.before)
 
 
 def _of_image(call: KernelCall, axes: Sequence[_Axis]) -> KernelCall:
     """The convolution, whose output channels are written to their places."""
     data, weight = call.readers
-    height, width = axes
-    shape = (data.shape[0], weight.shape[0], height.positions, width.positions, call.results[0].shape[-1])
-    result = _pixels(call, shape, lambda row, column: (row, column))
-    return replace(call, attrs=_Window.of(call, axes, int(call.attrs.in_channels)), results=(result,))
+    shape = (data.shape[0], weight.shape[0], *(axis.positions for axis in axes), call.results[0].shape[-1])
+    return replace(call, attrs=_Window.of(call, axes), results=(_pixels(call, shape),))
 
 
 def _with_blocks_repeated(call: KernelCall) -> KernelCall:
@@ -163,70 +136,15 @@ def _with_blocks_repeated(call: KernelCall) -> KernelCall:
     return replace(call, operands=(Reader((batch, weight.shape[0], *rest), data.dtype, read, None), weight))
 
 
-def _of_volume(call: KernelCall, axes: Sequence[_Axis]) -> KernelCall:
-    """The convolution, of images."""
-    data, weight = call.readers
-    depth, height, width = axes
-    out, blocks, *taps = weight.shape
-    batch, lanes, channels = data.shape[0], call.results[0].shape[-1], int(call.attrs.in_channels)
-    weight = replace(weight, shape=(out, blocks * taps[0], *taps[1:]))
-    if depth.is_point and height.is_point:  # all rows of a volume are those of one image
-        rows = depth.extent * height.extent
-        result = _pixels(call, (batch, out, rows, width.positions, lanes),
-                         lambda row, column: (row // height.extent, row % height.extent, column))
-        attrs = _Window.of(call, (replace(height, extent=rows), width), channels)
-        source = _as_image(data, rows, width.before == 0 and width.after <= 0)
-        return replace(call, operands=(source, weight), attrs=attrs, results=(result,))
-    result = _pixels(call, (batch, depth.positions, out, height.positions, width.positions, lanes),
-                     lambda row, column: (row, column))
-    source = _slices(data, depth, channels, int(call.attrs.pad_value))
-    if depth.kernel > 1:
-        channels = loops.known(source.shape[2] * source.shape[-1], f"{call.name}: channels of the data")
-    return replace(call, operands=(source, weight), attrs=_Window.of(call, (height, width), channels), results=(result,))
-
-
-def _as_image(data: Reader, rows: Expr, in_place: bool) -> Reader:
-    """A volume as one image: ``[N][C/c][D * H][W][c]``. ``in_place``: float32 is read where it lies, as no rows are copied."""
-    batch, blocks, _, height, *rest = data.shape
-
-    def read(indices: Sequence[Expr], mask: Expr | None = None) -> Expr:
-        image, block, row, *place = indices
-        return data.read([image, block, row // height, row % height, *place], mask)
-
-    return Reader((batch, blocks, rows, *rest), data.dtype, read, data.buffer if in_place and data.dtype == "float32" else None)
-
-
-def _slices(data: Reader, depth: _Axis, channels: int, pad_value: int) -> Reader:
-    """A volume as images: ``[N][positions][C/c * taps][H][W][c]``, the slices under the taps of a position as channel blocks."""
-    batch, blocks, extent, *rest = data.shape
-    lanes = loops.known(rest[-1], "channel blocks of the data")
-
-    def read(indices: Sequence[Expr], mask: Expr | None = None) -> Expr:
-        image, position, block, *place, lane = indices
-        at, source = _slice(depth, position, block), block // depth.kernel
-        inside: Expr = E.const(True, "bool")
-        if pad_value and (depth.before > 0 or depth.after > 0):
-            inside = E.logical_and(at >= 0, at < extent)
-        inside = E.broadcast(inside, lane.lanes)
-        if depth.kernel > 1 and channels % lanes:  # lanes beyond the channels are undefined
-            inside = E.logical_and(inside, source * lanes + lane < channels)
-        both = inside if mask is None else E.logical_and(inside, mask)
-        value = data.read([image, source, at, *place, lane], None if E.is_const(both) else both)
-        return E.select(inside, value, E.const(pad_value, data.dtype))
-
-    return Reader((batch, depth.positions, blocks * depth.kernel, *rest), data.dtype, read, None)
-
-
-def _pixels(call: KernelCall, shape: tuple[Expr, ...], place: Callable[..., tuple[Expr, ...]]) -> Writer:
-    """The result as the convolution sees it, of ``shape``: ``place`` gives the last positions of a row and a column."""
+def _pixels(call: KernelCall, shape: tuple[Expr, ...]) -> Writer:
+    """The result as the convolution sees it, of ``shape``."""
     result = call.results[0]
     blocks, *extents = result.shape[1:-1]
     phases, crop = _numbers(call.attrs.phases, len(extents)), _numbers(call.attrs.crop, 2 * len(extents))
 
     def write(indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt:
-        image, *positions, block, row, column, lane = indices
+        image, block, *positions, lane = indices
         lets: list[Stmt] = []
-        positions += place(row, column)
         own = loops.unravel(block, [*map(E.const, phases), blocks])
         places: list[Expr] = []
         inside: Expr = E.const(True, "bool")

@@ -1,4 +1,6 @@
-"""Kernel family ``conv2d_winograd_nchwc``: 3x3 convolution of stride 1 with four ninths or a quarter of the multiplications.
+"""Kernel families ``conv2d_winograd_nchwc`` and ``conv3d_winograd_ncdhwc``: 3x3 convolutions with fewer multiplications.
+
+Those of images have stride 1, and take four ninths or a quarter of the multiplications. Those of volumes are sums over slices.
 
 F(m x m, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), for m of 2 and 4: each m x m tile of
 outputs is A^T ((G g G^T) * (B^T d B)) A over the patch d of (m + 2) x (m + 2) inputs under it, where * is taken element by
@@ -6,15 +8,17 @@ element and summed over channels.
 
 Operands: data [N][C/c][H][W][c]; weight [O/o][16 or 36][I/i][i][o], the G g G^T of every filter by position; result
 [N][O/o][OH][OW][o]. ``attrs``: padding, in_channels (strides and dilation are 1). Errors relative to the largest output are about
-those of the direct sum for m = 2, and 1e-5 for m = 4.
+those of the direct sum for m = 2, and 1e-5 for m = 4. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the
+weight has taps along the depth, [O/o][16 or 36][kd][I/i][i][o]; their stride may be larger than 1.
 
-A task is a block of tiles: their patches are transformed into a local array, position by position multiplied with the weights by
-the register tiles of matrix products, and the sums of one group of output channels transformed back at a time.
+A task is a block of tiles, of a few slices of volumes: their patches are transformed into a local array, position by position
+multiplied with the weights by the register tiles of matrix products, and the sums of one group of output channels transformed
+back at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import Final
@@ -23,7 +27,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, Image, SpatialAxis, note_algorithm, static_shape, window_of
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.loops.pairs import Group
@@ -34,6 +38,8 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
+_Tasks = tuple[int, int, int]
+"""(blocks of tiles of an image, parts of the output channels, slices of a task)"""
 IndexBody = Callable[[Expr], Stmt]
 ReadSquare = Callable[[int, int], Expr]
 WriteSquare = Callable[[int, Expr], Stmt]
@@ -41,6 +47,8 @@ Line = Callable[[Sequence[Expr]], list[Expr]]
 
 # Register tiles have at most this many rows.
 TILE_ROWS: Final = 14
+# A task has at most this many slices of a volume: of more, less is gained from patches that they share.
+MAX_RUN: Final = 8
 # The weights of each block of output channels are prefetched this many bytes ahead of the multiply-adds.
 PREFETCH_BYTES: Final = 4096
 # Both transformations take this many cycles per position of a patch and vector of channels.
@@ -70,17 +78,17 @@ class Scheme:
 class WinogradProblem:
     """What the choice of tasks depends on.
 
-    ``vectors`` vectors of output channels, each of ``lanes`` sums of ``dtype``, are summed together. A step of a sum takes a
-    ``unit`` of input channels. Images are padded with ``pad_value``. Patches and sums are transformed in ``transform_cycles`` per
-    position and vector of channels; where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a
-    step and vector.
+    Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data. ``vectors`` vectors of output
+    channels, each of ``lanes`` sums of ``dtype``, are summed together. A step of a sum takes a ``unit`` of input channels. Images
+    are padded with ``pad_value``. Patches and sums are transformed in ``transform_cycles`` per position and vector of channels;
+    where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a step and vector.
     """
 
     scheme: Scheme
     window: BlockedWindow
     target: Target
     in_channels: int
-    in_stride: int
+    in_padded: int
     in_lanes: int
     out_vectors: int
     vectors: int
@@ -121,7 +129,18 @@ class WinogradProblem:
 
     @property
     def steps(self) -> int:
-        return -(-self.in_channels // self.unit.size)
+        """Steps of a sum: with zeros where there are channels of another slice after those of one."""
+        slices = self.window.slices
+        return -(-self.in_channels // self.unit.size) if slices == 1 else slices * self.in_padded // self.unit.size
+
+    def slices(self, run: int) -> int:
+        """Slices of data under ``run`` neighbouring ones of the result; 1 of images."""
+        return 1 if self.window.depth is None else self.window.depth.span(run)
+
+    def in_stride(self, run: int) -> int:
+        """Elements from tile to tile; rows of a multiple of 2 KiB would fall on the same few cache sets."""
+        padded = self.slices(run) * self.in_padded
+        return padded + (self.in_lanes if padded * dtypes.itemsize(self.element) % 2048 == 0 else 0)
 
     def rows(self, block: int) -> int:
         """Rows of the register tiles that share out ``block`` tiles evenly."""
@@ -131,13 +150,19 @@ class WinogradProblem:
 
 @dataclass(frozen=True)
 class WinogradPlan(WinogradProblem):
-    """``block`` tiles, and one of ``parts`` parts of the output channels, are a task; less of images of any size.
+    """A task: ``block`` tiles of ``run`` slices, one of ``parts`` parts of the output channels; less of images of any size.
 
     Register tiles are rows of tiles by vectors of output channels.
     """
 
     block: int = 1
     parts: int = 1
+    run: int = 1
+
+    @property
+    def stride(self) -> int:
+        """Elements from tile to tile of transformed patches."""
+        return self.in_stride(self.run)
 
     @property
     def tile(self) -> RegisterTile:
@@ -166,9 +191,10 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     """
     lanes, positions, costs = channel_block(target), scheme.positions, target.costs
     inner, outer = convolution.in_channels, convolution.out_channels
+    changed = inner // convolution.slices
     tiles = convolution.images * -(-convolution.height // scheme.out) * -(-convolution.width // scheme.out)
     products = positions * tiles * inner * outer / (costs.multiply_adds * lanes)
-    transforms = TRANSFORM_CYCLES * positions * tiles * (inner + outer) / (2 * lanes)
+    transforms = TRANSFORM_CYCLES * positions * tiles * (changed + outer) / (2 * lanes)
     held = max(1, target.l2_cache // 3 // (positions * 4 * (inner + 2 * lanes)))
     few = 1 + OVERHEAD_TILES / min(held, tiles)
     blocks = -(-tiles // held)
@@ -176,6 +202,7 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     return max(products * few, weights) + transforms
 
 
+@kernel("conv3d_winograd_ncdhwc")
 @kernel("conv2d_winograd_nchwc")
 def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     """3x3 convolution in the Winograd domain."""
@@ -184,24 +211,31 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
 
 def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function:
     """The function of a plan, whose tasks are of this kind."""
-    blocks, block = plan.blocks
+    (blocks, block), depth = plan.blocks, plan.window.depth
+    runs, run = (E.const(1), E.const(1)) if depth is None else depth.blocks(plan.run)
+    extents = {"image": plan.window.batch, "run": runs, "block": blocks, "part": E.const(plan.parts)}
 
     def task(index: Expr) -> Stmt:
-        lets: list[Stmt] = []
-        image = loops.bound(index // (blocks * plan.parts), lets, "image")
-        first = loops.bound(index // plan.parts % blocks * block, lets, "first_tile")
-        group = loops.bound(index % plan.parts * plan.part_groups, lets, "first_group")
+        let, (image, number, block_number, part) = loops.bound_indices(index, extents)
+        lets: list[Stmt] = [let]
+        places = Places.of_image(image)
+        if depth is not None:
+            first_slice = loops.bound(number * run, lets, "first_slice")
+            places = Places((image, first_slice), loops.bound(depth.rest(run, first_slice), lets, "slices"))
+        first = loops.bound(block_number * block, lets, "first_tile")
+        group = loops.bound(part * plan.part_groups, lets, "first_group")
         size = block if plan.is_known else loops.bound(E.binary("min", block, plan.count - first), lets, "tiles")
-        return seq(lets, kind(plan, image, first, size, group).statement())
+        return seq(lets, kind(plan, places, first, size, group).statement())
 
-    work = plan.block * plan.scheme.positions * plan.in_channels * plan.out_vectors * plan.tile.lanes // plan.parts
-    return call.function(loops.parallel(plan.window.batch * (blocks * plan.parts), work, task))
+    work = plan.block * plan.run * plan.scheme.positions * plan.steps * plan.unit.size * plan.out_vectors * plan.tile.lanes
+    return call.function(loops.parallel(loops.product(list(extents.values())), work // plan.parts, task))
 
 
 def _problem(call: KernelCall) -> WinogradProblem:
-    out_blocks, positions, in_blocks, in_block, out_block = static_shape(
-        call, call.operands[1], 5, "[O/o][16 or 36][I/i][i][o]")
-    window = window_of(call, (3, 3))
+    rank = len(call.results[0].shape)
+    wanted = "[O/o][16 or 36][I/i][i][o], or with [kd] before [I/i]"
+    out_blocks, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
+    window = window_of(call, (*slices, 3, 3))
     axes = (window.height, window.width)
     blocks, steps = (in_block, out_block), [(a.stride, a.dilation) for a in axes]
     scheme = SCHEMES.get(positions)
@@ -212,11 +246,9 @@ def _problem(call: KernelCall) -> WinogradProblem:
     lanes = tiles.vector_lanes(out_block, call.target, dtype)
     out_vectors = out_blocks * out_block // lanes
     padded = in_blocks * in_block
-    # Rows of a multiple of 2 KiB would fall on the same few cache sets.
-    stride = padded + (lanes if padded % 512 == 0 else 0)
     in_channels = int(call.attrs.in_channels or padded)
-    note_algorithm(call, window, in_channels)
-    return WinogradProblem(scheme, window, call.target, in_channels, stride, tiles.vector_lanes(in_block, call.target, dtype),
+    note_algorithm(call, window, in_channels * window.slices)
+    return WinogradProblem(scheme, window, call.target, in_channels, padded, tiles.vector_lanes(in_block, call.target, dtype),
                            out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
 
 
@@ -232,58 +264,88 @@ def plan_tasks(problem: WinogradProblem, kernel: str) -> WinogradPlan:
     Where there are few tiles, parts occupy the cores while each weight is read once. Tasks that transform weights take all of the
     cache: they do so less often.
     """
-    p, target, positions = problem, problem.target, problem.scheme.positions
+    p, target, positions, depth = problem, problem.target, problem.scheme.positions, problem.window.depth
     count, size = p.tile_count, dtypes.itemsize(p.element)
     sums = p.vectors * p.lanes * dtypes.itemsize(p.dtype)
     room = min(target.l2_cache * (2 if p.weight_cycles else 1), tiles.STACK_LIMIT) // 2
-    most = max(1, room // (positions * (p.in_stride * size + sums)))
-    images = loops.static(p.window.batch) or 1
     change = positions * p.transform_cycles / 2
-    steps = p.in_stride // p.unit.size
-    weights = positions * p.in_stride * p.out_vectors * p.lanes * size / target.costs.shared_bytes
+    steps = p.window.slices * p.in_padded // p.unit.size
+    weights = positions * steps * p.unit.size * p.out_vectors * p.lanes * size / target.costs.shared_bytes
 
-    def makespan(choice: tuple[int, int]) -> float:
-        blocks, parts = choice
+    def most(run: int) -> int:
+        """Tiles of a task of ``run`` slices."""
+        return room // (positions * (p.in_stride(run) * size + run * sums))
+
+    def makespan(choice: _Tasks) -> float:
+        blocks, parts, run = choice
         block = -(-count // blocks)
         rows = p.rows(block)
         one_tile = steps * tiles.step_cycles(rows, p.vectors, target.costs) + target.costs.tile_overhead + rows * p.vectors
-        products = positions * p.out_vectors // p.vectors * -(-block // rows) * one_tile
+        products = run * positions * p.out_vectors // p.vectors * -(-block // rows) * one_tile
         transformed = steps * p.out_vectors * p.weight_cycles
         each = max(products, weights) if not transformed else products + transformed
-        task = each / parts + block * change * (p.in_stride / p.lanes + p.out_vectors / parts)
-        return -(-images * blocks * parts // target.num_cores) * task
+        changed = p.slices(run) * p.in_padded / p.lanes + run * p.out_vectors / parts
+        task = each / parts + block * change * changed
+        return -(-images // run * blocks * parts // target.num_cores) * task
 
-    least = -(-count // most)
-    choices = range(least, min(count, least + 8 * target.num_cores) + 1)
+    def choices() -> Iterator[_Tasks]:
+        for run in range(1, min(MAX_RUN, 1 if depth is None else depth.out) + 1):
+            least = -(-count // max(1, most(run)))
+            if run == 1 or most(run):
+                blocks = range(least, min(count, least + 8 * target.num_cores) + 1)
+                yield from ((b, parts, run) for parts in divisions for b in blocks)
+
+    images = p.window.image_count
     divisions = sorted(tiles.divisors(p.out_vectors // p.vectors, target.num_cores))
-    best, *others = nsmallest(LIMIT + 1, ((b, p) for p in divisions for b in choices), key=makespan)
-    key = f"winograd tasks {images} {count} {positions} {p.in_stride} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
-    blocks, parts = target.choices.pick(key, best, lambda: (best, *others), kernel)
-    plan = WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts)
+    best, *others = nsmallest(LIMIT + 1, choices(), key=makespan)
+    key = f"winograd tasks {images} {count} {positions} {p.in_padded} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
+    key += "" if depth is None else f" {depth.kernel},{depth.stride} {depth.out}"
+    blocks, parts, run = target.choices.pick(key, best, lambda: (best, *others), kernel)
+    plan = WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts, run=run)
     return plan if plan.is_known else replace(plan, block=loops.round_up(plan.block, plan.tile.rows))
+
+
+@dataclass(frozen=True)
+class Places:
+    """The image of a task; of volumes, ``count`` slices from that one on."""
+
+    image: Image
+    count: Expr
+
+    @staticmethod
+    def of_image(number: Expr) -> Places:
+        return Places((number,), E.const(1))
+
+    def at(self, number: Expr) -> Image:
+        """The image that is slice ``number`` of the task."""
+        return self.image if len(self.image) == 1 else (self.image[0], self.image[1] + number)
 
 
 class Task:
     """Statements of one task, of ``size`` tiles; where their number is known, some of them may be past the last one."""
 
-    def __init__(self, plan: WinogradPlan, image: Expr, first: Expr, size: Expr, first_group: Expr) -> None:
+    def __init__(self, plan: WinogradPlan, places: Places, first: Expr, size: Expr, first_group: Expr) -> None:
         self.plan = plan
         self.window = plan.window
-        self.image = image
+        self.places = places
         self.first = first
         self.size = size
         self.first_group = first_group
         tile = plan.tile
-        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.block * plan.in_stride)
-        self.sums = loops.local("sums", tile.dtype, plan.scheme.positions * plan.block * tile.vectors, tile.lanes)
+        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.block * plan.stride)
+        sums = plan.scheme.positions * plan.run * plan.block * tile.vectors
+        self.sums = loops.local("sums", tile.dtype, sums, tile.lanes)
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
             lets, group = loops.bind("group", self.first_group + number)
             return seq(lets, self.prepare(group), self._products(group), self._outputs(group))
 
-        return seq(map(Allocate, self.buffers), loops.serial("tile", self.size, self._transform_tile),
-                   loops.serial("number", self.plan.part_groups, sums))
+        first, count = self._slices()
+        used = -(-self.plan.in_channels // self.plan.in_lanes)
+        transformed = loops.serial("slice", count, lambda place: loops.serial(
+            "vector", used, lambda vector: self._transform_vector(place, vector)), first)
+        return seq(map(Allocate, self.buffers), transformed, loops.serial("number", self.plan.part_groups, sums))
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -312,34 +374,70 @@ class Task:
         lets_column, column = loops.bind("tile_column", number % plan.wide)
         return lets_row + lets_column, row, column
 
-    def _transform_tile(self, tile: Expr) -> Stmt:
-        """B^T d B of one patch, for all channels."""
+    def _transform_vector(self, number: Expr, vector: Expr) -> Stmt:
+        """B^T d B of all patches of one vector of channels of slice ``number`` of those under the task.
+
+        Neighbouring patches follow each other: rows of all slices, at multiples of 4 KiB, would push each other out of the cache.
+        """
         plan, window = self.plan, self.window
-        lets, row, column = self._place(tile)
-        lets_h, top = loops.bind("top", row * plan.scheme.out - window.height.pad)
-        lets_w, left = loops.bind("left", column * plan.scheme.out - window.width.pad)
         vectors = window.block // plan.in_lanes
-        inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.data - plan.scheme.patch),
-                               E.logical_and(left >= 0, left <= window.width.data - plan.scheme.patch))
+        lets_block, block = loops.bind("block", vector // vectors)
+        lanes = E.ramp(vector % vectors * plan.in_lanes, 1, plan.in_lanes)
+        channel = number * plan.in_padded + vector * plan.in_lanes
 
-        def channels(vector: Expr) -> Stmt:
-            lets_block, block = loops.bind("block", vector // vectors)
-            lanes = E.ramp(vector % vectors * plan.in_lanes, 1, plan.in_lanes)
-            return seq(lets_block, self._transform_patch(tile, vector, top, left, block, lanes, inside))
+        def patch(tile: Expr) -> Stmt:
+            lets, row, column = self._place(tile)
+            lets_h, top = loops.bind("top", row * plan.scheme.out - window.height.pad)
+            lets_w, left = loops.bind("left", column * plan.scheme.out - window.width.pad)
+            inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.data - plan.scheme.patch),
+                                   E.logical_and(left >= 0, left <= window.width.data - plan.scheme.patch))
+            source = (*self._source(number, block), top, left, lanes)
+            return seq(lets, lets_h, lets_w, self._transform_patch(tile, channel, source, inside))
 
-        used = -(-plan.in_channels // plan.in_lanes)
-        return seq(lets, lets_h, lets_w, loops.serial("vector", used, channels))
+        return seq(lets_block, loops.serial("tile", self.size, patch))
 
-    def _transform_patch(self, tile: Expr, vector: Expr, top: Expr, left: Expr, block: Expr, lanes: Expr, inside: Expr) -> Stmt:
-        """One vector of channels of one patch: read in place where all of it is data."""
+    @property
+    def _first_slice(self) -> Expr:
+        """The slice of data, or of the padding before it, that is the first one under those of the task."""
+        return self.window.slice_of(self.places.image, E.const(0))
+
+    def _slices(self) -> tuple[Expr, Expr]:
+        """Of the slices under those of the task, the first one that is data, and how many are."""
+        depth = self.window.depth
+        if depth is None:
+            return E.const(0), E.const(1)
+        if not depth.padded:
+            return E.const(0), depth.spanned(self.places.count)
+        return _within_extent(self._first_slice, depth.spanned(self.places.count), depth.data)
+
+    def _taps(self, number: Expr) -> tuple[Expr, Expr]:
+        """Of the slices under slice ``number`` of the task, the first one that is data, and how many are."""
+        depth = self.window.depth
+        if depth is None or not depth.padded:
+            return E.const(0), E.const(self.window.slices)
+        return _within_extent(self._first_slice + number * depth.stride, E.const(depth.kernel), depth.data)
+
+    def _source(self, number: Expr, block: Expr) -> Image:
+        """The indices in data of a block of channels of slice ``number`` of those under the task."""
+        volume = self.places.image[0]
+        return (volume, block) if self.window.depth is None else (volume, block, self._first_slice + number)
+
+    def _transform_patch(self, tile: Expr, channel: Expr, source: Sequence[Expr], inside: Expr) -> Stmt:
+        """One vector of channels of one patch, whose first element is at ``source``: read in place where all of it is data."""
         plan, window = self.plan, self.window
         border = loops.local("border", plan.element, plan.scheme.positions, plan.in_lanes)
+        *place, top, left, lanes = source
+        undefined = plan.window.slices > 1 and plan.in_channels % plan.in_lanes
 
         def data(y: Expr, x: Expr) -> Expr:
-            return E.cast(window.data.read([self.image, block, top + y, left + x, lanes]), plan.element)
+            value = E.cast(window.data.read([*place, top + y, left + x, lanes]), plan.element)
+            if not undefined:
+                return value
+            valid = place[1] * window.block + lanes < plan.in_channels
+            return E.select(valid, value, E.const(0, plan.element, plan.in_lanes))
 
         def keep(position: int, value: Expr) -> Stmt:
-            index = (tile + position * plan.block) * plan.in_stride + vector * plan.in_lanes
+            index = (tile + position * plan.block) * plan.stride + channel
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
         def fill(y: Expr, x: Expr) -> Stmt:
@@ -357,22 +455,34 @@ class Task:
 
     def _products(self, group: Expr) -> Stmt:
         """For every position: patches times weights."""
-        plan = self.plan
+        plan, depth = self.plan, self.window.depth
         rows = Rows(E.const(0), self.size, loops.static(self.size), plan.block)
 
-        def position(p: Expr) -> Stmt:
+        def products(p: Expr, number: Expr) -> Stmt:
+            lets: list[Stmt] = []
+            steps: Expr = E.const(plan.steps)
+            first: Expr = E.const(0)
+            tap, taps = self._taps(number)
+            skipped = tap * plan.in_padded
+            if loops.static(taps) != self.window.slices:
+                steps = loops.bound(taps * (plan.in_padded // plan.unit.size), lets, "steps")
+                first = loops.bound(skipped // plan.unit.size, lets, "first_step")
+            start = loops.bound(number * (1 if depth is None else depth.stride) * plan.in_padded + skipped, lets, "start")
             product = Product(
-                plan.tile, E.const(plan.steps),
-                lambda row, k: plan.unit.load(self.patches, (row + p * plan.block) * plan.in_stride + k * plan.unit.size),
-                lambda k, v: self.weight(p, group, k, v),
-                lambda row, value: seq(store(self.sums, self._sum_index(p, row, v), value(v)) for v in range(plan.tile.vectors)),
-                prefetch=lambda k: self.prefetch(p, group, k))
-            return gemm.row_tiles(product, rows)
+                plan.tile, steps,
+                lambda row, k: plan.unit.load(self.patches, (row + p * plan.block) * plan.stride + start + k * plan.unit.size),
+                lambda k, v: self.weight(p, group, first + k, v),
+                lambda row, value: seq(store(self.sums, self._sum_index(p, number, row, v), value(v))
+                                       for v in range(plan.tile.vectors)),
+                prefetch=lambda k: self.prefetch(p, group, first + k))
+            return seq(lets, gemm.row_tiles(product, rows))
 
-        return loops.serial("position", plan.scheme.positions, position)
+        return loops.serial("position", plan.scheme.positions, lambda p: loops.serial(
+            "slice", self.places.count, lambda number: products(p, number)))
 
-    def _sum_index(self, position: Expr, row: Expr, vector: int) -> Expr:
-        return (row + position * self.plan.block) * self.plan.tile.vectors + vector
+    def _sum_index(self, position: Expr, number: Expr, row: Expr, vector: int) -> Expr:
+        plan = self.plan
+        return (row + (position * plan.run + number) * plan.block) * plan.tile.vectors + vector
 
     def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
@@ -393,17 +503,16 @@ class Task:
     def _weight_place(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first element of a vector in the weight's buffer; k may lie after the position's channels."""
         block, lane = self.channel(group, vector)
-        buffer = self.window.weight.buffer
-        assert buffer is not None
-        _, positions, in_blocks, _, out_block = buffer.shape
-        return ((block * positions + position) * (in_blocks * self.window.block) + k) * out_block + lane
+        depth = self.window.slices * self.plan.in_padded
+        return ((block * self.plan.scheme.positions + position) * depth + k) * self.window.out_block + lane
 
     def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         block, lane = self.channel(group, vector)
         inner = self.window.block
-        indices = [block, position, k // inner, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
         weight = self.window.weight
         if weight.buffer is None:
+            places = loops.unravel(k // inner, weight.shape[2:-2])
+            indices = [block, position, *places, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
             return E.cast(weight.read(indices), self.plan.tile.dtype)
         place = E.ramp(self._weight_place(position, group, k, vector), 1, self.plan.tile.lanes)
         return E.cast(E.load(weight.buffer, place), self.plan.tile.dtype)
@@ -412,15 +521,16 @@ class Task:
         """A^T m A of every tile, written where it lies on the result."""
         plan = self.plan
 
-        def tile_outputs(tile: Expr) -> Stmt:
+        def tile_outputs(number: Expr, tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
-            vectors = seq(self._output_tile(group, tile, row, column, v) for v in range(plan.tile.vectors))
+            vectors = seq(self._output_tile(group, number, tile, row, column, v) for v in range(plan.tile.vectors))
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
 
-        return loops.serial("tile", self.size, tile_outputs)
+        return loops.serial("slice", self.places.count, lambda number: loops.serial(
+            "tile", self.size, lambda tile: tile_outputs(number, tile)))
 
-    def _output_tile(self, group: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
+    def _output_tile(self, group: Expr, number: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
         plan, window = self.plan, self.window
         out, patch = plan.scheme.out, plan.scheme.patch
         block, lane = self.channel(group, vector)
@@ -428,15 +538,21 @@ class Task:
         finished = loops.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
         def load(y: int, x: int) -> Expr:
-            return E.load(self.sums, self._sum_index(E.const(y * patch + x), tile, vector))
+            return E.load(self.sums, self._sum_index(E.const(y * patch + x), number, tile, vector))
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
-            return window.result.write([self.image, block, row * out + y, column * out + x, lanes], value)
+            return window.write(self.places.at(number), block, row * out + y, column * out + x, lanes, value)
 
         transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
         high, wide = _left(window.height, row, out), _left(window.width, column, out)
         return seq(Allocate(finished), transform, _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x))))
+
+
+def _within_extent(first: Expr, count: Expr, extent: Expr) -> tuple[Expr, Expr]:
+    """Of ``count`` indices from ``first`` on, which is the first that is not negative, and how many from there to ``extent``."""
+    skipped = E.binary("max", E.binary("min", E.const(0) - first, count), 0)
+    return skipped, E.binary("max", E.binary("min", extent - first, count) - skipped, 0)
 
 
 def _within(index: Expr, extent: Expr) -> Expr:

@@ -38,9 +38,9 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
     """Whether this algorithm applies to a convolution, and is estimated or measured to be faster than the direct sum."""
     window, target = problem.window, problem.target
     axes, channels = (window.height, window.width), problem.in_channels * problem.unit.size
-    if problem.unit.dtype != "int16" or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
+    if window.depth is not None or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
         return False
-    if window.data.dtype != "uint8":
+    if problem.unit.dtype != "int16" or window.data.dtype != "uint8":
         return False  # transformed data of int16 do not fit into 16 bits
     blocked = window.block == problem.in_block * problem.unit.size and window.out_block == problem.lanes
     if window.data.buffer is None or not blocked or channels > MOST_CHANNELS or not _vectors(problem):
@@ -53,13 +53,10 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
 def build(call: KernelCall, problem: ConvProblem) -> Function:
     """The kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
-    padded = problem.in_blocks * window.block
-    # Rows of a multiple of 2 KiB would fall on the same few cache sets.
-    stride = padded + (window.block if padded % 1024 == 0 else 0)
     wanted = winograd.WinogradProblem(
-        winograd.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size, stride, window.block,
-        problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype, problem.unit, problem.pad_value,
-        TRANSFORM_CYCLES, WEIGHT_CYCLES)
+        winograd.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
+        problem.in_blocks * window.block, window.block, problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype,
+        problem.unit, problem.pad_value, TRANSFORM_CYCLES, WEIGHT_CYCLES)
     return winograd.in_tasks(call, winograd.plan_tasks(wanted, call.name), _Task)
 
 
@@ -92,8 +89,8 @@ def _filter_line(g: Sequence[Expr]) -> list[Expr]:
 class _Task(winograd.Task):
     """Statements of one task, which transforms weights too."""
 
-    def __init__(self, plan: winograd.WinogradPlan, image: Expr, first: Expr, size: Expr, first_group: Expr) -> None:
-        super().__init__(plan, image, first, size, first_group)
+    def __init__(self, plan: winograd.WinogradPlan, places: winograd.Places, first: Expr, size: Expr, first_group: Expr) -> None:
+        super().__init__(plan, places, first, size, first_group)
         # Positions are a cache line more than a power of two apart: their stores would fall on the same few cache sets.
         self.stride = plan.steps * plan.vectors + CACHE_LINE // (4 * plan.lanes)
         self.weights = loops.local("weights", plan.element, plan.scheme.positions * self.stride, plan.unit.size * plan.lanes)

@@ -1,7 +1,8 @@
 """Convolutions on blocked channels, which target-dependent passes produce.
 
-Data is ``[N, ceil(C / c), H, W, c]`` (layout ``NCHW<c>c``). Lanes beyond the true number of channels are undefined in data: sums
-over input channels stop at ``in_channels``. In weights they are zero.
+Data is ``[N, ceil(C / c), H, W, c]`` (layout ``NCHW<c>c``), of volumes ``[N, ceil(C / c), D, H, W, c]`` (``NCDHW<c>c``). Lanes
+beyond the true number of channels are undefined in data: sums over input channels stop at ``in_channels``. In weights they are
+zero.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, compute_dtype, fits, padded_read, sliding_windows, windows
-from forge.ops.nn.convolution import Conv2DAttrs, check_pad_value, conv_result_dtype, reduction_axis
+from forge.ops.nn.convolution import Conv2DAttrs, Conv3DAttrs, check_pad_value, conv_result_dtype, reduction_axis
 from forge.ops.packed import pairs
 from forge.te import Axis
 
@@ -30,12 +31,17 @@ class PackedConv2DAttrs(Conv2DAttrs):
     in_channels: int | None = None
 
 
+@dataclass(frozen=True)
+class PackedConv3DAttrs(Conv3DAttrs, PackedConv2DAttrs):
+    __doc__ = PackedConv2DAttrs.__doc__
+
+
 class _PackedConv(Op[PackedConv2DAttrs]):
     data, weight = Operand(accepts="numeric or bool", rank=5), Operand(accepts="number or bool")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION
-    kernel_axes: tuple[int, int]  # positions of the taps in the weight
+    kernel_axes: tuple[int, ...]  # positions of the taps in the weight, along each spatial axis
     weight_rank: int
 
     def taps(self, weight_shape: Sequence[Any], attrs: PackedConv2DAttrs) -> tuple[Window, ...]:
@@ -60,26 +66,26 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
             raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
-        require_equal(self.name, f"channel block of data {data.type}", data.shape[4], in_block)
+        require_equal(self.name, f"channel block of data {data.type}", data.shape[-1], in_block)
         require_equal(self.name, f"channel blocks of data {data.type}", data.shape[1], in_blocks)
         for what, channels, found, block in (
             ("input channels", attrs.in_channels, in_blocks, in_block), ("channels", attrs.channels, out_blocks, out_block),
         ):
             require_equal(self.name, f"blocks of {channels} {what}", found, dims.ceildiv(channels, block))
-        sizes = [tap.positions(extent) for tap, extent in zip(self.taps(plain.shape, attrs), data.shape[2:4])]
+        sizes = [tap.positions(extent) for tap, extent in zip(self.taps(plain.shape, attrs), data.shape[2:-1])]
         require_positive(self.name, f"window over {data.type}", sizes)
         dtype = self.result_dtype(data, plain, attrs)
         return [TensorType((data.shape[0], out_blocks, *sizes, out_block), dtype)]
 
     def requires(self, attrs: PackedConv2DAttrs, results: TensorTypes, data: TensorType, weight: TensorType) -> Conditions:
-        return fits(data, results[0].shape[2:4])
+        return fits(data, results[0].shape[2:-1])
 
     def view(self, x: np.ndarray, weight: np.ndarray, attrs: PackedConv2DAttrs) -> np.ndarray:
         """Windows over data, as [N, C / c, H, W, c, kh, kw]."""
         taps = self.taps(weight.shape, attrs)
-        counts = [tap.positions(extent) for tap, extent in zip(taps, x.shape[2:4])]
+        counts = [tap.positions(extent) for tap, extent in zip(taps, x.shape[2:-1])]
         require_positive(self.name, f"window over data {x.shape}", counts)
-        return sliding_windows(x, (2, 3), taps, counts, attrs.pad_value)
+        return sliding_windows(x, range(2, x.ndim - 1), taps, counts, attrs.pad_value)
 
     def accumulator(self, data: np.ndarray, attrs: PackedConv2DAttrs) -> np.dtype[Any]:
         return dtypes.numpy_dtype(compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))
@@ -99,7 +105,7 @@ class Conv2DNCHWc(_PackedConv):
 
     name = "nn.contrib_conv2d_NCHWc"
     kernel = "conv2d_nchwc"
-    kernel_axes = (2, 3)
+    kernel_axes: tuple[int, ...] = (2, 3)
     weight_rank = 6
     may_pair = True
 
@@ -108,7 +114,7 @@ class Conv2DNCHWc(_PackedConv):
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
-        return shape[1], shape[4], shape[0], shape[5]
+        return shape[1], shape[-2], shape[0], shape[-1]
 
     def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         if attrs.groups != 1:
@@ -117,34 +123,55 @@ class Conv2DNCHWc(_PackedConv):
 
     def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
-        weight = pairs.plain_array(weight, 6)
-        _, blocks, _, _, block = data.shape
-        true_lane = (np.arange(blocks * block) < attrs.in_channels).reshape(blocks, 1, 1, block)
+        weight = pairs.plain_array(weight, len(self.kernel_axes) + 4)
+        _, blocks, *extents, block = data.shape
+        true_lane = (np.arange(blocks * block) < attrs.in_channels).reshape(blocks, *(1 for _ in extents), block)
         view = self.view(np.where(true_lane, data, 0), weight, attrs)
-        out = np.tensordot(view, weight, ([1, 5, 6, 4], [1, 2, 3, 4]))
-        return [out.transpose(0, 3, 1, 2, 4)]
+        axes = range(data.ndim, view.ndim)
+        out = np.tensordot(view, weight, ([1, *axes, data.ndim - 1], range(1, len(axes) + 3)))
+        return [np.moveaxis(out, -2, 1)]
 
     def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         channel = reduction_axis(te.const(attrs.in_channels), "ri", axes)
-        v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((2, "rh"), (3, "rw")))
-        rows, columns = self.taps(weight.shape, attrs)
-        block = data.shape[4]
+        letters = "dhw"[-len(self.kernel_axes):]
+        taps = [reduction_axis(weight.shape[axis], f"r{letter}", axes) for axis, letter in zip(self.kernel_axes, letters)]
+        spec = self.taps(weight.shape, attrs)
+        overhang = (False, False, *(window.may_overhang() for window in spec), False)
+        block = data.shape[-1]
 
-        def body(n: Expr, out_block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
-            source = (n, channel // block, rows.position(y, v), columns.position(x, u), channel % block)
-            overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
-            value = padded_read(data, source, overhang, attrs.pad_value)
-            factor = pairs.element(weight, 6, (out_block, channel // block, v, u, channel % block, lane))
+        def body(n: Expr, out_block: Expr, *indices: Expr) -> Expr:
+            *places, lane = indices
+            positions = (window.position(place, tap) for window, place, tap in zip(spec, places, taps))
+            value = padded_read(data, (n, channel // block, *positions, channel % block), overhang, attrs.pad_value)
+            factor = pairs.element(weight, self.weight_rank, (out_block, channel // block, *taps, channel % block, lane))
             return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 
         total = te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc")
         return [cast_result(total, results[0].dtype)]
 
     def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
-        n, _, h, w, _ = results[0].shape
-        return 2 * n * h * w * attrs.channels * attrs.in_channels * weight.shape[2] * weight.shape[3]
+        n, _, *places, _ = results[0].shape
+        taps = [weight.shape[axis] for axis in self.kernel_axes]
+        return 2 * n * dims.product((*places, *taps)) * attrs.channels * attrs.in_channels
+
+
+@register
+class Conv3DNCDHWc(Conv2DNCHWc):
+    """Convolution of volumes on blocked channels: as nn.contrib_conv2d_NCHWc, with one more axis before the others.
+
+    Operands: data ``[N, ceil(I / a), D, H, W, a]``, weight ``[ceil(O / b), ceil(I / a), kd, kh, kw, a, b]``, zero beyond the true
+    channels, or in groups of input channels. Attributes: those of nn.conv3d (groups 1), ``channels`` = O, ``in_channels`` = I.
+    Kernel family ``conv3d_ncdhwc``.
+    """
+
+    name = "nn.contrib_conv3d_NCDHWc"
+    data = Operand(accepts="numeric or bool", rank=6)
+    Attrs = PackedConv3DAttrs
+    kernel = "conv3d_ncdhwc"
+    kernel_axes = (2, 3, 4)
+    weight_rank = 7
 
 
 @register
@@ -161,12 +188,12 @@ class DepthwiseConv2DNCHWc(_PackedConv):
 
     name = "nn.contrib_depthwise_conv2d_NCHWc"
     kernel = "depthwise_conv2d_nchwc"
-    kernel_axes = (1, 2)
+    kernel_axes: tuple[int, ...] = (1, 2)
     weight_rank = 4
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
-        return shape[0], shape[3], shape[0], shape[3]
+        return shape[0], shape[-1], shape[0], shape[-1]
 
     def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         numbers = (attrs.groups, attrs.channels, attrs.in_channels)
@@ -178,31 +205,52 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         plain = super().weight_type(pairs.plain_type(weight, self.weight_rank), attrs)
         if plain == weight or attrs.kernel_size is None:
             return plain
-        return TensorType((*plain.shape[:2], attrs.kernel_size[1], plain.shape[3]), plain.dtype)
+        return TensorType((*plain.shape[:-2], attrs.kernel_size[-1], plain.shape[-1]), plain.dtype)
 
     def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
         if weight.ndim > self.weight_rank:
-            weight = pairs.plain_array(weight, self.weight_rank)[:, :, : attrs.kernel_size[1]]
-        return [np.einsum("nbhwcvu,bvuc->nbhwc", self.view(data, weight, attrs), weight)]
+            weight = pairs.plain_array(weight, self.weight_rank)[..., : attrs.kernel_size[-1], :]
+        places, taps = "dhw"[-len(self.kernel_axes) :], "tvu"[-len(self.kernel_axes) :]
+        return [np.einsum(f"nb{places}c{taps},b{taps}c->nb{places}c", self.view(data, weight, attrs), weight)]
 
     def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
-        sizes = [weight.shape[1], weight.shape[2] if len(weight.shape) == self.weight_rank else te.const(attrs.kernel_size[1])]
-        v, u = (reduction_axis(size, name, axes) for size, name in zip(sizes, ("rh", "rw")))
-        rows, columns = self.taps((weight.shape[0], *sizes), attrs)
+        sizes = [weight.shape[axis] for axis in self.kernel_axes]
+        if len(weight.shape) > self.weight_rank:
+            sizes[-1] = te.const(attrs.kernel_size[-1])
+        taps = [reduction_axis(size, f"r{letter}", axes) for size, letter in zip(sizes, "dhw"[-len(sizes) :])]
+        spec = self.taps((weight.shape[0], *sizes), attrs)
+        overhang = (False, False, *(window.may_overhang() for window in spec), False)
 
-        def body(n: Expr, block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
-            source = (n, block, rows.position(y, v), columns.position(x, u), lane)
-            overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
-            value = padded_read(data, source, overhang, attrs.pad_value)
-            factor = pairs.element(weight, self.weight_rank, (block, v, u, lane))
+        def body(n: Expr, block: Expr, *indices: Expr) -> Expr:
+            *places, lane = indices
+            positions = (window.position(place, tap) for window, place, tap in zip(spec, places, taps))
+            value = padded_read(data, (n, block, *positions, lane), overhang, attrs.pad_value)
+            factor = pairs.element(weight, self.weight_rank, (block, *taps, lane))
             return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 
         total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
         return [cast_result(total, results[0].dtype)]
 
     def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
-        n, _, h, w, _ = results[0].shape
-        return 2 * n * h * w * attrs.channels * weight.shape[1] * (attrs.kernel_size or weight.shape[1:3])[1]
+        n, _, *places, _ = results[0].shape
+        taps = [*weight.shape[1 : self.kernel_axes[-1]], (attrs.kernel_size or weight.shape[1 : 1 + len(places)])[-1]]
+        return 2 * n * dims.product((*places, *taps)) * attrs.channels
+
+
+@register
+class DepthwiseConv3DNCDHWc(DepthwiseConv2DNCHWc):
+    """Depthwise convolution of volumes on blocked channels: as nn.contrib_depthwise_conv2d_NCHWc, with one more axis.
+
+    Operands: data ``[N, ceil(C / c), D, H, W, c]``, weight ``[ceil(C / c), kd, kh, kw, c]``, of floating-point numbers. Kernel
+    family ``depthwise_conv3d_ncdhwc``.
+    """
+
+    name = "nn.contrib_depthwise_conv3d_NCDHWc"
+    data = Operand(accepts="float", rank=6)
+    Attrs = PackedConv3DAttrs
+    kernel = "depthwise_conv3d_ncdhwc"
+    kernel_axes = (1, 2, 3)
+    weight_rank = 5

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.dims import ceildiv
+from forge.dims import ceildiv, product
 from forge.ops.core.inference import fail
 from forge.ops.core.op import register
 from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, windows
-from forge.ops.packed.convolution import Conv2DNCHWc
+from forge.ops.packed.convolution import Conv2DNCHWc, Conv3DNCDHWc
 
 FILTER_TRANSFORMS = {
     2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
@@ -74,7 +74,7 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         return windows(self.name, (3, 3), attrs.strides, attrs.dilation, attrs.padding)
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
-        out_blocks, _, in_blocks, inner, outer = weight.shape
+        out_blocks, *_, in_blocks, inner, outer = weight.shape
         return in_blocks, inner, out_blocks, outer
 
     def result_dtype(self, data: Value, weight: TensorType, attrs: Any) -> str:
@@ -83,7 +83,7 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         return super().result_dtype(data, weight, attrs)
 
     def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
-        if tuple(attrs.strides) != (1, 1) or tuple(attrs.dilation) != (1, 1):
+        if any(step != 1 for step in (*attrs.strides[-2:], *attrs.dilation)):
             raise fail(self.name, "strides and dilation", (attrs.strides, attrs.dilation), "1")
         if attrs.pad_value:
             raise fail(self.name, "pad_value", attrs.pad_value, "0")
@@ -93,14 +93,45 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         return results
 
     def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
-        filters = restore_filters(weight).astype(self.accumulator(data, attrs))
-        return super().reference(attrs, data, filters)
+        return super().reference(attrs, data, self.filters(attrs, weight).astype(self.accumulator(data, attrs)))
+
+    def filters(self, attrs: Any, weight: Array) -> Array:
+        """The weight of nn.contrib_conv2d_NCHWc."""
+        return restore_filters(weight)
 
     def lower(self, attrs: Any, results: TensorTypes, *_: object) -> Sequence[Any]:
         raise NotImplementedError(f"{self.name} has a kernel family only")
 
     def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
-        n, _, h, w, _ = results[0].shape
+        *images, h, w, _ = results[0].shape
         positions = weight.shape[1]
-        tile = tile_of(positions)
-        return 2 * n * ceildiv(h, tile) * ceildiv(w, tile) * positions * attrs.channels * attrs.in_channels
+        tile, taps = tile_of(positions), product(weight.shape[2:-3])
+        images[1] = attrs.channels * attrs.in_channels
+        return 2 * product(images) * ceildiv(h, tile) * ceildiv(w, tile) * positions * taps
+
+
+def transform_slices(packed: np.ndarray, tile: int) -> np.ndarray:
+    """``[O / o, I / i, kd, 3, 3, i, o]`` as ``[O / o, (tile + 2)^2, kd, I / i, i, o]``: G g G^T of every slice of a filter."""
+    return np.stack([transform_filters(packed[:, :, tap], tile) for tap in range(packed.shape[2])], axis=2)
+
+
+@register
+class WinogradConv3DNCDHWc(WinogradConv2DNCHWc, Conv3DNCDHWc):
+    """``nn.contrib_conv3d_NCDHWc`` with kd x 3 x 3 filters, strides (but along the depth) and dilation 1, in the same domain.
+
+    As nn.contrib_conv2d_winograd_NCHWc, with weight ``[ceil(O / b), P, kd, ceil(I / a), a, b]`` (``transform_slices``). Kernel
+    family ``conv3d_winograd_ncdhwc``.
+    """
+
+    name = "nn.contrib_conv3d_winograd_NCDHWc"
+    data = Conv3DNCDHWc.data
+    Attrs = Conv3DNCDHWc.Attrs
+    kernel = "conv3d_winograd_ncdhwc"
+    weight_rank = 6
+
+    def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
+        return windows(self.name, (weight_shape[2], 3, 3), attrs.strides, attrs.dilation, attrs.padding)
+
+    def filters(self, attrs: Any, weight: Array) -> Array:
+        """The weight of nn.contrib_conv3d_NCDHWc."""
+        return np.stack([restore_filters(weight[:, :, tap]) for tap in range(weight.shape[2])], axis=2)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from forge.ops.packed.winograd import transform_filters
+from forge.ops.packed.winograd import transform_filters, transform_slices
+from forge.ops.shape.layout_transform import with_layout
 from tests.ops.case import Case, Fixed, boolean, f16, f32, f64, row
 from tests.ops.cases.nn.convolution import blocked, onnx_conv, packed
 
@@ -88,6 +89,30 @@ def winograd_row(tile: int, image: tuple[int, int], lanes: int = 8) -> Case:
                channels=lanes, in_channels=2 * lanes, kernel_size=(3, 3), symbolic=False)
 
 
+def volume_rows(lanes: int = 8) -> list[Case]:
+    rng = np.random.default_rng(5)
+    x = rng.uniform(-1, 1, (1, 2 * lanes, 4, 6, 5)).astype(np.float32)
+    w = rng.uniform(-1, 1, (lanes, 2 * lanes, 3, 3, 3)).astype(np.float32)
+    data, weight = with_layout(x, "NCDHW", f"NCDHW{lanes}c"), with_layout(w, "OIDHW", f"OIDHW{lanes}i{lanes}o")
+    window = {"strides": (2, 1, 1), "padding": (1, 0, 1), "kernel_size": (3, 3, 3), "symbolic": False}
+    attributes = {"channels": lanes, "in_channels": 2 * lanes, **window}
+    plain = onnx_conv("Conv", 3, {"strides": window["strides"], "padding": window["padding"]})
+
+    def expected(*_: Any) -> np.ndarray:
+        return with_layout(plain(x, w)[0], "NCDHW", f"NCDHW{lanes}c")
+
+    depthwise = with_layout(w[:, 0], "ODHW", f"ODHW{lanes}o")
+    each = onnx_conv("Conv", 3, {"strides": window["strides"], "padding": window["padding"], "groups": lanes})
+
+    def expected_each(*_: Any) -> np.ndarray:
+        return with_layout(each(x[:, :lanes], w[:, :1])[0], "NCDHW", f"NCDHW{lanes}c")
+
+    return [row("nn.contrib_depthwise_conv3d_NCDHWc", [data[:, :1], depthwise], expected_each,
+                channels=lanes, in_channels=lanes, groups=lanes, **window),
+            row("nn.contrib_conv3d_NCDHWc", [data, weight], expected, **attributes),
+            row("nn.contrib_conv3d_winograd_NCDHWc", [data, transform_slices(weight, 4)], expected, **attributes)]
+
+
 def lifted_rows() -> list[Case]:
     """Ranks 0 and 8 of what moves elements or reduces them."""
     long = (1, 2, 1, 3, 1, 2, 1, 2)
@@ -122,5 +147,5 @@ def lifted_rows() -> list[Case]:
 
 CASES = [
     *pooling_rows(), *patch_rows(), *suppression_rows(), *elimination_rows(), *lifted_rows(),
-    *(winograd_row(tile, image) for tile, image in ((2, (5, 6)), (4, (9, 7)))),
+    *(winograd_row(tile, image) for tile, image in ((2, (5, 6)), (4, (9, 7)))), *volume_rows(),
 ]
