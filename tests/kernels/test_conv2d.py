@@ -172,6 +172,20 @@ def test_any_size(target: str, name: str) -> None:
                      row.inner * row.kernel[0] * row.kernel[1])
 
 
+@pytest.mark.parametrize("target", targets_here())
+def test_partial_sums_of_any_width(target: str) -> None:
+    """Tiles that reach over the end of a row of partial sums leave the next one as it is."""
+    row = Row(512, 64, (3, 256), (3, 3), padding=(1, 1, 1, 1))
+    w = normal(row.out, row.inner, *row.kernel)
+    case = row.case(target)
+    i, o = case.operands[0].shape[-1], case.result.shape[-1]
+    kernel, packed = AnySize(case, target), pack_convolution(w, i, o)
+    for width in (9, 12, 25, 127, 128, 255, 256, 259):
+        x = normal(1, row.inner, 3, width)
+        got = kernel.run(replace(row, image=(3, width)).case(target), [block_channels(x, i), packed])
+        assert_close(unblock_channels(got, row.out), convolve(x, w, row.strides, row.padding, row.dilation), row.inner * 9)
+
+
 @pytest.mark.parametrize("typical", [1, 5, 2000])
 def test_any_size_with_almost_no_room(typical: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Partial sums, and blocks of columns, whatever size is typical."""
