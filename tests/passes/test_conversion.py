@@ -91,3 +91,12 @@ def test_what_is_read_in_both_layouts_is_converted_once(run: GraphPass, conversi
     }""", [weights(32, 32, 3, 3), weights(32, 32, 3, 3, seed=3)])
     assert check(run, graph) == 2
     assert len([n for n in graph.select(conversion) if n.operands[0] is not None and n.operands[0].constant is None]) == 3
+
+
+def test_a_single_number_times_a_constant_for_each_channel_keeps_its_axes() -> None:
+    graph = parse("""def @main(%x: Tensor[(1, 32, 1, 1), float32]) {
+      %0 = nn.conv2d(%x, meta[relay.Constant][0]);
+      %1 = multiply(%0, meta[relay.Constant][1]);
+      nn.conv2d(%1, meta[relay.Constant][2])
+    }""", [weights(1, 32, 1, 1), weights(1, 16, 1, 1), weights(16, 16, 1, 1)])
+    assert check(choose_layouts.run, graph) == 3

@@ -81,7 +81,8 @@ class _Blocked(Relayout):
             return self.view(value, (*shape, 1))
         if value.constant is not None:
             blocked = with_layout(value.constant.reshape([d for d in shape if isinstance(d, int)]), self.plain, self.layout)
-            return self.builder.constant(blocked[0] if len(blocked) == 1 else blocked, name=value.name)
+            repeated = len(blocked) == 1 and tuple(shape) != tuple(result)
+            return self.builder.constant(blocked[0] if repeated else blocked, name=value.name)
         if value.rank == len(self.plain):
             return self.converted(value)
         if value.size == shape[1] and shape[1] % self.size == 0:
