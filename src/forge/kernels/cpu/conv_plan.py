@@ -217,8 +217,7 @@ def _pieces(axis: SpatialAxis, size: int, vectors: int) -> list[tuple[float, int
         full, rest = divmod(axis.out, size)
         return [(full, size), (1, rest)]
     tails, found = tiles.tails(size, vectors), dict[int, float]()
-    for extent in (*LIKELY, axis.extent):
-        positions = max(1, axis.out - (axis.extent - extent) // axis.stride)
+    for positions in (*LIKELY, _assumed(axis)):
         share = _assumed(axis) / positions / (len(LIKELY) + 1)
         full, rest = divmod(positions, size)
         found[size] = found.get(size, 0) + full * share
