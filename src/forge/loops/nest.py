@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from forge import dims
 from forge.loops.cost import PARALLEL_MULTIPLY_ADDS, PARALLEL_WORK
 from forge.loops.values import bind, ceildiv, next_power_of_two, product, static, tail_mask
 from forge.tir import expr as E
@@ -15,9 +16,6 @@ from forge.tir.stmt import If, Let, Stmt, loop, seq
 
 # In costs, a symbolic extent counts as this many.
 ASSUMED_EXTENT: Final = 1024
-
-# What an extent known at run time only likely is; that of the first axis, of a batch, is 1.
-LIKELY_EXTENT: Final = 256
 
 Body = Callable[[Expr], Stmt]
 """index -> statement"""
@@ -268,7 +266,7 @@ def _parallel_prefix(loops: Sequence[Loop]) -> int:
 
 def likely_iterations(loops: Sequence[Loop]) -> int:
     """How many iterations a nest likely has, whose first axis is that of a batch if its extent is known at run time only."""
-    return math.prod(_likely(axis.extent, LIKELY_EXTENT if k else 1) for k, axis in enumerate(loops))
+    return math.prod(_likely(axis.extent, dims.TYPICAL if k else 1) for k, axis in enumerate(loops))
 
 
 def _likely(extent: Expr, unknown: int) -> int:

@@ -14,8 +14,6 @@ from forge.target.costs import MachineModel
 
 # Register tiles of matrix products have at most this many vectors in a row.
 MAX_VECTORS: Final = 4
-# Columns that a product is taken to have which are known at run time only: half a tile more is computed, on average.
-TYPICAL_COLUMNS: Final = dims.TYPICAL
 # Multiply-adds of so many independent sums hide their latency: four cycles, two in each, on all processors of these years.
 CHAINS: Final = 8
 # Register tiles of matrix products have at most this many rows.
@@ -103,7 +101,7 @@ def product_tile(rows: int | None, columns: int | None, lanes: int, target: Targ
         vectors, tile_rows = candidate
         extent = 8 * tile_rows if rows is None else rows
         width = vectors * lanes
-        padding = 1 + width / 2 / TYPICAL_COLUMNS if columns is None else loops.round_up(columns, width) / columns
+        padding = 1 + width / 2 / dims.TYPICAL if columns is None else loops.round_up(columns, width) / columns
         return _rows_cost(extent, tile_rows, vectors, costs) / (extent * vectors) * padding
 
     return min(candidates, key=cost)
