@@ -74,6 +74,22 @@ def test_what_is_computed_of_several_elements_and_picked_several_times_is_stored
     assert groups_of(text.replace("add(%x, %y)", "nn.relu(%x)")) == [["nn.relu", "take", "take", "add"]]
 
 
+def test_what_interpolates_is_stored_before_it_is_transposed() -> None:
+    """Its vectors are neighbours in memory; element-wise work alone is done on the way."""
+    resized = """def @main(%x: Tensor[(1, 2, 4, 4, 16), float32]) {
+      %0 = image.resize2d(%x, size=[9, 9], layout="NCHW16c");
+      %1 = nn.relu(%0);
+      layout_transform(%1, src_layout="NCHW16c", dst_layout="NCHW")
+    }"""
+    assert groups_of(resized) == [["image.resize2d", "nn.relu"], ["layout_transform"]]
+    assert groups_of("""def @main(%x: Tensor[(1, 2, 4, 4, 16), float32], %i: Tensor[(9), int64], %j: Tensor[(9), int64]) {
+      %0 = take(%x, %i, axis=2); %1 = take(%x, %j, axis=2); %2 = add(%0, %1);
+      layout_transform(%2, src_layout="NCHW16c", dst_layout="NCHW")
+    }""") == [["take", "take", "add"], ["layout_transform"]]
+    assert groups_of(resized.replace('%0 = image.resize2d(%x, size=[9, 9], layout="NCHW16c");', "%0 = exp(%x);")) == [
+        ["exp", "nn.relu", "layout_transform"]]
+
+
 def test_a_softmax_reads_its_scaled_operand_through() -> None:
     assert groups_of("""def @main(%x: Tensor[(4, 100), float32]) {
       %0 = multiply(%x, 0.125f);

@@ -223,6 +223,7 @@ class OpDef(Generic[A]):
     is_selection: ClassVar[bool] = False  # the result is made of elements of operand 0, chosen by their places or as the largest
     is_average: ClassVar[bool] = False  # the result is made of means of elements of operand 0
     is_permutation: ClassVar[bool] = False  # the result is operand 0 with its axes in another order, which ``axes`` gives
+    is_transposition: ClassVar[bool] = False  # neighbours along the last axis of the result need not be neighbours in operand 0
     unpacks: ClassVar[bool] = False  # may give numbers of few bits more of them: of weights only when they are compiled
     is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
     read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from forge import dims, dtypes
 from forge.ir.constants.joined import is_constant
 from forge.ir.nodes import CONSTANT, Graph, Node, Value
-from forge.ir.op import Kind
+from forge.ir.op import Accuracy, Kind
 from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host
 from forge.ops.core.inference import HALF_TYPES, at_most
@@ -29,6 +29,9 @@ from forge.ops.core.op import Op
 
 MAX_NODES = 48
 """Of one group: bounds the size of a kernel."""
+
+MAX_DEPTH = 4
+"""Of element-wise nodes after an interpolation that are still taken for a part of it."""
 
 
 @dataclass(eq=False)
@@ -179,6 +182,8 @@ class _Former:
         """Whether evaluating ``node`` where ``user`` reads it repeats no work."""
         if user.op_def.picks and user.op_def.picks_by(position) and not at_most(user.result.size, node.result.size):
             return False
+        if user is host.anchor and user.op_def.is_transposition and _interpolates(node):
+            return False
         if user in self.reread:
             return _kernel_of(host.anchor) == "attention" and _is_read_through(node, host.anchor)
         return user is not host.anchor or _is_read_through(node, user) or user.op_def.reads_once(position)
@@ -216,6 +221,19 @@ def _is_picked_from_again(node: Node) -> bool:
     operands = [v for v in node.operands if v is not None and scalar_constant(v) is None]
     picking = [user for user, position in node.result.uses if position == 0 and user.op_def.picks]
     return node.op_def.kind is Kind.ELEMENTWISE and len(operands) > 1 and len(picking) > 1
+
+
+def _interpolates(node: Node, depth: int = MAX_DEPTH) -> bool:
+    """Whether an element is computed from several of an operand, at places that are computed too.
+
+    Vectors of them are read where neighbours lie next to each other, before these are transposed.
+    """
+    if node.op_def.kind is Kind.INJECTIVE:
+        return bool(node.op_def.picks) or isinstance(node.op_def, Op) and node.op_def.accuracy is not Accuracy.EXACT
+    if node.op_def.kind is not Kind.ELEMENTWISE or not depth:
+        return False
+    made = (v.producer for v in node.operands if v is not None and len(v.uses) == 1)
+    return any(producer is not None and _interpolates(producer, depth - 1) for producer in made)
 
 
 def _kernel_of(node: Node) -> str | None:

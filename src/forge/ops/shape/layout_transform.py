@@ -107,6 +107,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
     name = "layout_transform"
     data = Operand(accepts="number or bool")
     kind = Kind.INJECTIVE
+    is_transposition = True
 
     def infer(self, attrs: LayoutTransformAttrs, data: Value) -> TensorTypes:
         source, target = _layouts(attrs)
