@@ -70,6 +70,19 @@ def test_transposed_ones(inner: int, outer: int, groups: int, convolutions: int)
     assert operators(graph).count("nn.conv2d_transpose") == convolutions
 
 
+@pytest.mark.parametrize("outer", [1, 3])
+def test_few_output_channels_are_sums(outer: int) -> None:
+    graph = grouped(2, 32, outer, 1, padding=(1, 0), strides=(2, 1))
+    assert check(split_groups.run, graph) == 1
+    assert operators(graph) == [*["nn.conv2d", "sum"] * outer, *["concatenate"] * (outer > 1), "nn.relu"]
+    assert graph.find("layer").op == ("sum" if outer == 1 else "concatenate")
+
+
+@pytest.mark.parametrize(("inner", "outer", "kernel"), [(32, 4, 3), (32, 1, 1), (16, 1, 3), (40, 1, 3)])
+def test_other_convolutions_keep_their_channels(inner: int, outer: int, kernel: int) -> None:
+    assert check(split_groups.run, grouped(2, inner, outer, 1, kernel), AVX512) == 0
+
+
 @pytest.mark.parametrize("op", ["nn.conv3d", "nn.conv3d_transpose"])
 def test_volumes(op: str) -> None:
     b = Builder()
@@ -91,7 +104,7 @@ def test_what_stays(graph: Graph, target: Any) -> None:
 
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
-@pytest.mark.parametrize(("inner", "outer", "groups"), [(32, 16, 2), (12, 20, 3)])
+@pytest.mark.parametrize(("inner", "outer", "groups"), [(32, 16, 2), (12, 20, 3), (32, 2, 1)])
 def test_compiled(inner: int, outer: int, groups: int, target: str) -> None:
     module = Module(grouped(2, inner, outer, groups, padding=(1, 1)))
     x = np.random.default_rng(0).standard_normal((2, inner * groups, 9, 8)).astype(np.float32)

@@ -4,17 +4,21 @@
 layouts slices and the concatenation move whole blocks. Narrow groups share a convolution, whose weights are zero between channels
 of different groups: they would leave the lanes of vectors empty otherwise. Depthwise convolutions, and groups that are mostly
 padding either way, keep the plain form. Several transposed filters of each channel are depthwise ones of repeated channels.
+
+A convolution to very few channels, which would use as few lanes, is a depthwise one whose results are summed over channels:
+``nn.conv2d(%x, w)`` --> ``sum(nn.conv2d(%x, w[0, :, None], groups=c), axis=[1])`` with one output channel.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
 
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.ops.nn.convolution import ConvBase
+from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.matching import operand
@@ -25,6 +29,8 @@ REPEATED = "nn.conv2d_transpose"
 """Whose plain form is slow with one input channel in a group."""
 LEAST_CHANNELS = 4
 """Input channels of a convolution."""
+LEAST_TAPS = {1: 3, 2: 3, 3: 9}
+"""Of convolutions to so many channels, for which sums over channels are computed apart."""
 MOST_WASTE = 4.0
 """Multiply-adds with padding over those without it."""
 
@@ -37,7 +43,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
 def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     groups = node.attrs.groups
     if groups == 1:
-        return None
+        return _to_few_channels(lanes, builder, node)
     data, weight = operand(node), plain_weight(ConvBase.of(node))
     if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
@@ -56,6 +62,21 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
         kernel = builder.constant(_diagonal(weight[g * first : (g + together) * first], together))
         parts.append(builder.call(node.op, own, kernel, name=node.name if together == groups else "", **attributes))
     return parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
+
+
+def _to_few_channels(lanes: int, builder: RuleBuilder, node: Node) -> Value | None:
+    weight = plain_weight(Conv2D.of(node))
+    if weight is None or weight.dtype != np.float32 or node.result.dtype != "float32":
+        return None
+    outer, channels, *taps = weight.shape
+    if math.prod(taps) < LEAST_TAPS.get(outer, 1 << 30) or channels < 2 * lanes or channels % lanes:
+        return None
+    attributes = {**node.attributes, "groups": channels, "channels": channels}
+    sums = []
+    for filters in weight:
+        products = builder.call("nn.conv2d", operand(node), builder.constant(filters[:, None]), **attributes)
+        sums.append(builder.call("sum", products, axis=(1,), keepdims=True, name=node.name if outer == 1 else ""))
+    return sums[0] if outer == 1 else builder.call("concatenate", *sums, axis=1, name=node.name)
 
 
 def _depthwise(builder: RuleBuilder, node: Node, weight: np.ndarray, outer: int) -> Value:
