@@ -170,10 +170,16 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def blocks(self) -> tuple[Expr, Expr]:
-        """How many blocks of tiles there are, and the tiles of one."""
+        """How many blocks of tiles there are, and the tiles of one.
+
+        Where their number is known at run time only, there are enough for all cores, each of whole register tiles but the last.
+        """
         if self.is_known:
             return E.const(-(-self.tile_count // self.block)), E.const(self.block)
-        count, rows = loops.ceildiv(self.count, self.block), self.tile.rows
+        rows = self.tile.rows
+        wanted = -(-self.target.num_cores // (self.window.image_count * self.parts))
+        least = E.binary("min", E.const(wanted), loops.ceildiv(self.count, rows))
+        count = E.binary("max", loops.ceildiv(self.count, self.block), least)
         even = (self.count + (count - 1)) // E.binary("max", count, 1)
         return count, loops.ceildiv(even, rows) * rows
 
@@ -302,7 +308,10 @@ def plan_tasks(problem: WinogradProblem, kernel: str) -> WinogradPlan:
     key += "" if depth is None else f" {depth.kernel},{depth.stride} {depth.out}"
     blocks, parts, run = target.choices.pick(key, best, lambda: (best, *others), kernel)
     plan = WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts, run=run)
-    return plan if plan.is_known else replace(plan, block=loops.round_up(plan.block, plan.tile.rows))
+    if plan.is_known:
+        return plan
+    rows, limit = p.rows(TILE_ROWS * TILE_ROWS), max(1, most(run))
+    return replace(plan, block=limit // rows * rows or limit)
 
 
 @dataclass(frozen=True)
