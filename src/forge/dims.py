@@ -5,9 +5,9 @@ A dimension (``Dim``) is an ``int`` or a ``DimExpr``: a sum of products of atoms
 equal for all values of their symbols; nothing is claimed about the others. Symbols stand for sizes: they are never negative.
 ``x // 0`` and ``x % 0`` are 0; where the divisor is symbolic, exact quotients are cancelled on the premise that it is not 0.
 
-``str`` gives text that ``parse`` reads back: ``2*n + 1``, ``((n + 3) // 4)``, ``min(8, n)``. A symbol may have any name; one that
-is not an identifier is quoted: ``2*$"batch size"``. Expressions are bounded (terms, degree, nesting, coefficients), so that
-no operation takes long: what exceeds the bounds raises InvalidGraphError.
+``str`` gives text that ``dims_text.parse`` reads back: ``2*n + 1``, ``((n + 3) // 4)``, ``min(8, n)``. A symbol may have any
+name; one that is not an identifier is quoted: ``2*$"batch size"``. Expressions are bounded (terms, degree, nesting,
+coefficients), so that no operation takes long: what exceeds the bounds raises InvalidGraphError.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial, reduce
-from typing import NoReturn, TypeVar, Union
+from typing import TypeVar, Union
 
-from forge.errors import InvalidGraphError, ParseError
+from forge.errors import InvalidGraphError
 
 MAX_CHOICES = 16
 """Of which an expression may be the smallest or largest, to be brought into one form with others."""
@@ -118,7 +118,7 @@ class DimExpr(_Canonical):
         if isinstance(other, int):
             return _collect((m, c * other) for m, c in self.terms)
         if len(self.terms) * len(other.terms) > MAX_TERMS:
-            raise _too_large(f"a product of {len(self.terms)} and {len(other.terms)} terms")
+            raise too_large(f"a product of {len(self.terms)} and {len(other.terms)} terms")
         return _collect((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in _terms(other))
 
     __rmul__ = __mul__
@@ -160,7 +160,7 @@ def symbol(name: str) -> DimExpr:
         InvalidGraphError: it is empty, or longer than ``MAX_NAME``.
     """
     if not 0 < len(name) <= MAX_NAME:
-        raise InvalidGraphError(f"dimension: {_shown(name)} cannot name a symbol; expected 1 to {MAX_NAME} characters")
+        raise InvalidGraphError(f"dimension: {shown(name)} cannot name a symbol; expected 1 to {MAX_NAME} characters")
     _KNOWN.add(name)
     return of_atom(Symbol(name))
 
@@ -381,110 +381,13 @@ def is_int64(dim: Dim) -> bool:
     )
 
 
-def parse(text: str) -> Dim:
-    """Reads what ``str`` writes (integers, names, quoted names, + - * // %, min, max, parentheses).
-
-    Raises:
-        ParseError: ``text`` is something else, or exceeds the bounds on expressions.
-    """
-    try:
-        return _Parser(text).whole()
-    except InvalidGraphError as error:
-        raise ParseError(f"dimension: {_shown(text)}: {error}") from error
-
-
-class _Parser:
-    """Recursive descent over the tokens of one expression."""
-
-    _TOKEN = re.compile(r'\s*(?:([0-9]+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*%(),])|(\$"(?:[^"\\\n]|\\.)*"))')
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = self._split() if len(text) <= MAX_TEXT else self._fail()
-        self.position = 0
-        self.depth = 0
-
-    def whole(self) -> Dim:
-        dim = self._sum()
-        return dim if self.position == len(self.tokens) else self._fail()
-
-    def _split(self) -> list[str]:
-        tokens, position, end = [], 0, len(self.text.rstrip())
-        while position < end:
-            match = self._TOKEN.match(self.text, position) or self._fail()
-            tokens.append(match.group().strip())
-            position = match.end()
-        return tokens
-
-    def _fail(self) -> NoReturn:
-        expected = "expected + - * // % min max of names and integers, as in '2*n + 1'"
-        raise ParseError(f"dimension: {_shown(self.text)} is not an integer expression; {expected}")
-
-    def _accept(self, *tokens: str) -> str | None:
-        if self.position < len(self.tokens) and self.tokens[self.position] in tokens:
-            self.position += 1
-            return self.tokens[self.position - 1]
-        return None
-
-    def _sum(self, end: str = "") -> Dim:
-        """A sum, and ``end`` after it."""
-        self.depth += 1
-        if self.depth > 3 * MAX_NESTING:
-            raise _too_large("too many parentheses inside each other")
-        total = self._chain(("+", "-"), self._term)
-        self.depth -= 1
-        return total if not end or self._accept(end) else self._fail()
-
-    def _term(self) -> Dim:
-        return self._chain(("*", "//", "%"), self._factor)
-
-    def _chain(self, signs: tuple[str, ...], operand: Callable[[], Dim]) -> Dim:
-        total = operand()
-        while sign := self._accept(*signs):
-            total = OPERATIONS[_SIGNS[sign]](total, operand())
-        return total
-
-    def _factor(self) -> Dim:
-        sign = 1
-        while self._accept("-"):
-            sign = -sign
-        return sign * self._atom()
-
-    def _atom(self) -> Dim:
-        if self._accept("("):
-            return self._sum(")")
-        token = self.tokens[self.position] if self.position < len(self.tokens) else self._fail()
-        self.position += 1
-        if token.isdigit():
-            return _integer(token)
-        if token in ("min", "max"):
-            return OPERATIONS[token](self._sum(","), self._sum(")")) if self._accept("(") else self._fail()
-        if token.startswith("$"):
-            return symbol(self._unquoted(token))
-        return symbol(token) if is_identifier(token) else self._fail()
-
-    def _unquoted(self, token: str) -> str:
-        try:
-            return str(json.loads(token[1:]))
-        except ValueError:
-            self._fail()
-
-
-_SIGNS = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "floormod"}
-
-
-def _integer(digits: str) -> int:
-    value = int(digits) if len(digits) <= 40 else MAX_COEFFICIENT
-    if value >= MAX_COEFFICIENT:
-        raise _too_large("an integer")
-    return value
-
-
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """``text`` in a message."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
-def _too_large(what: str) -> InvalidGraphError:
+def too_large(what: str) -> InvalidGraphError:
+    """The error of an expression that exceeds a bound."""
     return InvalidGraphError(f"dimension: {what} exceeds what a dimension may be")
 
 
@@ -524,14 +427,14 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     if len(kept) == 1 and kept[0][0] == ():
         return kept[0][1]
     if len(kept) > MAX_TERMS or any(len(m) > MAX_DEGREE or abs(c) >= MAX_COEFFICIENT for m, c in kept):
-        raise _too_large("a sum of many terms, a high power or a large coefficient")
+        raise too_large("a sum of many terms, a high power or a large coefficient")
     kept.sort(key=lambda term: (-len(term[0]), [str(a) for a in term[0]]))
     return DimExpr(tuple(kept))
 
 
 def _atom(atom: Operation) -> DimExpr:
     if atom.nesting > MAX_NESTING or len(str(atom)) > MAX_TEXT:
-        raise _too_large("an expression of many operations")
+        raise too_large("an expression of many operations")
     return of_atom(atom)
 
 

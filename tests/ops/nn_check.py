@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import forge.ops  # noqa: F401  (registers the operators)
-from forge import dims, dtypes, te
+from forge import dims, dims_text, dtypes, te
 from forge.ir.builder import Builder
 from forge.ir.interp import bind_symbols, run_graph
 from forge.ir.nodes import Graph
@@ -29,7 +29,7 @@ def single(op: str, arrays: Sequence[np.ndarray | None], shapes: Sequence[Shape 
             values.append(None)
             continue
         declared = array.shape if shapes is None or shapes[k] is None else shapes[k]
-        shape = tuple(dims.parse(d) if isinstance(d, str) else d for d in declared)  # type: ignore[union-attr]
+        shape = tuple(dims_text.parse(d) if isinstance(d, str) else d for d in declared)  # type: ignore[union-attr]
         values.append(builder.input(TensorType(shape, dtypes.canonical(array.dtype)), f"x{k}"))
     return builder.output(*builder.call_multi(op, *values, **attrs))
 

@@ -18,6 +18,7 @@ from forge.ir.op import Accuracy
 from forge.ir.types import TensorType
 from forge.lowering.build import build_function
 from forge.lowering.groups import form_groups
+from forge.lowering.sizes import Sizes
 from forge.target import Target
 from forge_runtime import InputError
 from tests import guard
@@ -77,7 +78,7 @@ def test_a_family_of_real_numbers_is_not_built_for_complex_ones() -> None:
     graph = builder.output(builder.call("nn.matmul", a, b))
     (group,) = form_groups(graph, fuse=False)
     with pytest.raises(CompileError, match=r"nn\.matmul: kernel family 'matmul' got complex operands; expected real ones"):
-        build_function(group, "k", Target.parse("llvm"), lambda _: 0)
+        build_function(group, "k", Target.parse("llvm"), lambda _: 0, Sizes(), {})
 
 
 @pytest.mark.parametrize("op", ["complex.real", "complex.imag", "complex.conj", "complex.angle"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from forge import dims, dtypes
+from forge import dims, dims_text, dtypes
 from forge.dims import Dim, DimExpr
 from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.scope import Scope
@@ -149,7 +149,7 @@ class Sizes:
         if isinstance(size, dims.DimExpr):
             return size
         if isinstance(size, str):
-            return self._labels.symbol(size) if size in self._labels else dims.parse(size)
+            return self._labels.symbol(size) if size in self._labels else dims_text.parse(size)
         try:
             number = int(size)
         except (TypeError, ValueError):

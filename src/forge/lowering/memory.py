@@ -20,9 +20,9 @@ from forge.ir.builder import Builder
 from forge.ir.constants.joined import is_constant, parts_of
 from forge.ir.constants.sampling import MOST_SAMPLED, have_equal_bytes, sample
 from forge.ir.functions.states import replaced
+from forge.ir.functions.typical import typical_sizes
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
-from forge.ir.typical import typical_sizes
 from forge.lowering import arena
 from forge.lowering.arena import Arena
 from forge.lowering.groups import Group

@@ -14,9 +14,9 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.errors import CompileError
+from forge.ir.functions.typical import typical_sizes
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
-from forge.ir.typical import typical_sizes
 from forge.lowering.arena import Arena
 from forge.lowering.build import build_function
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control

@@ -14,8 +14,8 @@ from functools import partial
 
 from forge import dims
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
+from forge.ir.functions.typical import typical_sizes
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.typical import typical_sizes
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters, transform_slices

@@ -28,6 +28,8 @@ WITHOUT_ONNX: dict[str, str] = {
     **dict.fromkeys(("call_registered", "call_registered_pure"), "ONNX knows no functions of the program that runs a model"),
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
+    **dict.fromkeys(("nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
+                     "nn.contrib_subpixel_conv3d_NCDHWc"), _OWN),
     **dict.fromkeys(("nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_winograd_NCDHWc"), _OWN),
     "nn.contrib_attention": "what the compiler makes of two products and a softmax; a module has those, or nn.attention",
 }

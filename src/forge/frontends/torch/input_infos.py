@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from forge import dims, dtypes
+from forge import dims, dims_text, dtypes
 from forge.dims import Dim
 from forge.errors import ForgeError, ImportModelError, OptionError
 from forge.frontends.torch.program import Input, Program, ScalarMeta, TensorMeta
@@ -140,7 +140,7 @@ def _derived(text: str) -> tuple[str, int, int] | None:
     if text.isidentifier():
         return text, 1, 0
     try:
-        found = dims.linear(dims.parse(text))
+        found = dims.linear(dims_text.parse(text))
     except (ForgeError, ValueError):
         return None
     return found if found is not None and found[1] > 0 else None

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from forge import dims, dtypes
+from forge import dims_text, dtypes
 from forge.dims import Dim
 from forge.errors import ForgeError, ParseError
 from forge.ir import types as T
@@ -163,7 +163,7 @@ class Cursor:
         if not text:
             raise self.unexpected("a value")
         try:
-            return dims.parse(text)
+            return dims_text.parse(text)
         except ParseError as error:
             raise self.error(str(error), start) from error
 

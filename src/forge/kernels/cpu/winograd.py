@@ -28,6 +28,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, Image, SpatialAxis, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme, square
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.loops.pairs import Group
@@ -41,9 +42,6 @@ from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 _Tasks = tuple[int, int, int]
 """(blocks of tiles of an image, parts of the output channels, slices of a task)"""
 IndexBody = Callable[[Expr], Stmt]
-ReadSquare = Callable[[int, int], Expr]
-WriteSquare = Callable[[int, Expr], Stmt]
-Line = Callable[[Sequence[Expr]], list[Expr]]
 
 # Register tiles have at most this many rows.
 TILE_ROWS: Final = 14
@@ -55,23 +53,6 @@ PREFETCH_BYTES: Final = 4096
 TRANSFORM_CYCLES: Final = 14.0
 # A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
 OVERHEAD_TILES: Final = 1.0
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """F(out x out, 3x3): the transformations of one line of inputs and of sums."""
-
-    out: int
-    input_line: Line
-    output_line: Line
-
-    @property
-    def patch(self) -> int:
-        return self.out + 2
-
-    @property
-    def positions(self) -> int:
-        return self.patch**2
 
 
 @dataclass(frozen=True)
@@ -579,49 +560,3 @@ def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:
     if known is not None:
         return loops.unroll(name, known, body)
     return loops.unroll(name, most, lambda i: loops.guard(i < count, body(i)))
-
-
-def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
-    """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""
-    body: list[Stmt] = []
-    columns = []
-    for x in range(size):
-        column = line([loops.bound(read(y, x), body) for y in range(size)])
-        columns.append([loops.bound(value, body) for value in column])
-    for y in range(result):
-        body += [write(y * result + x, value) for x, value in enumerate(line([column[y] for column in columns]))]
-    return seq(body)
-
-
-def _scaled(factor: float, x: Expr, plus: Expr) -> Expr:
-    return loops.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
-
-
-def _input_line_4(d: Sequence[Expr]) -> list[Expr]:
-    """B^T d."""
-    even, odd = _scaled(-4.0, d[2], d[4]), _scaled(-4.0, d[1], d[3])
-    near, far = d[4] - d[2], d[3] - d[1]
-    return [_scaled(4.0, d[0], _scaled(-5.0, d[2], d[4])), even + odd, even - odd,
-            _scaled(2.0, far, near), _scaled(-2.0, far, near), _scaled(4.0, d[1], _scaled(-5.0, d[3], d[5]))]
-
-
-def _output_line_4(m: Sequence[Expr]) -> list[Expr]:
-    """A^T m."""
-    sum12, difference12, sum34, difference34 = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
-    return [m[0] + sum12 + sum34, _scaled(2.0, difference34, difference12), _scaled(4.0, sum34, sum12),
-            _scaled(8.0, difference34, difference12) + m[5]]
-
-
-def _input_line_2(d: Sequence[Expr]) -> list[Expr]:
-    """B^T d."""
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-
-
-def _output_line_2(m: Sequence[Expr]) -> list[Expr]:
-    """A^T m."""
-    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
-
-
-SCHEME_2: Final = Scheme(2, _input_line_2, _output_line_2)
-SCHEMES = {s.positions: s for s in (SCHEME_2, Scheme(4, _input_line_4, _output_line_4))}
-"""By the number of positions of a patch."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
-from forge.kernels.cpu import winograd
+from forge.kernels.cpu import winograd, winograd_lines
 from forge.kernels.cpu.conv_plan import ConvProblem
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.kernels.cpu.tiles import CACHE_LINE, STACK_LIMIT
@@ -54,7 +54,7 @@ def build(call: KernelCall, problem: ConvProblem) -> Function:
     """The kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
     wanted = winograd.WinogradProblem(
-        winograd.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
+        winograd_lines.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
         problem.in_blocks * window.block, window.block, problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype,
         problem.unit, problem.pad_value, TRANSFORM_CYCLES, WEIGHT_CYCLES)
     return winograd.in_tasks(call, winograd.plan_tasks(wanted, call.name), _Task)
@@ -62,7 +62,7 @@ def build(call: KernelCall, problem: ConvProblem) -> Function:
 
 def _vectors(problem: ConvProblem) -> int:
     """Vectors of output channels that are summed together; 0 where their transformed weights take more than half of the stack."""
-    size = winograd.SCHEME_2.positions * problem.in_channels * problem.lanes * 4
+    size = winograd_lines.SCHEME_2.positions * problem.in_channels * problem.lanes * 4
     return next((v for v in (2, 1) if problem.out_vectors % v == 0 and v * size <= STACK_LIMIT // 2), 0)
 
 
@@ -73,7 +73,7 @@ def _products(problem: ConvProblem, places: int) -> float:
 
 def _cycles(problem: ConvProblem) -> float:
     """Cycles of the products and all transformations."""
-    scheme, steps, vectors = winograd.SCHEME_2, problem.in_channels, problem.out_vectors
+    scheme, steps, vectors = winograd_lines.SCHEME_2, problem.in_channels, problem.out_vectors
     tiles = -(-problem.window.height.out // scheme.out) * -(-problem.window.width.out // scheme.out)
     changes = TRANSFORM_CYCLES / 2 * scheme.positions * tiles * problem.batch
     return (scheme.positions * _products(problem, tiles) + changes * (steps * problem.unit.size / problem.window.block + vectors)
@@ -119,7 +119,7 @@ class _Task(winograd.Task):
             place = (((block * in_blocks + k // steps) * 9 + (y * 3 + x)) * steps + k % steps) * out_block + lane
             return plan.unit.weights(weight, place * plan.unit.size, plan.lanes)
 
-        return winograd.square(3, plan.scheme.patch, tap, _filter_line, lambda position, value: store(
+        return winograd_lines.square(3, plan.scheme.patch, tap, _filter_line, lambda position, value: store(
             self.weights, self._weight_index(E.const(position), k, vector), value))
 
     def _weight_index(self, position: Expr, k: Expr, vector: int) -> Expr:
