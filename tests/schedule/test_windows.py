@@ -61,7 +61,7 @@ def check(
     ("size", "stride", "dilation", "pad"),
     [(3, 2, 1, 1), (3, 1, 1, 1), (5, 1, 1, 2), (2, 2, 1, 1), (3, 1, 2, 2), (2, 3, 2, 1), (3, 1, 1, 0)],
 )
-@pytest.mark.parametrize("sizes", [(5, 7), (1, 1), (2, 40), (23, 3), (6, 67)])
+@pytest.mark.parametrize("sizes", [(5, 7), (1, 1), (2, 40), (23, 3), (6, 67), (7, 600)])
 @pytest.mark.sampled(5)
 def test_rows_of_images(
     target: str, symbolic: bool, kind: str, size: int, stride: int, dilation: int, pad: int, sizes: tuple[int, int]

@@ -29,7 +29,7 @@ from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 from forge.tir.rewrite import map_expressions, substitute
-from forge.tir.stmt import Allocate, Evaluate, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Allocate, Evaluate, If, Let, Stmt, loop, seq, store
 from forge.tir.visit import free_variables, nodes, roots, stores
 
 # A row of what is reduced takes about this many bytes, and all that are reduced before they are read at most that many.
@@ -41,6 +41,8 @@ WRITTEN_OUT: Final = 16
 MAX_TAIL: Final = 64
 # At most this many rows, one below the other, are reduced before they are read: what was just stored is slow to load.
 ROWS: Final = 16
+# Rows of at most this many bytes are computed together, one vector after the other, so that what a row costs is paid once.
+NARROW_ROW: Final = 1024
 # This many vectors are computed side by side.
 VECTORS: Final = 2
 
@@ -50,6 +52,9 @@ VectorSink = Callable[[Expr, int, "Expr | None", Expr], Stmt]
 
 Elements = Callable[[Expr, int, "Expr | None"], Vectorizer]
 """(first element, lanes, mask) -> what makes vectors of the value that is reduced."""
+
+Rows = tuple[Var, Expr, Expr]
+"""(variable, first value, number of values) of rows one below the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +204,10 @@ def _is_contiguous(value: Expr, tail: Sequence[Loop], algebra: Algebra) -> bool:
     return len(tail) == 1 and all(pattern(s) != OTHER for s in analyse((value,), (), algebra).strides(algebra, tail[0].var))
 
 
+def _each(rows: Rows | None, body: Stmt) -> Stmt:
+    return body if rows is None else loop(rows[0], rows[2], body, begin=rows[1])
+
+
 def _steps(tap: Loop) -> int:
     return loops.known(tap.extent, "schedule: the extent of a window")
 
@@ -266,8 +275,13 @@ class _Windows:
         unroll = 1 if again and loops.static(extent) is None else VECTORS
         return loops.group_loop(extent, self.lanes, body, unroll, self.masked, begin, narrow=True, again=again)
 
-    def reduced(self, extent: Expr, begin: Expr, elements: Elements, sink: VectorSink, again: bool) -> Stmt:
-        """``sink`` of vectors from ``begin`` on, reduced along ``rows``; where all taps are inside they are written out."""
+    def reduced(
+        self, extent: Expr, begin: Expr, elements: Elements, sink: VectorSink, again: bool, rows: Rows | None = None
+    ) -> Stmt:
+        """``sink`` of vectors from ``begin`` on, reduced along the taps; where all of them are inside they are written out.
+
+        ``rows``: of all these rows; a vector of all rows that have all taps inside, then the next one.
+        """
         parts: list[Stmt] = []
         ranges = {tap: self.limits(tap, E.const(0), tap.extent, parts) for tap in self.problem.rows}
 
@@ -287,11 +301,43 @@ class _Windows:
             return self.vectors(extent, begin, body, again)
 
         if self.steps > WRITTEN_OUT:
-            return seq(parts, vectors(some))
+            return _each(rows, seq(parts, vectors(some)))
         inside: Expr = E.const(True, "bool")
+        if rows is not None:
+            around: list[Stmt] = []
+            first, last = self.whole_rows(rows, around)
+            row = rows[0]
+            together = vectors(lambda *vector: loop(row, last - first, whole(*vector), begin=first))
+            if all(bound.tap not in self.problem.rows for bound in self.problem.bounds):
+                return seq(around, together)
+            alone = If(E.logical_not(E.logical_and(row >= first, row < last)), seq(parts, vectors(some)))
+            return seq(around, together, _each(rows, alone))
         for tap, (first, last) in ranges.items():
             inside = E.logical_and(inside, E.compare("eq", last - first, tap.extent))
         return seq(parts, loops.guard(inside, vectors(whole), vectors(some)))
+
+    def whole_rows(self, rows: Rows, parts: list[Stmt]) -> tuple[Expr, Expr]:
+        """The part of ``rows`` all taps of which are inside."""
+        row, first, count = rows
+        end = first + count
+        low, high = first, end
+        for bound in self.problem.bounds:
+            if bound.tap not in self.problem.rows:
+                continue
+            margin = bound.rest + number(min(0, bound.factor * (_steps(bound.tap) - 1)))
+            step = self.algebra.coefficient(margin, row)
+            if step is None or step.constant is None:
+                high = first
+                continue
+            rest = self.algebra.expr(margin - step * self.algebra.poly(row))
+            if step.constant > 0:
+                low = E.binary("max", low, (E.const(step.constant - 1) - rest) // step.constant)
+            elif step.constant < 0:
+                high = E.binary("min", high, rest // -step.constant + 1)
+            else:
+                high = E.select(rest >= 0, high, first)
+        low = loops.bound(E.binary("min", low, end), parts, "first")
+        return low, loops.bound(E.binary("max", low, high), parts, "last")
 
     def _written_out(self, at: Expr, lanes: int, mask: Expr | None, elements: Elements, sink: VectorSink) -> Stmt:
         vectorizer, variables = elements(at, lanes, mask), [tap.var for tap in self.problem.rows]
@@ -323,8 +369,8 @@ class _Row:
         self.rows = min(most, ROWS if windows.problem.rows and windows.problem.outer else 1)
         self.buffer = loops.local("row", windows.dtype, size * self.rows)
 
-    def build(self, start: Expr, count: Expr, down: tuple[Var, Expr, Expr] | None) -> Stmt:
-        """``count`` windows from ``start`` on, for each value of variable ``down[0]`` from ``down[1]`` on, ``down[2]`` in all."""
+    def build(self, start: Expr, count: Expr, down: Rows | None) -> Stmt:
+        """``count`` windows from ``start`` on, for all rows ``down``."""
         parts: list[Stmt] = [Allocate(self.buffer)]
         origin = loops.bound(start * self.pair.stride, parts, "origin")
         span = loops.bound((count - 1) * self.pair.stride + self.pair.reach, parts, "span")
@@ -332,34 +378,46 @@ class _Row:
         low, high = first - origin, last - origin
         if down is None:
             zero = E.const(0)
-            edges = [self._fill(zero, zero, low), self._fill(zero, high, span - high)]
-            return seq(parts, *edges, self._down(zero, origin, low, high), self._along(zero, start, count))
+            edges = self._edges(zero, low, high, span)
+            return seq(parts, edges, self._down(zero, origin, low, high, None), self._along(zero, start, count, None))
         variable, begin, extent = down
         lanes, r = self.windows.lanes, E.var("r")
         pitch = loops.bound(loops.ceildiv(span * self.width, lanes) * lanes + self.slack, parts, "pitch")
-        edges = [self._fill(r * pitch, E.const(0), low), self._fill(r * pitch, high, span - high)]
+        edges = self._edges(r * pitch, low, high, span)
         slot = (variable - begin) * pitch
-        return seq(parts, loop(r, extent, seq(*edges)), loop(variable, extent, self._down(slot, origin, low, high), begin=begin),
-                   loop(variable, extent, self._along(slot, start, count), begin=begin))
+        if self.pair.axis.static is not None:
+            return seq(parts, loop(r, extent, edges), _each(down, self._down(slot, origin, low, high, None)),
+                       _each(down, self._along(slot, start, count, None)))
+        narrow, group = pitch <= NARROW_ROW // dtypes.itemsize(self.windows.dtype), E.var("g")
+        groups = loops.bound(E.select(narrow, E.const(1), extent), parts, "groups")
+        rows = variable, begin + group, E.select(narrow, extent, E.const(1))
+        return seq(parts, loop(r, extent, edges), loop(group, groups, self._down(slot, origin, low, high, rows)),
+                   loop(group, groups, self._along(slot, start, count, rows)))
 
-    def _fill(self, slot: Expr, begin: Expr, extent: Expr) -> Stmt:
-        """Whole vectors of the identity that cover ``extent`` places of the row at ``slot``."""
+    def _edges(self, slot: Expr, low: Expr, high: Expr, span: Expr) -> Stmt:
+        """Fills the places of the row at ``slot`` that are not between ``low`` and ``high``, where there may be such."""
+        if all(bound.tap is not self.pair.tap for bound in self.windows.problem.bounds):
+            return seq()
+        return seq(self._fill(slot, low), self._fill(slot + high * self.width, span - high))
+
+    def _fill(self, place: Expr, extent: Expr) -> Stmt:
+        """Whole vectors of the identity from ``place`` on that cover ``extent`` places, one at least: mostly that is enough."""
         lanes, v = self.windows.lanes, E.var("v")
         value = loops.identity(self.windows.kind, self.windows.dtype, lanes)
-        place = E.ramp(slot + begin * self.width + v * lanes, 1, lanes)
-        return loop(v, loops.ceildiv(extent * self.width, lanes), store(self.buffer, place, value))
+        more = store(self.buffer, E.ramp(place + v * lanes, 1, lanes), value)
+        return seq(store(self.buffer, E.ramp(place, 1, lanes), value), loop(v, (extent * self.width - 1) // lanes, more, begin=1))
 
-    def _down(self, slot: Expr, origin: Expr, low: Expr, high: Expr) -> Stmt:
-        """Reduces places ``low`` to ``high`` of the row at ``slot`` along the other axes."""
+    def _down(self, slot: Expr, origin: Expr, low: Expr, high: Expr, rows: Rows | None) -> Stmt:
+        """Reduces places ``low`` to ``high`` of the row at ``slot`` along the other axes, for all ``rows``."""
         k = Loop(E.var("k"), high)
         if self.tail is None:
-            return self._elements(k, self.pair.at(origin + k.var), low, high, slot)
+            return self._elements(k, self.pair.at(origin + k.var), low, high, slot, rows)
         if self._is_whole():
             values = {**self.pair.at(origin), self.tail.var: k.var}
-            return self._elements(k, values, low * self.width, high * self.width, slot)
+            return self._elements(k, values, low * self.width, high * self.width, slot, rows)
         place = slot + k.var * self.width
-        inner = self._elements(self.tail, self.pair.at(origin + k.var), E.const(0), self.tail.extent, place)
-        return loop(k.var, high - low, inner, begin=low)
+        inner = self._elements(self.tail, self.pair.at(origin + k.var), E.const(0), self.tail.extent, place, None)
+        return _each(rows, loop(k.var, high - low, inner, begin=low))
 
     def _is_whole(self) -> bool:
         """Whether places side by side lie side by side in all operands."""
@@ -371,7 +429,9 @@ class _Row:
         return self.tail.var not in accesses.value_uses and all(
             a == ONE and b == whole for a, b in zip(accesses.strides(algebra, self.tail.var), steps))
 
-    def _elements(self, axis: Loop, values: Mapping[Var, Expr], low: Expr, high: Expr, base: Expr) -> Stmt:
+    def _elements(
+        self, axis: Loop, values: Mapping[Var, Expr], low: Expr, high: Expr, base: Expr, rows: Rows | None
+    ) -> Stmt:
         """Elements ``low`` to ``high`` along ``axis``, stored from ``base`` on; ``values`` of other variables depend on it."""
 
         def elements(at: Expr, lanes: int, mask: Expr | None) -> Vectorizer:
@@ -381,41 +441,44 @@ class _Row:
         def sink(at: Expr, lanes: int, mask: Expr | None, value: Expr) -> Stmt:
             return store(self.buffer, E.ramp(base + at, 1, lanes), E.broadcast(value, lanes), mask)
 
-        return self.windows.reduced(high - low, low, elements, sink, True)
+        return self.windows.reduced(high - low, low, elements, sink, True, rows)
 
-    def _along(self, slot: Expr, start: Expr, count: Expr) -> Stmt:
+    def _along(self, slot: Expr, start: Expr, count: Expr, rows: Rows | None) -> Stmt:
         """Reduces the row at ``slot`` along its own axis, apart where the body depends on how near the ends are."""
         body = self.windows.problem.body
-        tail = [] if self.tail is None else [self.tail]
-        found = interior(body, self.pair.axis, self.windows.algebra, tail) if depends_on_places(body) else None
+        inner = [] if self.tail is None else [self.tail]
+        if rows is not None:
+            inner.append(Loop(rows[0], rows[2]))
+        found = interior(body, self.pair.axis, self.windows.algebra, inner) if depends_on_places(body) else None
         if found is None:
-            return self._results(body, slot, start, E.const(0), count)
+            return self._results(body, slot, start, E.const(0), count, rows)
         parts: list[Stmt] = []
         nearest = E.binary("max", found.inside.begin - start, E.const(0))
         begin = loops.bound(E.binary("min", nearest, count), parts, "begin")
         end = loops.bound(E.binary("max", begin, E.binary("min", found.inside.end - start, count)), parts, "end")
         ranges = ((body, E.const(0), begin), (found.inside.body, begin, end), (body, end, count))
-        return seq(parts, *(self._results(part, slot, start, first, last) for part, first, last in ranges))
+        return seq(parts, *(self._results(part, slot, start, first, last, rows) for part, first, last in ranges))
 
-    def _results(self, body: Stmt, slot: Expr, start: Expr, first: Expr, last: Expr) -> Stmt:
-        """Windows ``first`` to ``last`` of those from ``start`` on."""
+    def _results(self, body: Stmt, slot: Expr, start: Expr, first: Expr, last: Expr, rows: Rows | None) -> Stmt:
+        """Windows ``first`` to ``last`` of those from ``start`` on, of all ``rows``."""
         axis, tail, stride = self.pair.axis.var, self.tail, self.pair.stride
         if tail is None:
 
             def along_axis(at: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
                 return Vectorizer(axis, start + at, lanes, mask, bound)
 
-            return self._vectors(body, first, last - first, along_axis, slot, stride)
+            return self._vectors(body, first, last - first, along_axis, slot, stride, rows)
         j, own = E.var("j"), tail.var
 
         def along_tail(at: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
             return Vectorizer(own, at, lanes, mask, {**bound, axis: start + j})
 
-        inner = self._vectors(body, E.const(0), tail.extent, along_tail, slot + j * (stride * self.width), 1)
-        return loop(j, last - first, inner, begin=first)
+        inner = self._vectors(body, E.const(0), tail.extent, along_tail, slot + j * (stride * self.width), 1, None)
+        return _each(rows, loop(j, last - first, inner, begin=first))
 
     def _vectors(
-        self, body: Stmt, first: Expr, extent: Expr, vectorizer: Callable[..., Vectorizer], base: Expr, stride: int
+        self, body: Stmt, first: Expr, extent: Expr, vectorizer: Callable[..., Vectorizer], base: Expr, stride: int,
+        rows: Rows | None,
     ) -> Stmt:
         step = self.pair.dilation * self.width
 
@@ -427,7 +490,7 @@ class _Row:
             values, parts = self._reduced_taps(tap, places, lanes)
             finished = [self.windows.finish(body, value, lanes, partial(vectorizer, place, lanes, mask))
                         for place, value in zip(places, values, strict=True)]
-            return seq(parts, *finished)
+            return _each(rows, seq(parts, *finished))
 
         return self.windows.vectors(extent, first, results, self.windows.is_pure)
 
