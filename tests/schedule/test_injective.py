@@ -237,6 +237,21 @@ def test_repeated_elements_of_symbolic_length(target: str) -> None:
     check([repeated], {x: a}, target, {"n": 5, "m": 50})
 
 
+@TARGETS
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 2), (3, 17), (5, 18), (2, 40)])
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_pictures_of_twice_the_size(target: str, sizes: tuple[int, int], symbolic: bool) -> None:
+    """Each element with its neighbours before and after, which the ends lack, in rows and columns."""
+    a = normal(3, *sizes)
+    h, w = (te.symbol_var("h"), te.symbol_var("w")) if symbolic else (te.const(size) for size in sizes)
+    x = te.placeholder((3, h, w), "float32", "x")
+
+    def body(c: te.Expr, y: te.Expr, i: te.Expr, z: te.Expr, j: te.Expr) -> te.Expr:
+        return x[c, te.clamp(y + i * 2 - 1, h), te.clamp(z + j * 2 - 1, w)] * 0.25 + x[c, y, z] * 0.75
+
+    check([te.compute((3, h, 2, w, 2), body)], {x: a}, target, dict(zip("hw", sizes)) if symbolic else {})
+
+
 def test_repeated_elements_are_interleaved_in_registers() -> None:
     x = te.placeholder((64, 32), "float32", "x")
     function = function_for([x], [te.compute((64, 32, 2), lambda r, o, i: x[r, o])], "llvm -mcpu=x86-64-v3")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from forge import loops
@@ -146,6 +147,7 @@ class _Injective:
         self.masked = loops.supports_masks(self.target, sizes)
         self.cost = loops.statement_cost(body)
         self.varies = depends_on_places(body)
+        self.rows: Loop | None = None
 
     def build(self) -> Stmt:
         axis = self._vector_axis()
@@ -178,6 +180,8 @@ class _Injective:
             return self._rows(axis, *row)
         if self._must_cut(axis, outer):
             return self._blocked(axis, outer, short)
+        if short is not None and outer and outer[-1].static is not None and outer[-1].static <= MAX_WRITTEN_OUT:
+            self.rows = outer.pop()
         work = E.const(self.cost * (1 if short is None else short.assumed)) * loops.ceildiv(axis.extent, self.lanes)
         inner = self._cases(axis, short, lambda body: self._inner(body, axis, axis.extent, short))
         return loops.parallel_nest(outer, inner, work)
@@ -278,20 +282,27 @@ class _Injective:
         return loops.guard(condition, self._with_interior(body, Loop(axis.var, extent), lanes, unroll), some)
 
     def _interleaved_parts(self, body: Stmt, axis: Loop, short: Loop, lanes: int) -> Stmt:
-        def vectors(part: Stmt, extent: Expr, begin: Expr, width: int) -> Stmt:
-            assert isinstance(part, Store)
-            store = part
-            return loops.vector_loop(extent, width, lambda at, width, mask: interleaved_store(
-                store, axis, short, begin + extent, at, width, mask), 1, self.masked, begin)
+        """Interleaved vectors in the interior of ``axis``, single elements at its ends; each for all ``self.rows``."""
 
-        found = interior(body, axis, self.algebra, [short])
+        def some(part: Stmt, kind: str, end: Expr, at: Expr, width: int, mask: Expr | None) -> Stmt:
+            assert isinstance(part, Store)
+            whole = interleaved_store(part, axis, short, end, at, width, mask)
+            return whole if self.rows is None else loop(self.rows.var, self.rows.extent, whole, kind)
+
+        def vectors(part: Stmt, begin: Expr, end: Expr) -> Stmt:
+            vector = partial(some, part, "unrolled", end)
+            return loops.vector_loop(end - begin, lanes, vector, 1, self.masked, begin, self.manner.again)
+
+        inner = [short] if self.rows is None else [short, self.rows]
+        found = interior(body, axis, self.algebra, inner)
         if found is None:
-            return vectors(body, axis.extent, E.const(0), lanes)
+            return vectors(body, E.const(0), axis.extent)
         parts: list[Stmt] = []
         begin = loops.bound(E.binary("min", found.inside.begin, axis.extent), parts, "begin")
         end = loops.bound(E.binary("max", begin, found.inside.end), parts, "end")
-        ends = [vectors(body, extent, first, 1) for first, extent in ((E.const(0), begin), (end, axis.extent - end))]
-        return seq(parts, ends[0], vectors(found.inside.body, end - begin, begin, lanes), ends[1])
+        ends = (loops.serial("v", last - first, lambda at: some(body, "unrolled", axis.extent, at, 1, None), first)
+                for first, last in ((E.const(0), begin), (end, axis.extent)))
+        return seq(parts, vectors(found.inside.body, begin, end), *ends)
 
     def _with_interior(self, body: Stmt, axis: Loop, lanes: int, unroll: int) -> Stmt:
         """Vectors along ``axis``: whole ones inside of its interior as that says, others as ``body`` says."""
