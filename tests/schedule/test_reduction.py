@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from forge import te
+from forge import schedule, te
 from forge.errors import CompileError
+from forge.tir import expr as E
 from forge.tir import stmt as S
 from forge.tir import visit
-from tests.schedule.support import TARGETS, function_for, run, truth
+from tests.schedule.support import TARGETS, call_for, function_for, run, truth
 
 RNG = np.random.default_rng(11)
 
@@ -206,3 +208,19 @@ def test_sum_of_symbolic_size(target: str, n: int) -> None:
     x, axis = te.placeholder((te.symbol_var("n"),), "float32"), te.reduce_axis(te.symbol_var("n"))
     result = te.compute((), lambda: te.reduce("sum", x[axis.var], [axis]))
     np.testing.assert_array_equal(run([result], {x: data}, target, {"n": n})[0], data.sum())
+
+
+def test_elements_that_are_overwritten_are_reduced_once() -> None:
+    """A last vector that begins before the one before it ends would read what that has stored."""
+    n = te.symbol_var("n")
+    x = te.placeholder((64, 4, n), "float32")
+    row = te.reduce_axis(4)
+    total = te.compute((64, n), lambda k, c: te.reduce("sum", x[k, row.var, c], [row]))
+    call = call_for([x], [total], "llvm -mcpu=x86-64-v3", [n])
+
+    def has_last_vector(overwrites: bool) -> bool:
+        function = schedule.build(replace(call, overwrites=overwrites), [total], [x])
+        stored = [s.index for s in visit.statements(function.body) if isinstance(s, S.Store) and s.buffer.name == "out0"]
+        return any(isinstance(e, E.Binary) and e.op == "min" for e in visit.nodes(*stored))
+
+    assert has_last_vector(False) and not has_last_vector(True)

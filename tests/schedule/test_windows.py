@@ -107,6 +107,13 @@ def test_windows_along_some_axes(target: str, axes: tuple[int, ...], dtype: str)
 
 
 @TARGETS
+@pytest.mark.parametrize("kind", ["max", "sum"])
+@pytest.mark.parametrize("sizes", [(2, 2), (5, 31), (4, 35), (2, 137)])
+def test_windows_side_by_side(target: str, kind: str, sizes: tuple[int, int]) -> None:
+    check((3, *sizes), [(k, 2, 2, 1, 0) for k in (1, 2)], target, kind)
+
+
+@TARGETS
 def test_large_windows(target: str) -> None:
     check((2, 31, 29), [(k, 13, 1, 1, 6) for k in (1, 2)], target)
 

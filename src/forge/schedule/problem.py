@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from forge.loops import Loop, element_size, memory_sizes, supports_masks
+from forge.loops.contract import KernelCall
 from forge.schedule.access import Accesses, analyse, collapse
 from forge.schedule.algebra import Algebra
 from forge.schedule.guards import GuardedReads
@@ -32,6 +33,7 @@ class Problem:
     rest: tuple[Loop, ...]
     reductions: tuple[Reduction, ...]
     body: Stmt
+    again: bool  # whether elements may be computed twice
 
     @property
     def lanes(self) -> int:
@@ -55,10 +57,10 @@ class Problem:
         return analyse((reduction.value,), (), self.algebra)
 
 
-def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Problem:
+def prepare(call: KernelCall, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Problem:
     """Finds the outer axes, brings indices to canonical form and collapses axes."""
     simplify = IndexSimplifier(algebra)
-    guard = GuardedReads(target, algebra)
+    guard = GuardedReads(call.target, algebra)
     body = simplify.stmt(map_expressions(body, guard))
     reductions = [replace(r, value=simplify.expr(guard(r.value))) for r in reductions]
     used = set[Var]().union(*(free_variables(r.value) for r in reductions))
@@ -77,4 +79,4 @@ def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reductio
         body = simplify.stmt(map_expressions(body, rename))
         reductions = [replace(r, value=simplify.expr(rename(r.value))) for r in reductions]
     merged = tuple(replace(r, axes=list(axes)) for r, axes in zip(reductions, groups[2:]))
-    return Problem(target, algebra, groups[0], groups[1], merged, body)
+    return Problem(call.target, algebra, groups[0], groups[1], merged, body, not call.overwrites)

@@ -52,7 +52,7 @@ def schedule_reductions(
     windows = reduce_windows(call.target, axes, reductions, body, algebra)
     if windows is not None:
         return windows
-    problem = prepare(call.target, axes, reductions, body, algebra)
+    problem = prepare(call, axes, reductions, body, algebra)
     axis = _outer_vector_axis(problem)
     if axis is None:
         return _inner_vectors(problem)
@@ -238,7 +238,8 @@ class _OuterVectors:
         return per_element * loops.ceildiv(extent, self.lanes) * self.block
 
     def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:
-        return loops.group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True)
+        return loops.group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True,
+                                again=self.problem.again)
 
     def _group(self, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
         """All reductions and the body for ``count`` vectors from ``at`` on, times the steps of the register block."""
