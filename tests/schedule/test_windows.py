@@ -114,6 +114,23 @@ def test_windows_side_by_side(target: str, kind: str, sizes: tuple[int, int]) ->
 
 
 @TARGETS
+@pytest.mark.parametrize("symbolic", [True, False])
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (5, 18), (19, 37), (3, 500)])
+def test_code_after_windows_that_depends_on_how_near_the_borders_are(target: str, symbolic: bool, sizes: tuple[int, int]) -> None:
+    """Sums of windows, times the number of their elements that are inside."""
+    h, w = (te.symbol_var("h"), te.symbol_var("w")) if symbolic else (te.const(size) for size in sizes)
+    x = te.placeholder((2, h, w), "float32")
+    sums = pooled(x, [(1, 3, 1, 1, 1), (2, 3, 1, 1, 1)], "sum", 0)
+
+    def inside(place: Expr, extent: Expr) -> Expr:
+        return E.binary("min", extent - place + 1, E.const(3)) - E.binary("max", 1 - place, E.const(0))
+
+    result = te.compute(sums.shape, lambda c, i, j: sums[c, i, j] * te.cast(inside(i, h) * inside(j, w), "float32"))
+    data, symbols = RNG.integers(-50, 50, (2, *sizes)).astype("float32"), dict(zip("hw", sizes)) if symbolic else {}
+    np.testing.assert_array_equal(run([result], {x: data}, target, symbols)[0], truth([result], {x: data}, symbols)[0])
+
+
+@TARGETS
 def test_large_windows(target: str) -> None:
     check((2, 31, 29), [(k, 13, 1, 1, 6) for k in (1, 2)], target)
 

@@ -22,7 +22,7 @@ from forge.loops import Accumulators, GroupBody, Loop, RegisterTile, Vectorizer
 from forge.schedule.access import OTHER, analyse, collapse, pattern
 from forge.schedule.algebra import ONE, ZERO, Algebra, Poly, number
 from forge.schedule.guards import GuardedReads
-from forge.schedule.interior import depends_on_places, interior
+from forge.schedule.interior import Interior, depends_on_places, interior
 from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.schedule.stages import Reduction
 from forge.target import Target
@@ -216,12 +216,24 @@ class _Windows:
     def __init__(self, target: Target, algebra: Algebra, problem: _Problem) -> None:
         self.target, self.algebra, self.problem = target, algebra, problem
         self.kind, self.dtype = problem.reduction.kind, problem.reduction.result.dtype
+        self.together = problem.pair is not None and problem.pair.axis.static is None and bool(problem.outer)
+        self.inside = self._interior()
+        # What depends on places is one number for a row in its interior, so that integers of 8 bytes are in no vectors.
+        after = [] if self.together and self.inside is not None else list(stores(problem.body))
         sizes = loops.memory_sizes(seq(problem.body, Evaluate(problem.value)))
-        widest = max(*sizes, loops.element_size(problem.value), *(loops.element_size(s.value) for s in stores(problem.body)))
+        widest = max(*sizes, loops.element_size(problem.value), *(loops.element_size(s.value) for s in after))
         self.lanes = max(1, target.vector_bits // (8 * widest))
         self.masked = loops.supports_masks(target, sizes)
         self.steps = math.prod(map(_steps, problem.rows))
         self.is_pure = not any(isinstance(e, E.Load) for root in roots(problem.body) for e in nodes(root))
+
+    def _interior(self) -> Interior | None:
+        """The interior of a row for the code after the reduction, the same for all rows that are computed together."""
+        pair, tail = self.problem.pair, self.problem.tail
+        if pair is None or not depends_on_places(self.problem.body):
+            return None
+        inner = [*([] if tail is None else [tail]), *(self.problem.outer[-1:] if self.together else ())]
+        return interior(self.problem.body, pair.axis, self.algebra, inner)
 
     def build(self) -> Stmt | None:
         """The loop nest; None where a row is too long."""
@@ -270,10 +282,10 @@ class _Windows:
         first = loops.bound(E.binary("min", first, end), parts, "first")
         return first, loops.bound(E.binary("max", first, last), parts, "last")
 
-    def vectors(self, extent: Expr, begin: Expr, body: GroupBody, again: bool) -> Stmt:
+    def vectors(self, extent: Expr, begin: Expr, body: GroupBody, again: bool, lanes: int) -> Stmt:
         """Vectors from ``begin`` on; ``again``: elements may be computed twice, so that the last vector is a whole one, too."""
         unroll = 1 if again and loops.static(extent) is None else VECTORS
-        return loops.group_loop(extent, self.lanes, body, unroll, self.masked, begin, narrow=True, again=again)
+        return loops.group_loop(extent, lanes, body, unroll, self.masked, begin, narrow=True, again=again)
 
     def reduced(
         self, extent: Expr, begin: Expr, elements: Elements, sink: VectorSink, again: bool, rows: Rows | None = None
@@ -298,7 +310,7 @@ class _Windows:
             return seq(accumulators.start(), body, *results)
 
         def vectors(body: GroupBody) -> Stmt:
-            return self.vectors(extent, begin, body, again)
+            return self.vectors(extent, begin, body, again, self.lanes)
 
         if self.steps > WRITTEN_OUT:
             return _each(rows, seq(parts, vectors(some)))
@@ -385,7 +397,7 @@ class _Row:
         pitch = loops.bound(loops.ceildiv(span * self.width, lanes) * lanes + self.slack, parts, "pitch")
         edges = self._edges(r * pitch, low, high, span)
         slot = (variable - begin) * pitch
-        if self.pair.axis.static is not None:
+        if not self.windows.together:
             return seq(parts, loop(r, extent, edges), _each(down, self._down(slot, origin, low, high, None)),
                        _each(down, self._along(slot, start, count, None)))
         narrow, group = pitch <= NARROW_ROW // dtypes.itemsize(self.windows.dtype), E.var("g")
@@ -445,21 +457,19 @@ class _Row:
 
     def _along(self, slot: Expr, start: Expr, count: Expr, rows: Rows | None) -> Stmt:
         """Reduces the row at ``slot`` along its own axis, apart where the body depends on how near the ends are."""
-        body = self.windows.problem.body
-        inner = [] if self.tail is None else [self.tail]
-        if rows is not None:
-            inner.append(Loop(rows[0], rows[2]))
-        found = interior(body, self.pair.axis, self.windows.algebra, inner) if depends_on_places(body) else None
+        body, found = self.windows.problem.body, self.windows.inside
         if found is None:
-            return self._results(body, slot, start, E.const(0), count, rows)
+            return self._results(body, slot, start, E.const(0), count, rows, self.windows.lanes)
         parts: list[Stmt] = []
         nearest = E.binary("max", found.inside.begin - start, E.const(0))
         begin = loops.bound(E.binary("min", nearest, count), parts, "begin")
         end = loops.bound(E.binary("max", begin, E.binary("min", found.inside.end - start, count)), parts, "end")
-        ranges = ((body, E.const(0), begin), (found.inside.body, begin, end), (body, end, count))
-        return seq(parts, *(self._results(part, slot, start, first, last, rows) for part, first, last in ranges))
+        lanes = self.windows.lanes
+        edge = 1 if self.windows.together else lanes
+        ranges = ((body, E.const(0), begin, edge), (found.inside.body, begin, end, lanes), (body, end, count, edge))
+        return seq(parts, *(self._results(part, slot, start, first, last, rows, lanes) for part, first, last, lanes in ranges))
 
-    def _results(self, body: Stmt, slot: Expr, start: Expr, first: Expr, last: Expr, rows: Rows | None) -> Stmt:
+    def _results(self, body: Stmt, slot: Expr, start: Expr, first: Expr, last: Expr, rows: Rows | None, lanes: int) -> Stmt:
         """Windows ``first`` to ``last`` of those from ``start`` on, of all ``rows``."""
         axis, tail, stride = self.pair.axis.var, self.tail, self.pair.stride
         if tail is None:
@@ -467,18 +477,19 @@ class _Row:
             def along_axis(at: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
                 return Vectorizer(axis, start + at, lanes, mask, bound)
 
-            return self._vectors(body, first, last - first, along_axis, slot, stride, rows)
+            return self._vectors(body, first, last - first, along_axis, slot, stride, rows, lanes)
         j, own = E.var("j"), tail.var
 
         def along_tail(at: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
             return Vectorizer(own, at, lanes, mask, {**bound, axis: start + j})
 
-        inner = self._vectors(body, E.const(0), tail.extent, along_tail, slot + j * (stride * self.width), 1, None)
+        place = slot + j * (stride * self.width)
+        inner = self._vectors(body, E.const(0), tail.extent, along_tail, place, 1, None, self.windows.lanes)
         return _each(rows, loop(j, last - first, inner, begin=first))
 
     def _vectors(
         self, body: Stmt, first: Expr, extent: Expr, vectorizer: Callable[..., Vectorizer], base: Expr, stride: int,
-        rows: Rows | None,
+        rows: Rows | None, lanes: int,
     ) -> Stmt:
         step = self.pair.dilation * self.width
 
@@ -492,7 +503,7 @@ class _Row:
                         for place, value in zip(places, values, strict=True)]
             return _each(rows, seq(parts, *finished))
 
-        return self.windows.vectors(extent, first, results, self.windows.is_pure)
+        return self.windows.vectors(extent, first, results, self.windows.is_pure, lanes)
 
     def _reduced_taps(
         self, tap: Callable[[Expr, int, Expr], Expr], places: Sequence[Expr], lanes: int
