@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from forge import te
+from forge import dims, te
+from forge.dims import Dim
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_dtype, expect_rank, fail, unify_dim
-from forge.ops.core.lowering import cast_result, chain_select
+from forge.ops.core.lowering import chain_select
 from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
-from forge.ops.core.window_geometry import compute_dtype
+from forge.ops.core.signatures import (
+    Array, Arrays, Builder, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values,
+)
 from forge.ops.vision.resize import cubic_weight
+from forge.ops.vision.taps import gathered
 
 OFFSETS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 PADDINGS = ("zeros", "border", "reflection")
@@ -98,72 +101,104 @@ class GridSample(Op[GridSampleAttrs]):
                     out[target] += element.astype(np.float64) * math.prod(w for _, w in chosen)
         return [out.astype(data.dtype)]
 
-    def lower(self, attrs: GridSampleAttrs, results: TensorTypes, data: Tensor, grid: Tensor) -> Lowered:
-        indices, weights = self._taps(data, grid, attrs)
-        rank = data.ndim - 2
-        out = te.shape_of(results[0].shape)
-        if attrs.mode == "nearest":
-            return [te.compute(out, lambda *i: _nearest(data, indices, weights, i), "grid_sample", data.dtype)]
-        taps = [te.reduce_axis(len(OFFSETS[attrs.mode]), f"tap{k}") for k in range(rank)]
-        real = compute_dtype(data.dtype)
-
-        def body(*i: Expr) -> Expr:
-            places = [(i[0], *i[2:], te.const(k), tap.var) for k, tap in enumerate(taps)]
-            value = te.cast(data[(i[0], i[1], *(indices[p] for p in places))], real)
-            for place in places:
-                weight = te.cast(weights[place], real)
-                value = te.select(weight.eq(0.0), te.const(0.0, real), value * weight)
-            return te.reduce("sum", value, taps)
-
-        return [cast_result(te.compute(out, body, "grid_sample"), data.dtype)]
-
-    def _taps(self, data: Tensor, grid: Tensor, attrs: GridSampleAttrs) -> tuple[Tensor, Tensor]:
-        """Indices into the data, and their weights, by position in the grid, axis and tap."""
-        rank = data.ndim - 2
-        offsets = OFFSETS[attrs.mode]
-        real = "float64" if grid.dtype == "float64" else "float32"
-        shape = (*grid.shape[:-1], te.const(rank), te.const(len(offsets)))
-
-        def tap(i: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
-            axis, number = i[-2], i[-1]
-            extent = chain_select([axis.eq(k) for k in range(rank - 1)], data.shape[2:-1], data.shape[-1])
-            x = te.cast(grid[(*i[:-2], te.const(rank - 1) - axis)], real)
-            position = denormalized(x, te.cast(extent, real), attrs.align_corners)
-            if attrs.mode == "nearest":
-                return te.cast(te.call("round", position), "int64"), te.const(1.0, real), extent
-            first = te.call("floor", position)
-            weights = _tap_weights(position - first, attrs.mode, te.select, lambda v: te.call("abs", v))
-            weight = chain_select([number.eq(k) for k in range(len(weights) - 1)], weights[:-1], weights[-1])
-            return te.cast(first + te.cast(number + offsets[0], real), "int64"), weight, extent
-
-        def index(*i: Expr) -> Expr:
-            at, _, extent = tap(i)
-            if attrs.padding_mode == "reflection":
-                at = _reflected(at, extent, attrs.align_corners, te.select, lambda v: te.binary("max", v, te.const(1)))
-            return te.clamp(at, extent)
-
-        def weight(*i: Expr) -> Expr:
-            at, value, extent = tap(i)
-            if attrs.padding_mode != "zeros":
-                return value
-            return te.select(te.logical_and(at >= 0, at < extent), value, te.const(0.0, real))
-
-        return te.compute(shape, index, "grid_index", "int64"), te.compute(shape, weight, "grid_weight", real)
+    def decompose(self, builder: Builder, attrs: GridSampleAttrs, data: Value, grid: Value) -> Values:
+        batch, *places, rank = grid.shape
+        positions = builder.call("reshape", grid, newshape=(batch, dims.product(places), rank), allowzero=True)
+        indices, *weights = builder.call_multi("image.grid_taps", positions, size=data.shape[2:], **vars(attrs))
+        found = gathered(builder, data, indices, weights[0] if weights else None)
+        return [builder.call("reshape", found, newshape=(*data.shape[:2], *places), allowzero=True)]
 
     def flops(self, attrs: GridSampleAttrs, results: TensorTypes, *_: object) -> Any:
         return 2 * len(OFFSETS[attrs.mode]) ** (results[0].rank - 2) * results[0].size
 
 
-def _nearest(data: Tensor, indices: Tensor, weights: Tensor, i: Sequence[Expr]) -> Expr:
-    places = [(i[0], *i[2:], te.const(k), te.const(0)) for k in range(data.ndim - 2)]
-    inside: Expr = te.const(True, "bool")
-    for place in places:
-        inside = te.logical_and(inside, weights[place] > 0.0)
-    value = data[(i[0], i[1], *(indices[p] for p in places))]
-    return te.select(inside, value, te.const(False if data.dtype == "bool" else 0, data.dtype))
+@dataclass(frozen=True)
+class GridTapsAttrs:
+    size: tuple[Dim, ...]
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    align_corners: bool = False
 
 
-def _reference_taps(x: Any, extent: int, attrs: GridSampleAttrs) -> list[tuple[int | None, float]]:
+@register
+class GridTaps(Op[GridTapsAttrs]):
+    """Indices into a flat image of ``size``, and their weights, of what image.grid_sample sums up at grid[n, p]: [n, taps, p].
+
+    The index is -1 for what does not count. ``mode`` nearest has one tap and no weights.
+    """
+
+    name = "image.grid_taps"
+    grid = Operand(accepts="float", rank=3)
+    kind = Kind.INJECTIVE
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, attrs: GridTapsAttrs, grid: Value) -> Types:
+        batch, places, rank = grid.shape
+        unify_dim(self.name, rank, len(attrs.size), "last dimension of grid")
+        shape = (batch, len(OFFSETS[attrs.mode]) ** len(attrs.size), places)
+        weights = [] if attrs.mode == "nearest" else [TensorType(shape, _weight_dtype(grid.dtype))]
+        return [TensorType(shape, "int64"), *weights]
+
+    def reference(self, attrs: GridTapsAttrs, grid: Array) -> Arrays:
+        shape = (len(grid), len(OFFSETS[attrs.mode]) ** len(attrs.size), grid.shape[1])
+        indices, weights = np.full(shape, -1), np.zeros(shape, _weight_dtype(str(grid.dtype)))
+        grid = numeric.widen(grid)
+        for n, p in np.ndindex(grid.shape[:2]):
+            taps = [_reference_taps(x, extent, attrs) for x, extent in zip(reversed(grid[n, p]), attrs.size, strict=True)]
+            for number, chosen in enumerate(itertools.product(*taps)):
+                weights[n, number, p] = math.prod(weight for _, weight in chosen)
+                if all(index is not None and weight != 0 for index, weight in chosen):
+                    indices[n, number, p] = np.ravel_multi_index([index for index, _ in chosen], attrs.size)
+        return [indices] if attrs.mode == "nearest" else [indices, weights]
+
+    def lower(self, attrs: GridTapsAttrs, results: TensorTypes, grid: Tensor) -> Lowered:
+        count, rank = len(OFFSETS[attrs.mode]), len(attrs.size)
+        size = te.shape_of(attrs.size)
+
+        def taps(i: Sequence[Expr]) -> list[tuple[Expr, Expr, Expr]]:
+            n, number, place = i
+            coordinates = [grid[n, place, te.const(rank - 1 - k)] for k in range(rank)]
+            digits = [number // count ** (rank - 1 - k) % count for k in range(rank)]
+            return [_tap(x, extent, digit, attrs) for x, extent, digit in zip(coordinates, size, digits, strict=True)]
+
+        def index(*i: Expr) -> Expr:
+            flat: Expr = te.const(0)
+            counts: Expr = te.const(True, "bool")
+            for (at, weight, inside), extent in zip(taps(i), size, strict=True):
+                flat = flat * extent + te.clamp(at, extent)
+                counts = te.logical_and(counts, te.logical_and(inside, weight.ne(0.0)))
+            return te.select(counts, flat, te.const(-1))
+
+        def weight(*i: Expr) -> Expr:
+            return math.prod((weight for _, weight, _ in taps(i)), start=te.const(1.0, _weight_dtype(grid.dtype)))
+
+        shape = te.shape_of(results[0].shape)
+        indices = te.compute(shape, index, "grid_index", "int64")
+        return [indices] if attrs.mode == "nearest" else [indices, te.compute(shape, weight, "grid_weight", results[1].dtype)]
+
+
+def _weight_dtype(grid: str) -> str:
+    return "float64" if grid == "float64" else "float32"
+
+
+def _tap(x: Expr, extent: Expr, number: Expr, attrs: GridTapsAttrs) -> tuple[Expr, Expr, Expr]:
+    """The place of a tap along one axis, its weight, and whether it counts there."""
+    real = _weight_dtype(x.dtype)
+    position = denormalized(te.cast(x, real), te.cast(extent, real), attrs.align_corners)
+    if attrs.mode == "nearest":
+        first, weight = te.call("round", position), te.const(1.0, real)
+    else:
+        first = te.call("floor", position)
+        weights = _tap_weights(position - first, attrs.mode, te.select, lambda v: te.call("abs", v))
+        weight = chain_select([number.eq(k) for k in range(len(weights) - 1)], weights[:-1], weights[-1])
+    at = te.cast(first + te.cast(number + OFFSETS[attrs.mode][0], real), "int64")
+    if attrs.padding_mode == "reflection":
+        at = _reflected(at, extent, attrs.align_corners, te.select, lambda v: te.binary("max", v, te.const(1)))
+    inside = te.logical_and(at >= 0, at < extent) if attrs.padding_mode == "zeros" else te.const(True, "bool")
+    return at, weight, inside
+
+
+def _reference_taps(x: Any, extent: int, attrs: GridSampleAttrs | GridTapsAttrs) -> list[tuple[int | None, float]]:
     """(index, weight) of every tap along one axis; the index is None where the data counts as 0."""
     position = denormalized(x, extent, attrs.align_corners)
     if attrs.mode == "nearest":
@@ -175,7 +210,7 @@ def _reference_taps(x: Any, extent: int, attrs: GridSampleAttrs) -> list[tuple[i
     return [(_padded(index, extent, attrs), float(weight)) for index, weight in zip(taps, weights, strict=True)]
 
 
-def _padded(index: int, extent: int, attrs: GridSampleAttrs) -> int | None:
+def _padded(index: int, extent: int, attrs: GridSampleAttrs | GridTapsAttrs) -> int | None:
     if attrs.padding_mode == "zeros":
         return index if 0 <= index < extent else None
     if attrs.padding_mode == "reflection":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.case import Case, Fixed, const, f16, f32, f64, i32, row
+from tests.ops.case import Case, Fixed, const, f16, f32, f64, i32, i64, row
 from tests.ops.onnx_oracle import onnx_node
 
 
@@ -22,6 +22,7 @@ def grid_rows() -> list[Case]:
     one = np.array([[[[0.0, 0.0], [-1.0, 1.0], [0.25, -0.5]]]], np.float32)
     return [
         sampled((2, 3, 5, 7), (4, 3), "linear", "zeros", False),
+        *(sampled((1, 19, 5, 7), (4, 13), mode, padding, False) for mode in ("nearest", "linear", "cubic") for padding in paddings),
         *(sampled((1, 3, 5, 7), (4, 3), mode, padding, align)
           for mode in ("nearest", "linear", "cubic") for padding in paddings for align in (False, True)),
         *(sampled((1, 2, 4, 3, 5), (2, 3, 4), mode, padding, False) for mode in ("nearest", "linear") for padding in paddings),
@@ -31,6 +32,24 @@ def grid_rows() -> list[Case]:
         row("image.grid_sample", [f64(1, 2, 3, 4), Fixed(one.astype(np.float64))], mode="cubic"),
         row("image.grid_sample", [f32(1, 2, 6), Fixed(f32(1, 4, 1, low=-1, high=1))]),
         row("image.grid_sample", [f32(1, 1, 3, 4, 3), Fixed(f32(1, 2, 1, 2, 3, low=-1, high=1))], mode="cubic"),
+    ]
+
+
+def tap_rows() -> list[Case]:
+    """Indices outside of the data do not count."""
+    indices, many = i64(2, 3, 5, low=-2, high=8), i64(1, 4, 37, low=-1, high=60)
+    wide = row("image.gather_taps", [f32(1, 60, 19), many, f32(1, 4, 37)])
+    return [
+        row("image.gather_taps", [f32(2, 7, 4), indices, f32(2, 3, 5)], symbolic=False),
+        row("image.gather_taps", [f32(2, 4, 7), indices, f32(2, 3, 5)], symbolic=False, channels_last=False),
+        row("image.gather_taps", [f16(2, 7, 11), indices, f32(2, 3, 5)], symbolic=False),
+        row("image.gather_taps", [f64(2, 7, 4), i32(2, 3, 5, low=-2, high=8), f64(2, 3, 5)], symbolic=False),
+        row("image.gather_taps", [i32(2, 7, 4), i64(2, 1, 5, low=-2, high=8)], symbolic=False),
+        row("image.gather_taps", [i32(2, 4, 7), i64(2, 1, 5, low=-2, high=8)], symbolic=False, channels_last=False),
+        wide,
+        row("image.grid_taps", [f32(2, 9, 2, low=-1.6, high=1.6)], symbolic=False, size=(5, 7), padding_mode="reflection"),
+        row("image.grid_taps", [f64(1, 9, 3, low=-1.6, high=1.6)], symbolic=False, size=(2, 3, 4), mode="cubic"),
+        row("image.grid_taps", [f32(1, 9, 1, low=-1.6, high=1.6)], symbolic=False, size=(4,), mode="nearest"),
     ]
 
 
@@ -76,4 +95,4 @@ def region_rows() -> list[Case]:
     ]
 
 
-CASES = [*grid_rows(), *suppression_rows(), *region_rows()]
+CASES = [*grid_rows(), *tap_rows(), *suppression_rows(), *region_rows()]
