@@ -202,11 +202,11 @@ def _reference_taps(x: Any, extent: int, attrs: GridSampleAttrs | GridTapsAttrs)
     """(index, weight) of every tap along one axis; the index is None where the data counts as 0."""
     position = denormalized(x, extent, attrs.align_corners)
     if attrs.mode == "nearest":
-        first, weights = int(np.rint(position)), [1.0]
+        first, weights = np.rint(position), [1.0]
     else:
-        first = math.floor(position)
-        weights = _tap_weights(float(position) - first, attrs.mode, np.where, abs)
-    taps = [first + k for k in OFFSETS[attrs.mode]]
+        first = np.floor(position)
+        weights = _tap_weights(float(position) - float(first), attrs.mode, np.where, abs)
+    taps = [int(numeric.convert(np.asarray(first + k), "int64")) for k in OFFSETS[attrs.mode]]
     return [(_padded(index, extent, attrs), float(weight)) for index, weight in zip(taps, weights, strict=True)]
 
 

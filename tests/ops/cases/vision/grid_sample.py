@@ -48,6 +48,7 @@ def tap_rows() -> list[Case]:
         row("image.gather_taps", [i32(2, 4, 7), i64(2, 1, 5, low=-2, high=8)], symbolic=False, channels_last=False),
         wide,
         row("image.grid_taps", [f32(2, 9, 2, low=-1.6, high=1.6)], symbolic=False, size=(5, 7), padding_mode="reflection"),
+        row("image.grid_taps", [np.array([[[np.nan], [np.inf], [-np.inf], [1e30], [-1e30], [0.5]]], np.float32)], size=(4,)),
         row("image.grid_taps", [f64(1, 9, 3, low=-1.6, high=1.6)], symbolic=False, size=(2, 3, 4), mode="cubic"),
         row("image.grid_taps", [f32(1, 9, 1, low=-1.6, high=1.6)], symbolic=False, size=(4,), mode="nearest"),
     ]
