@@ -26,7 +26,7 @@ from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, sto
 from forge.tir.visit import stores
 
 # A row of at most this many bytes is copied to the stack.
-SCRATCH_BYTES: Final = 16384
+SCRATCH_BYTES: Final = 32768
 
 # Reductions along a row have at most this many independent accumulators.
 ACCUMULATORS: Final = 4

@@ -66,12 +66,20 @@ class LRN(Op[LRNAttrs]):
 
         def result(*i: Expr) -> Expr:
             base = total[i] * (attrs.alpha / attrs.size) + attrs.bias
-            return te.cast(te.cast(data[i], dtype) / te.call("pow", base, attrs.beta), data.dtype)
+            return te.cast(te.cast(data[i], dtype) / _power(base, attrs), data.dtype)
 
         return [te.compute(data.shape, result, name="lrn")]
 
     def flops(self, attrs: LRNAttrs, results: TensorTypes, *_: object) -> Any:
         return (2 * attrs.size + 4) * results[0].size
+
+
+def _power(base: Expr, attrs: LRNAttrs) -> Expr:
+    """``base ** beta``; the usual 0.75 by square roots, where the base is above 0."""
+    if attrs.beta != 0.75 or attrs.bias <= 0 or attrs.alpha < 0:
+        return te.call("pow", base, attrs.beta)
+    root = te.call("sqrt", base)
+    return root * te.call("sqrt", root)
 
 
 @dataclass(frozen=True)
