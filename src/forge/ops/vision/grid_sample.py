@@ -22,7 +22,17 @@ from forge.ops.core.inference import expect_dtype, expect_rank, fail, unify_dim
 from forge.ops.core.lowering import chain_select
 from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
 from forge.ops.core.signatures import (
-    Array, Arrays, Builder, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values,
+    Array,
+    Arrays,
+    Builder,
+    Expr,
+    Lowered,
+    Tensor,
+    TensorType,
+    TensorTypes,
+    Types,
+    Value,
+    Values,
 )
 from forge.ops.vision.resize import cubic_weight
 from forge.ops.vision.taps import gathered
@@ -142,13 +152,14 @@ class GridTaps(Op[GridTapsAttrs]):
     def reference(self, attrs: GridTapsAttrs, grid: Array) -> Arrays:
         shape = (len(grid), len(OFFSETS[attrs.mode]) ** len(attrs.size), grid.shape[1])
         indices, weights = np.full(shape, -1), np.zeros(shape, _weight_dtype(str(grid.dtype)))
-        grid = numeric.widen(grid)
+        grid, size = numeric.widen(grid), tuple(d for d in attrs.size if isinstance(d, int))
         for n, p in np.ndindex(grid.shape[:2]):
-            taps = [_reference_taps(x, extent, attrs) for x, extent in zip(reversed(grid[n, p]), attrs.size, strict=True)]
+            taps = [_reference_taps(x, extent, attrs) for x, extent in zip(reversed(grid[n, p]), size, strict=True)]
             for number, chosen in enumerate(itertools.product(*taps)):
                 weights[n, number, p] = math.prod(weight for _, weight in chosen)
-                if all(index is not None and weight != 0 for index, weight in chosen):
-                    indices[n, number, p] = np.ravel_multi_index([index for index, _ in chosen], attrs.size)
+                places = [index for index, weight in chosen if index is not None and weight != 0]
+                if len(places) == len(size):
+                    indices[n, number, p] = np.ravel_multi_index(places, size)
         return [indices] if attrs.mode == "nearest" else [indices, weights]
 
     def lower(self, attrs: GridTapsAttrs, results: TensorTypes, grid: Tensor) -> Lowered:
@@ -186,11 +197,11 @@ def _tap(x: Expr, extent: Expr, number: Expr, attrs: GridTapsAttrs) -> tuple[Exp
     real = _weight_dtype(x.dtype)
     position = denormalized(te.cast(x, real), te.cast(extent, real), attrs.align_corners)
     if attrs.mode == "nearest":
-        first, weight = te.call("round", position), te.const(1.0, real)
+        first, weights = te.call("round", position), [te.const(1.0, real)]
     else:
         first = te.call("floor", position)
         weights = _tap_weights(position - first, attrs.mode, te.select, lambda v: te.call("abs", v))
-        weight = chain_select([number.eq(k) for k in range(len(weights) - 1)], weights[:-1], weights[-1])
+    weight = chain_select([number.eq(k) for k in range(len(weights) - 1)], weights[:-1], weights[-1])
     at = te.cast(first + te.cast(number + OFFSETS[attrs.mode][0], real), "int64")
     if attrs.padding_mode == "reflection":
         at = _reflected(at, extent, attrs.align_corners, te.select, lambda v: te.binary("max", v, te.const(1)))

@@ -46,6 +46,10 @@ def patch_rows() -> list[Case]:
     return [
         row(patches, [f32(1, 2, 4, 5), whole], taken, kernel_size=(2, 2), symbolic=False),
         row(patches, [f32(1, 2, 4, 5), f32(1, 8, 3, 4), f32(1, 4, 3, 4)], kernel_size=(2, 2), symbolic=False),
+        row("nn.deformable_taps", [np.array([np.nan, np.inf, -np.inf, 1e30, 0.5, 0, -1, 1], np.float32).reshape(1, 8, 1, 1)],
+            kernel_size=(2, 2), size=(2, 3), symbolic=False),
+        row("nn.deformable_taps", [f32(2, 16, 3, 4), f32(2, 8, 3, 4)], kernel_size=(2, 2), size=(5, 6), strides=(1, 2),
+            offset_groups=2, padding=(0, 1), symbolic=False),
         row(patches, [f32(1, 2, 4, 5), np.full((1, 8, 3, 4), 1e30, np.float32)], lambda *_: np.zeros((1, 2, 4, 3, 4)),
             kernel_size=(2, 2), symbolic=False),
     ]

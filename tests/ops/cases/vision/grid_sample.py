@@ -22,7 +22,8 @@ def grid_rows() -> list[Case]:
     one = np.array([[[[0.0, 0.0], [-1.0, 1.0], [0.25, -0.5]]]], np.float32)
     return [
         sampled((2, 3, 5, 7), (4, 3), "linear", "zeros", False),
-        *(sampled((1, 19, 5, 7), (4, 13), mode, padding, False) for mode in ("nearest", "linear", "cubic") for padding in paddings),
+        *(sampled((1, 19, 5, 7), (4, 13), mode, padding, False)
+          for mode in ("nearest", "linear", "cubic") for padding in paddings),
         *(sampled((1, 3, 5, 7), (4, 3), mode, padding, align)
           for mode in ("nearest", "linear", "cubic") for padding in paddings for align in (False, True)),
         *(sampled((1, 2, 4, 3, 5), (2, 3, 4), mode, padding, False) for mode in ("nearest", "linear") for padding in paddings),
