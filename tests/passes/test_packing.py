@@ -267,11 +267,21 @@ def test_symbolic_height(groups: int) -> None:
     assert check(choose_layouts.run, graph, symbols={"h": 5}) == 2
 
 
-@pytest.mark.parametrize("reason", ["weight", "groups", "layout"])
+@pytest.mark.parametrize(("channels", "filters"), [(4, 4), (16, 40), (17, 5), (40, 32)])
+def test_computed_weight(channels: int, filters: int) -> None:
+    net = Net()
+    x = net.input(TensorType((2, channels, 6, 6), "float32"), "x")
+    y = net.call("nn.conv2d", x, net.input(TensorType((filters, channels, 3, 1), "float32"), "w"), padding=(1, 0))
+    graph = net.output(net.call("nn.relu", y))
+    assert check(choose_layouts.run, graph) == 2
+    assert len(graph.select("nn.contrib_conv2d_NCHWc")) == 1
+
+
+@pytest.mark.parametrize("reason", ["weight of few uses", "groups", "layout"])
 def test_what_stays_plain(reason: str) -> None:
     net = Net()
-    x = net.input(TensorType((2, 4, 6, 6), "float32"), "x")
-    if reason == "weight":
+    x = net.input(TensorType((1, 4, 6, 6), "float32"), "x")
+    if reason == "weight of few uses":
         y = net.call("nn.conv2d", x, net.input(TensorType((4, 4, 1, 1), "float32"), "w"))
     elif reason == "layout":
         y = net.call("nn.conv2d", x, net.constant(weights(1, 1, 6, 4)), data_layout="NHWC", kernel_layout="HWIO")

@@ -4,18 +4,20 @@
 and packed weights, and likewise those of volumes; transposed ones become convolutions whose output channels are pixels
 (``passes.subpixels``). Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked
 layout (``Op.in_layout``); everything else reads a tensor that is transformed back, once.
-Weights that are not constant and other groupings than depthwise keep the plain layout.
+Other groupings than depthwise keep the plain layout. Weights that are not constant are packed at run time, where enough is
+computed with them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import dtypes
-from forge.dims import is_static
+from forge.dims import TYPICAL, is_static
 from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
@@ -32,6 +34,9 @@ from forge.target.blocking import channel_block, dots_of_pairs, integer_group
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = (("uint8", "int8", "int32"), ("int16", "int8", "int32"))
 """Data, weight and sums of the products of integers that there are kernels for."""
+
+OFTEN = 64
+"""Uses of each element of a weight, from which on it pays to put it in blocks first."""
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -116,8 +121,10 @@ class _Blocked(Relayout):
 
     def _convolution(self, conv: Conv2D | Conv3D) -> Value | None:
         kernel, groups = plain_weight(conv), conv.attrs.groups
-        if kernel is None or groups == 1:
-            return None if kernel is None else self._convolve(conv, kernel)
+        if kernel is None:
+            return self._with_computed_weight(conv) if is_worth_packing(conv) else None
+        if groups == 1:
+            return self._convolve(conv, kernel)
         bytes_of_volumes = kernel.dtype == np.int8 and kernel.ndim == 5
         if bytes_of_volumes or not groups == conv.data.shape[1] == len(kernel):
             return None
@@ -145,11 +152,22 @@ class _Blocked(Relayout):
     def _depthwise_layouts(self) -> dict[str, str]:
         return {"data_layout": self.layout, "kernel_layout": f"O{self.plain[2:]}{self.size}o", "out_layout": self.layout}
 
+    def _with_computed_weight(self, conv: Conv2D | Conv3D) -> Value:
+        source, block = self._source(conv)
+        layout = f"OI{conv.spatial}"
+        packed = self.builder.call("layout_transform", self.usual(conv.weight), src_layout=layout,
+                                   dst_layout=f"{layout}{block}i{self.size}o")
+        return self._packed_convolution(conv, source, block, packed)
+
     def _convolve(self, conv: Conv2D | Conv3D, kernel: np.ndarray) -> Value:
         """The convolution with ``kernel[O, I, spatial]``."""
         source, block = self._source(conv)
         packed = self.builder.constant(self._packed(conv, kernel, block), name=conv.weight.name)
-        sizes = {"channels": kernel.shape[0], "in_channels": conv.data.shape[1], "kernel_size": kernel.shape[2:]}
+        return self._packed_convolution(conv, source, block, packed)
+
+    def _packed_convolution(self, conv: Conv2D | Conv3D, source: Value, block: int, packed: Value) -> Value:
+        shape = conv.weight.shape
+        sizes = {"channels": shape[0], "in_channels": conv.data.shape[1], "kernel_size": shape[2:]}
         return self.builder.call(f"nn.contrib_conv{len(conv.spatial)}d_{self.plain}c", source, packed, name=conv.node.name,
                                  **{**conv.node.attributes, **sizes, **self._layouts(block)})
 
@@ -213,6 +231,15 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
     if conv is None or weight is None or weight.size == 0 or not (conv.data.dtype in FLOATS or integers):
         return None
     return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None
+
+
+def is_worth_packing(conv: ConvBase[Any]) -> bool:
+    """Whether a weight of known sizes that is computed at run time is used often enough by one convolution of one group."""
+    batch, _, *places = conv.result.shape
+    often = math.prod(d if isinstance(d, int) else TYPICAL for d in (batch, *places)) >= OFTEN
+    single = conv.data.dtype == conv.weight.dtype == conv.result.dtype == "float32" and conv.attrs.groups == 1
+    known = conv.weight.constant is None and is_static(*conv.weight.shape) and 0 not in conv.weight.shape
+    return often and single and known and has_usual_layout(conv)
 
 
 def has_usual_layout(conv: ConvBase[Any]) -> bool:
