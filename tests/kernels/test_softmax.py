@@ -36,6 +36,7 @@ def softmax(x: np.ndarray, axis: int, logarithm: bool = False) -> np.ndarray:
         ((2, 21, 9, 7), 1),
         ((5, 77), 0),
         ((2, 5000), 1),
+        ((2, 9000), 1),
         ((3, 1), 1),
         ((9,), 0),
         ((2, 300, 40), 1),
@@ -54,7 +55,7 @@ def test_matches_numpy(target: str, operator: str, shape: tuple[int, ...], axis:
 def test_symbolic_sizes(target: str, axis: int) -> None:
     n, m = E.var("n"), E.var("m")
     kernel = build(case((n, m), axis, symbols=(n, m)).function(target), target)
-    for sizes in ((1, 1), (3, 5), (70, 33), (2, 5000), (5000, 2), (0, 4)):
+    for sizes in ((1, 1), (3, 5), (70, 33), (2, 5000), (2, 8192), (2, 9000), (5000, 2), (0, 4)):
         x = RNG.standard_normal(sizes).astype(np.float32)
         y = guarded(np.full(sizes, 5, np.float32))
         kernel(guarded(x), y, *sizes)

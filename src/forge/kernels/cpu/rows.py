@@ -25,8 +25,8 @@ from forge.tir.rewrite import map_expressions
 from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, store
 from forge.tir.visit import stores
 
-# A row of at most this many bytes is copied to the stack.
-SCRATCH_BYTES: Final = 32768
+# A row of at most this many bytes is copied to the stack; longer ones are read again as fast.
+SCRATCH_BYTES: Final = 16384
 
 # Reductions along a row have at most this many independent accumulators.
 ACCUMULATORS: Final = 4
@@ -308,7 +308,8 @@ RowKernel = Callable[[KernelRow], Stmt]
 
 
 def row_function(
-    call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int, reads_only: bool = False
+    call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int, reads_only: bool = False,
+    scratch: int = SCRATCH_BYTES,
 ) -> Function:
     """The loop function that runs ``kernel`` on every row.
 
@@ -316,6 +317,7 @@ def row_function(
         cost: vector operations per vector of a row.
         reads_only: the kernel keeps nothing of its own in the scratch: short rows that are plain memory need none. Longer ones
             are read from the scratch faster, as it is aligned, while they fit there.
+        scratch: bytes of the longest row that is kept where vectors lie along it.
     """
     across = None if problem.in_blocks(dtype) else _across_axis(problem)
     work = problem.length * cost
@@ -325,13 +327,14 @@ def row_function(
         plain = reads_only and short and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
         plain = plain and not problem.in_blocks(dtype)
         along: Callable[[bool], KernelRow] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
-        body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
+        body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, scratch)
         return call.function(loops.parallel_nest(problem.outer, body, work // lanes + 1))
     lanes = across.lanes(problem.lanes(dtype) * TOGETHER)
 
     def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
         first = Position(at, width, mask)
-        return _variants(problem, dtype, lambda cached: AcrossRows(problem, dtype, cached, across, first), kernel, width)
+        make: Callable[[bool], KernelRow] = lambda cached: AcrossRows(problem, dtype, cached, across, first)  # noqa: E731
+        return _variants(problem, dtype, make, kernel, SCRATCH_BYTES // width)
 
     others = [axis for axis in problem.outer if axis is not across]
     if across.static is not None and across.static <= lanes:
@@ -342,9 +345,9 @@ def row_function(
     return call.function(loops.parallel_nest([*others, strip], tiles, work * TOGETHER))
 
 
-def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], KernelRow], kernel: RowKernel, rows: int) -> Stmt:
-    """With the row on the stack where it fits, decided at run time for symbolic rows."""
-    limit = SCRATCH_BYTES // (dtypes.itemsize(dtype) * rows)
+def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], KernelRow], kernel: RowKernel, most: int) -> Stmt:
+    """With the row on the stack where it has at most ``most`` bytes, decided at run time for symbolic rows."""
+    limit = most // dtypes.itemsize(dtype)
     length = problem.row[0].extent
     known = loops.static(length)
     if len(problem.row) > 1 or known is not None and known > limit:
