@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge import dims, te
+from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, unify_dim
@@ -54,7 +54,7 @@ class GatherTaps(Op[GatherTapsAttrs]):
         else:
             for k, (size, expected) in enumerate(zip(weights.shape, indices.shape, strict=True)):
                 unify_dim(self.name, size, expected, f"dimension {k} of weights")
-            if not data.dtype.startswith(("float", "bfloat")):
+            if not dtypes.is_float(dtypes.canonical(data.dtype)):
                 raise fail(self.name, "type of data with weights", data.dtype, "a float")
         shape = (data.shape[0], places, data.shape[2]) if attrs.channels_last else (*data.shape[:2], places)
         return [TensorType(shape, data.dtype)]
