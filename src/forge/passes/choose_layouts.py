@@ -11,14 +11,15 @@ computed with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from forge import dtypes
-from forge.dims import TYPICAL, is_static
+from forge import dims, dtypes
+from forge.dims import is_static
 from forge.ir.edits.rewrite import on_all_graphs
+from forge.ir.functions.typical import typical_sizes
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, Conv3D, ConvBase
@@ -28,7 +29,6 @@ from forge.ops.shape.layout_transform import with_layout
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.passes.subpixels import Subpixels, spread
-from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs, integer_group
 
 FLOATS = ("float32", "float16", "bfloat16")
@@ -40,7 +40,7 @@ OFTEN = 64
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return on_all_graphs(graph, lambda g: _Images(g, options.target).run() + _Volumes(g, options.target).run())
+    return on_all_graphs(graph, lambda g: _Images(g, options).run() + _Volumes(g, options).run())
 
 
 class _Blocked(Relayout):
@@ -48,10 +48,11 @@ class _Blocked(Relayout):
 
     plain: ClassVar[str]
 
-    def __init__(self, graph: Graph, target: Target) -> None:
+    def __init__(self, graph: Graph, options: CompileOptions) -> None:
         super().__init__(graph)
-        self.target = target
-        self.size = channel_block(target)
+        self.target = options.target
+        self.typical = typical_sizes(graph, dict(options.typical))
+        self.size = channel_block(options.target)
         self.layout = f"{self.plain}{self.size}c"
         self.narrow: dict[Value, Value] = {}  # images of fewer channels than a block, in one block of them
 
@@ -122,7 +123,7 @@ class _Blocked(Relayout):
     def _convolution(self, conv: Conv2D | Conv3D) -> Value | None:
         kernel, groups = plain_weight(conv), conv.attrs.groups
         if kernel is None:
-            return self._with_computed_weight(conv) if is_worth_packing(conv) else None
+            return self._with_computed_weight(conv) if is_worth_packing(conv, self.typical) else None
         if groups == 1:
             return self._convolve(conv, kernel)
         bytes_of_volumes = kernel.dtype == np.int8 and kernel.ndim == 5
@@ -233,10 +234,10 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
     return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None
 
 
-def is_worth_packing(conv: ConvBase[Any]) -> bool:
+def is_worth_packing(conv: ConvBase[Any], typical: Mapping[str, int]) -> bool:
     """Whether a weight of known sizes that is computed at run time is used often enough by one convolution of one group."""
     batch, _, *places = conv.result.shape
-    often = math.prod(d if isinstance(d, int) else TYPICAL for d in (batch, *places)) >= OFTEN
+    often = math.prod(dims.typical(d, typical) for d in (batch, *places)) >= OFTEN
     single = conv.data.dtype == conv.weight.dtype == conv.result.dtype == "float32" and conv.attrs.groups == 1
     known = conv.weight.constant is None and is_static(*conv.weight.shape) and 0 not in conv.weight.shape
     return often and single and known and has_usual_layout(conv)

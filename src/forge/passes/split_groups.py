@@ -30,7 +30,7 @@ REPEATED = "nn.conv2d_transpose"
 LEAST_CHANNELS = 4
 """Input channels of a convolution."""
 LEAST_TAPS = {1: 3, 2: 3, 3: 9}
-"""Of convolutions to so many channels, for which sums over channels are computed apart."""
+"""By the number of output channels: from how many taps on sums over channels are computed apart."""
 MOST_WASTE = 4.0
 """Multiply-adds with padding over those without it."""
 

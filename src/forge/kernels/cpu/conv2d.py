@@ -138,7 +138,7 @@ class _Task:
         patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size + beyond)
         source = _Source(patch, E.const(0), lambda block: block * (self.patch_height * row_size), row_size, self.plan.unit)
         if self.plan.has_room:
-            height, width = (axis.spanned(size) for axis, size in zip((self.window.height, self.window.width), self.block))
+            height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
             row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
             block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
             source = replace(source, block=lambda block: block * block_stride, row_stride=row_stride)
@@ -176,8 +176,8 @@ class _Task:
         window = self.window
         first_h = self.first_row * window.height.stride - window.height.pad
         first_w = self.first_column * window.width.stride - window.width.pad
-        height = E.const(self.patch_height) if window.height.is_known else window.height.spanned(self.rows)
-        width = E.const(self.patch_width) if window.width.is_known else window.width.spanned(self.columns)
+        height = E.const(self.patch_height) if window.height.is_known else window.height.span(self.rows)
+        width = E.const(self.patch_width) if window.width.is_known else window.width.span(self.columns)
         low = _clamp(E.const(0) - first_w, width)
         high = _clamp(window.width.data - first_w, width)
 

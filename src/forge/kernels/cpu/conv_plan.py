@@ -124,7 +124,7 @@ class ConvPlan(ConvProblem):
         if not self.has_room:
             return height.blocks(self.row_block, self.tile_height), (columns, column_block)
         used = E.binary("max", column_block, 1)
-        span = E.const(height.span(self.row_block) * width.span(self.column_block)) // width.spanned(used)
+        span = E.const(height.span(self.row_block) * width.span(self.column_block)) // width.span(used)
         most = E.binary("min", E.const(self.row_block * self.column_block) // used, (span - height.reach) // height.stride + 1)
         others = E.binary("max", product(list(self.window.images.values())) * columns * self.group_blocks, 1)
         parts = (others + (self.target.num_cores - 1)) // others

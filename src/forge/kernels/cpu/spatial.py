@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from forge import loops
 from forge.dims import Dim
@@ -18,6 +18,8 @@ from forge.target.blocking import channel_block
 from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike
 from forge.tir.stmt import Stmt
+
+Count = TypeVar("Count", int, Expr)
 
 
 def each_axis(value: Any, axes: int) -> tuple[int, ...]:
@@ -56,12 +58,8 @@ class SpatialAxis:
         """Whether all sizes are numbers."""
         return all(loops.static(size) is not None for size in (self.positions, self.data, self.pad))
 
-    def span(self, outputs: int) -> int:
+    def span(self, outputs: Count) -> Count:
         """Elements under ``outputs`` neighbouring positions."""
-        return (outputs - 1) * self.stride + self.reach
-
-    def spanned(self, outputs: Expr) -> Expr:
-        """As ``span``."""
         return (outputs - 1) * self.stride + self.reach
 
     @property

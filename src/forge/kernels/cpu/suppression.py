@@ -20,7 +20,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
-# The corners of so many kept boxes lie on the stack.
+# Kept boxes whose corners lie on the stack.
 CORNERS: Final = 1024
 # So many boxes of a class are sorted by merging, in 16 bytes of stack each: all of a detector of 25,200.
 LARGEST: Final = 1 << 15
@@ -116,7 +116,7 @@ class _Row:
         return E.compare("gt", self.row.read(at), E.broadcast(self.least, at.lanes))
 
     def _sorted(self) -> Stmt:
-        """Sets ``count``, and the first so many elements of the result to the numbers of boxes by descending score."""
+        """Sets ``count``, and that many elements of the result to the numbers of boxes by descending score."""
         whole = seq(order_by_heap(self.row, self.extent, self.extent), self.count.set(self.extent))
         if not has_key(self.scores.dtype):
             return whole

@@ -14,13 +14,13 @@ from forge.target.costs import MachineModel
 
 # Register tiles of matrix products have at most this many vectors in a row.
 MAX_VECTORS: Final = 4
-# Multiply-adds of so many independent sums hide their latency: four cycles, two in each, on all processors of these years.
+# Independent sums whose multiply-adds hide their latency: four cycles, two in each, on all processors of these years.
 CHAINS: Final = 8
 # Register tiles of matrix products have at most this many rows.
 MAX_ROWS: Final = 8
 # At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
 MAX_PREFETCH_TILES: Final = 64
-# A narrower last column tile saves at least one in so many vectors.
+# A narrower last column tile must save at least this part of the vectors, one in as many.
 NARROW_SHARE: Final = 24
 # Bytes that come from memory at once.
 CACHE_LINE: Final = 64

@@ -397,8 +397,8 @@ class Task:
         if depth is None:
             return E.const(0), E.const(1)
         if not depth.padded:
-            return E.const(0), depth.spanned(self.places.count)
-        return _within_extent(self._first_slice, depth.spanned(self.places.count), depth.data)
+            return E.const(0), depth.span(self.places.count)
+        return _within_extent(self._first_slice, depth.span(self.places.count), depth.data)
 
     def _taps(self, number: Expr) -> tuple[Expr, Expr]:
         """Of the slices under slice ``number`` of the task, the first one that is data, and how many are."""

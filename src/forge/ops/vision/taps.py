@@ -23,7 +23,7 @@ MANY_CHANNELS = 8
 """So many are read as vectors."""
 
 MORE_ELEMENTS = 8
-"""An image of so many times the elements that are read is not worth reordering."""
+"""Elements of an image over those that are read: a larger image is not worth reordering."""
 
 
 @dataclass(frozen=True)
