@@ -113,17 +113,22 @@ def test_random_arithmetic_on_sizes(seed: int) -> None:
     assert not check(seed, (3,), [narrow_sizes])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(0)
-def test_many_random_models() -> None:
-    """All of them run, whichever fail."""
+def failures_of(check: Callable[[int], Sequence[str]], seeds: Sequence[int]) -> list[str]:
+    """What ``check`` says of all seeds, whichever fail."""
     failures: list[str] = []
-    TALLY.clear()
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in seeds:
         try:
             failures.extend(check(seed))
         except (ForgeError, RuntimeError, AssertionError) as error:
             failures.append(f"seed {seed}: {type(error).__name__}: {error}")
+    return failures
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_many_random_models() -> None:
+    TALLY.clear()
+    failures = failures_of(check, range(FIRST, FIRST + COUNT))
     logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n".join(failures)
     assert TALLY["unproven"] + TALLY["refused"] <= MOST_UNPROVEN * COUNT

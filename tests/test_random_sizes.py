@@ -28,7 +28,7 @@ from forge.target import Target
 from tests import guard
 from tests.error_model import MOST_EXCLUDED, Contents, Judge, Noise, interpret, noises, widened
 from tests.random_sizes import random_sized_network, run_onnxruntime
-from tests.test_random_onnx import with_own_constants
+from tests.test_random_onnx import failures_of, with_own_constants
 
 pytest.importorskip("onnxruntime")
 COUNT = int(os.environ.get("FORGE_RANDOM_SIZES", "60"))
@@ -162,14 +162,8 @@ def test_random_networks_at_any_size(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_many_random_networks_at_any_size() -> None:
-    """All of them run, whichever fail."""
-    failures: list[str] = []
     TALLY.clear()
-    for seed in range(FIRST, FIRST + COUNT):
-        try:
-            failures.extend(check(seed))
-        except (ForgeError, RuntimeError, AssertionError) as error:
-            failures.append(f"seed {seed}: {type(error).__name__}: {error}")
+    failures = failures_of(check, range(FIRST, FIRST + COUNT))
     logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n".join(failures)
     assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["judged"]
