@@ -65,6 +65,7 @@ class KernelCall:
     in_place: bool = False  # the result has the elements of operand 0 already, which is not read: only what differs is written
     sizes: Mapping[str, int] = field(default_factory=dict)  # what cost models assume for symbols; others are dims.TYPICAL
     overwrites: bool = False  # an operand lies in the memory of the result: no element may be computed again
+    numbers: tuple[Expr, ...] = ()  # those of the family's ``Variant``, where calls share one
 
     @property
     def readers(self) -> tuple[Reader, ...]:
@@ -92,13 +93,37 @@ class KernelFamily(Protocol):
     def __call__(self, call: KernelCall) -> Function: ...
 
 
+@dataclass(frozen=True)
+class Variant:
+    """What the code of a call depends on, of a family whose calls share code where only ``numbers`` differ.
+
+    The family builds it for a call whose ``numbers`` are expressions: variables that each call gives a value.
+
+    Attributes:
+        key: equal for calls of the same code.
+        numbers: of this call.
+        extents: positions in ``numbers`` of what is an extent, by operand and axis; the result comes after all operands.
+        attributes: names of those that are part of ``numbers`` too: the call that is built for all has None.
+    """
+
+    key: str
+    numbers: tuple[int, ...]
+    extents: Mapping[tuple[int, int], int]
+    attributes: tuple[str, ...] = ()
+
+
 FAMILIES: dict[str, KernelFamily] = {}
+VARIANTS: dict[str, Callable[[KernelCall], Variant | None]] = {}
+"""Of families some of whose calls share code: those for which this gives a variant."""
+
 COMPLEX_FAMILIES: set[str] = set()
 """Families that work on complex numbers too: they move elements, or add and multiply them."""
 
 
-def kernel(name: str, complex_numbers: bool = False) -> Callable[[KernelFamily], KernelFamily]:
-    """Decorator: registers a kernel family; ``complex_numbers``: one for complex operands too."""
+def kernel(
+    name: str, complex_numbers: bool = False, variant: Callable[[KernelCall], Variant | None] | None = None
+) -> Callable[[KernelFamily], KernelFamily]:
+    """Decorator: registers a kernel family; ``complex_numbers``: one for complex operands too; ``variant``: see VARIANTS."""
 
     def add(family: KernelFamily) -> KernelFamily:
         if name in FAMILIES:
@@ -106,6 +131,8 @@ def kernel(name: str, complex_numbers: bool = False) -> Callable[[KernelFamily],
         FAMILIES[name] = family
         if complex_numbers:
             COMPLEX_FAMILIES.add(name)
+        if variant is not None:
+            VARIANTS[name] = variant
         return family
 
     return add

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from forge import dims, dtypes, te
 from forge.errors import CompileError, ForgeError
 from forge.ir.nodes import Node, Value
+from forge.ir.op import Kind
 from forge.ir.types import TensorType
-from forge.kernels import COMPLEX_FAMILIES, FAMILIES
-from forge.loops.contract import KernelCall, Reader, Writer
+from forge.kernels import COMPLEX_FAMILIES, FAMILIES, VARIANTS
+from forge.loops.contract import KernelCall, Reader, Variant, Writer
 from forge.lowering.groups import Group, scalar_constant
 from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
@@ -36,6 +37,19 @@ def build_function(
     return _GroupBuilder(group, name, target, alignment, sizes, typical).build()
 
 
+def find_variant(group: Group, target: Target, typical: Mapping[str, int]) -> Variant | None:
+    """What calls of the kernel of ``group`` may share, where some of its sizes are known at run time only."""
+    anchor, op = group.anchor, group.anchor.op_def
+    choose = VARIANTS.get(op.kernel or "") if isinstance(op, Op) else None
+    computed = {v for node in group.inlined for v in node.results}
+    elementwise = all(node.op_def.kind is Kind.ELEMENTWISE for node in group.nodes if node is not anchor)
+    if choose is None or not elementwise or not computed.isdisjoint(anchor.operands):
+        return None
+    builder = _GroupBuilder(group, anchor.op, target, lambda _: 0, Sizes(), typical)
+    call = builder.call()
+    return choose(call) if call.scalars else None
+
+
 class _GroupBuilder:
     def __init__(self, group: Group, name: str, target: Target, alignment: Callable[[Value], int], sizes: Sizes,
                  typical: Mapping[str, int]) -> None:
@@ -50,17 +64,18 @@ class _GroupBuilder:
         self.cache: dict[Node, tuple[te.Tensor, dict[te.Tensor, Value]]] = {}
         self.known_reads: dict[tuple[Value, tuple[Expr, ...], Expr | None], Expr] = {}
 
-    def build(self) -> Function:
+    def call(self) -> KernelCall:
+        """What the family is given."""
         group = self.group
         for k, value in enumerate(group.external_operands()):
             self.buffers[value] = self._buffer(f"in{k}", value, writable=False)
         for k, value in enumerate(group.sink.results):
             self.buffers[value] = self._buffer(f"out{k}", value, writable=True)
         anchor = group.anchor
-        call = KernelCall(
+        return KernelCall(
             name=self.name,
             operator=anchor.op,
-            attrs=self.sizes.of_attributes(anchor.attrs),
+            attrs=self.sizes.of_attributes(anchor),
             operands=tuple(None if v is None else self.reader(v) for v in anchor.operands),
             results=tuple(self.writer(v) for v in anchor.results),
             buffers=tuple(self.buffers.values()),
@@ -69,10 +84,14 @@ class _GroupBuilder:
             in_place=group.updated is not None,
             sizes=self.sizes.typical(self.typical),
             overwrites=bool(group.overwritten),
+            numbers=tuple(map(te.dim, self.sizes.numbers)),
         )
+
+    def build(self) -> Function:
+        anchor = self.group.anchor
         try:
-            function = dataclasses.replace(self._generate(anchor, call), aliases=self._aliases())
-            return split_complex.run(function) if any(_has_complex(node) for node in group.nodes) else function
+            function = dataclasses.replace(self._generate(anchor, self.call()), aliases=self._aliases())
+            return split_complex.run(function) if any(_has_complex(node) for node in self.group.nodes) else function
         except ForgeError:
             raise
         except (ValueError, TypeError, NotImplementedError, KeyError) as error:
@@ -96,7 +115,7 @@ class _GroupBuilder:
             return FAMILIES[op.kernel](call)
         if call.in_place:
             placeholders = _placeholders(anchor, self.sizes)
-            results = [self.sizes.of_tensor(v.tensor_type) for v in anchor.results]
+            results = [self.sizes.of_tensor(v) for v in anchor.results]
             part = op.written(call.attrs, results, *op.arguments(placeholders))
             return build_update(call, placeholders, part.operand, part.begin, part.step)
         tensors, placeholders = _lower(anchor, self.sizes)
@@ -110,13 +129,13 @@ class _GroupBuilder:
         return all(0 in v.shape and set(dims.symbols(*v.shape)) <= set(known) for v in results)
 
     def _buffer(self, name: str, value: Value, writable: bool) -> Buffer:
-        type_ = self.sizes.of_tensor(value.tensor_type)
+        type_ = self.sizes.of_tensor(value)
         whole = value in self.group.numbers and is_whole(value)
         shape = te.shape_of(type_.shape)
         return Buffer(name, type_.dtype, shape, alignment=self.alignment(value), writable=writable, whole=whole)
 
     def reader(self, value: Value) -> Reader:
-        type_ = self.sizes.of_tensor(value.tensor_type)
+        type_ = self.sizes.of_tensor(value)
         buffer = self.buffers.get(value)
         return Reader(te.shape_of(type_.shape), type_.dtype, lambda indices, mask=None: self.read(value, indices, mask), buffer)
 
@@ -146,7 +165,7 @@ class _GroupBuilder:
         return self.cache[node]
 
     def writer(self, value: Value) -> Writer:
-        type_ = self.sizes.of_tensor(value.tensor_type)
+        type_ = self.sizes.of_tensor(value)
         return Writer(te.shape_of(type_.shape), type_.dtype, lambda indices, x, mask=None: self.write(value, indices, x, mask))
 
     def write(self, value: Value, indices: Sequence[Expr], x: Expr, mask: Expr | None) -> Stmt:
@@ -198,9 +217,9 @@ def _lower(node: Node, sizes: Sizes) -> tuple[Sequence[te.Tensor], tuple[te.Tens
     placeholders = _placeholders(node, sizes)
     if not isinstance(op, Op):
         raise CompileError(f"lowering: operator {node.op} has no native code")
-    results = [sizes.of_tensor(v.tensor_type) for v in node.results]
+    results = [sizes.of_tensor(v) for v in node.results]
     try:
-        return op.lower(sizes.of_attributes(node.attrs), results, *op.arguments(placeholders)), placeholders
+        return op.lower(sizes.of_attributes(node), results, *op.arguments(placeholders)), placeholders
     except NotImplementedError as error:
         raise CompileError(
             f"lowering: node {node.name or node.op}: operator {node.op} cannot be compiled for these operands "
@@ -210,7 +229,7 @@ def _lower(node: Node, sizes: Sizes) -> tuple[Sequence[te.Tensor], tuple[te.Tens
 
 def _placeholders(node: Node, sizes: Sizes) -> tuple[te.Tensor | None, ...]:
     """What stands for the operands in tensor expressions."""
-    return tuple(None if v is None else te.placeholder(sizes.of_tensor(v.tensor_type).shape, v.dtype, f"{o}")
+    return tuple(None if v is None else te.placeholder(sizes.of_tensor(v).shape, v.dtype, f"{o}")
                  for o, v in enumerate(node.operands))
 
 

@@ -145,8 +145,8 @@ class Lowering:
         controls += find_unranked_copies(graph, controls)
         items, followed = share_memory(graph, _in_order(graph, groups, [*definitions, *controls, *copies]), _step, late)
         groups = [item for item in items if isinstance(item, Group)]
-        signatures = sign_groups(graph, groups)
         typical = typical_sizes(graph, self.typical)
+        signatures = sign_groups(graph, groups, self.target, typical)
         return GroupedGraph(
             graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed, signatures, typical)
 

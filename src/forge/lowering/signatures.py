@@ -7,7 +7,7 @@ where they are all that differs between groups, they are read from memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Category, Kind
-from forge.ir.types import Type
-from forge.lowering.build import is_whole
+from forge.lowering.build import find_variant, is_whole
+from forge.loops.contract import Variant
 from forge.lowering.groups import Group, scalar_constant
 from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
+from forge.target import Target
 
 Place = tuple[Node, int]
 """An operand of a node."""
@@ -31,7 +32,7 @@ class Signature:
 
     Attributes:
         text: equal for groups of the same code.
-        sizes: symbols of the kernel, and what they stand for: layers that differ in sizes known at run time only share it.
+        sizes: symbols of the kernel, and what they stand for: layers that differ in these only share it.
         places: scalar constants in which groups of the same text may differ.
     """
 
@@ -47,9 +48,11 @@ class Signature:
         return f"{self.text}; {aligned}; {literals!r}"
 
 
-def sign_groups(graph: Graph, groups: Sequence[Group]) -> dict[Group, Signature]:
+def sign_groups(
+    graph: Graph, groups: Sequence[Group], target: Target, typical: Mapping[str, int]
+) -> dict[Group, Signature]:
     """Sets ``Group.numbers``: those in which groups of the same code differ; each place gets a constant of its own."""
-    signatures = {group: _signature(group) for group in groups}
+    signatures = {group: _signature(group, find_variant(group, target, typical)) for group in groups}
     alike: dict[str, list[Group]] = defaultdict(list)
     for group, signature in signatures.items():
         if signature.places:
@@ -86,26 +89,29 @@ def _array(place: Place) -> np.ndarray:
     return value.constant
 
 
-def _signature(group: Group) -> Signature:
+def _signature(group: Group, variant: Variant | None) -> Signature:
     sizes = Sizes()
+    if variant is not None:
+        sizes.vary(group, variant)
 
-    def type_text(type_: Type) -> str:
-        return str(sizes.of_type(type_))
+    def type_text(value: Value) -> str:
+        return str(sizes.of_type(value))
 
-    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}" for k, v in enumerate(group.external_operands())}
+    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v)}" for k, v in enumerate(group.external_operands())}
     numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
     if group.updated is not None:
-        numbers[group.updated] = f"updated:{type_text(group.updated.type)}"
+        numbers[group.updated] = f"updated:{type_text(group.updated)}"
     parts, places = [], list[Place]()
     for number, node in enumerate(group.nodes):
         differing = [k for k in range(len(node.operands)) if _may_differ(node, k)]
         operands = [_operand_text(v, numbers, k in differing) for k, v in enumerate(node.operands)]
         places += [(node, k) for k in differing]
         role = "anchor" if node is group.anchor else ""
-        parts.append(f"{node.op}{role}({', '.join(operands)}){sizes.of_attributes(node.attrs)!r}")
+        parts.append(f"{node.op}{role}({', '.join(operands)}){sizes.of_attributes(node)!r}")
         for value in node.results:
-            numbers[value] = f"n{number}.{value.index}:{type_text(value.type)}"
-    parts.extend(f"out:{type_text(v.type)}" for v in group.sink.results)
+            numbers[value] = f"n{number}.{value.index}:{type_text(value)}"
+    parts.extend(f"out:{type_text(v)}" for v in group.sink.results)
+    parts.append("" if variant is None else variant.key)
     return Signature("; ".join(parts), sizes, tuple(places))
 
 

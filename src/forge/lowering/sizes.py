@@ -1,11 +1,13 @@
 """The sizes of a kernel that are known at run time only: numbered symbols for what dimensions of the graph consist of.
 
 Kernels know nothing of how sizes depend on each other but where one is a sum of products of others: ``(h + 7) // 8`` and
-``(w + 7) // 8`` are ``s0`` and ``s1`` of one kernel, and ``(h + 15) // 16`` is ``s0`` of another call of the same.
+``(w + 7) // 8`` are ``s0`` and ``s1`` of one kernel, and ``(h + 15) // 16`` is ``s0`` of another call of the same. Of a kernel
+that calls with other numbers of channels share, these are symbols too.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from forge import dims
@@ -13,43 +15,82 @@ from forge.dims import Atom, Dim, DimExpr
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.attributes import Record
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType, Type
+from forge.loops.contract import Variant
+from forge.lowering.groups import Group
 
 
 class Sizes:
-    """Symbols by what they stand for, numbered in the order in which they are asked for."""
+    """Symbols by what they stand for, numbered in the order in which they are asked for.
+
+    Attributes:
+        numbers: symbols of what calls of one ``Variant`` differ in.
+    """
 
     def __init__(self) -> None:
+        self.numbers: tuple[DimExpr, ...] = ()
+        self._values: list[Dim] = []
         self._symbols: dict[Atom, DimExpr] = {}
+        self._extents: dict[Value, dict[int, DimExpr]] = {}
+        self._attributes: dict[Node, Record] = {}
 
     @property
     def values(self) -> tuple[Dim, ...]:
         """What the symbols stand for, in their order."""
-        return tuple(map(dims.of_atom, self._symbols))
+        return tuple(self._values)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(_name(k) for k in range(len(self._symbols)))
+        return tuple(_name(k) for k in range(len(self._values)))
 
     def typical(self, values: Mapping[str, int]) -> dict[str, int]:
         """What cost models assume for each symbol, for these typical values of the graph's."""
         return {name: dims.typical(size, values) for name, size in zip(self.names, self.values)}
 
+    def vary(self, group: Group, variant: Variant) -> None:
+        """Makes symbols of the numbers of ``variant``, the one of the anchor of ``group``, before all others.
+
+        What the anchor's epilogue reads and computes has the extents of its result, or 1, as they are broadcast.
+        """
+        self.numbers = tuple(self._new(number) for number in variant.numbers)
+        anchor = group.anchor
+        others = [n for n in group.nodes if n is not anchor]
+        around = [v for n in others for v in (*n.operands, *n.results) if v is not None]
+        self._attributes[anchor] = dataclasses.replace(anchor.attrs, **dict.fromkeys(variant.attributes))
+        for (position, axis), k in variant.extents.items():
+            value = anchor.operands[position] if position < len(anchor.operands) else anchor.result
+            assert value is not None
+            self._extents.setdefault(value, {})[axis] = self.numbers[k]
+            if value is anchor.result:
+                for other in around:
+                    aligned = axis + other.rank - value.rank
+                    if aligned >= 0 and other.shape[aligned] == value.shape[axis]:
+                        self._extents.setdefault(other, {})[aligned] = self.numbers[k]
+
     def of_dim(self, dim: Dim) -> Dim:
         """``dim`` in the kernel's symbols."""
         for atom in dims.atoms(dim):
             if atom not in self._symbols:
-                self._symbols[atom] = dims.symbol(_name(len(self._symbols)))
+                self._symbols[atom] = self._new(dims.of_atom(atom))
         return dims.replace_atoms(dim, self._symbols)
 
-    def of_type(self, type_: Type) -> Type:
-        return T.map_dims(type_, self.of_dim)
+    def of_type(self, value: Value) -> Type:
+        """The type of ``value``."""
+        return self.of_tensor(value) if value in self._extents else T.map_dims(value.type, self.of_dim)
 
-    def of_tensor(self, type_: TensorType) -> TensorType:
-        return TensorType(tuple(map(self.of_dim, type_.shape)), type_.dtype)
+    def of_tensor(self, value: Value) -> TensorType:
+        """The type of ``value``, a tensor."""
+        own, type_ = self._extents.get(value, {}), value.tensor_type
+        return TensorType(tuple(own.get(axis) or self.of_dim(d) for axis, d in enumerate(type_.shape)), type_.dtype)
 
-    def of_attributes(self, record: Record) -> Record:
-        return attributes.map_dims(record, self.of_dim)
+    def of_attributes(self, node: Node) -> Record:
+        """The attributes of ``node``."""
+        return attributes.map_dims(self._attributes.get(node, node.attrs), self.of_dim)
+
+    def _new(self, value: Dim) -> DimExpr:
+        self._values.append(value)
+        return dims.symbol(_name(len(self._values) - 1))
 
 
 def _name(number: int) -> str:

@@ -21,10 +21,10 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
-from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, plan_convolution
+from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution
 from forge.kernels.cpu.spatial import Image, SpatialAxis, UsedTaps, note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
-from forge.loops.contract import KernelCall, kernel
+from forge.loops.contract import KernelCall, Variant, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
@@ -36,8 +36,32 @@ MANY_BLOCKS: Final = 4
 WRITTEN_OUT: Final = 8
 
 
-@kernel("conv3d_ncdhwc")
-@kernel("conv2d_nchwc")
+def variant(call: KernelCall) -> Variant | None:
+    """Of a direct convolution of whole blocks of channels over images or volumes of unknown sizes."""
+    problem = _problem(call, None)
+    whole = problem.in_channels == problem.in_blocks * problem.in_block and problem.in_block * problem.unit.size == problem.window.block
+    if problem.window.is_known or not whole or winograd_bytes.is_faster(problem, call.operator):
+        return None
+    plan = _shared(plan_convolution(problem))
+    slices = problem.window.slices
+    out_blocks = plan.groups * plan.group_blocks * plan.vectors * plan.lanes // problem.window.out_block
+    numbers = (plan.in_blocks // slices, out_blocks, plan.chunk, plan.groups, plan.group_blocks, plan.row_block, plan.column_block)
+    shape = (plan.tile_height, plan.tile_width, plan.vectors, plan.staged, plan.prefetches, _runs_ahead(plan))
+    sizes = (plan.chunks > 1 and plan.partial_size, plan.staged and plan.patch_size)
+    fixed = () if plan.has_room else (plan.row_block, plan.column_block)
+    extents = {(0, 1): 0, (1, 0): 1, (1, 1): 0, (len(call.operands), 1): 1}
+    return Variant(f"{shape} {sizes} {fixed}", numbers, extents, ("channels", "in_channels"))
+
+
+def _shared(plan: ConvPlan, numbers: Sequence[Expr] = (E.const(1),) * 7) -> ConvPlan:
+    """``plan`` of code that calls with other numbers share."""
+    in_blocks, _, chunk, *others = numbers
+    in_blocks = in_blocks * plan.window.slices
+    return replace(plan, shared=Counts(in_blocks, in_blocks if plan.chunks == 1 else chunk, *others))
+
+
+@kernel("conv3d_ncdhwc", variant=variant)
+@kernel("conv2d_nchwc", variant=variant)
 def conv2d_nchwc(call: KernelCall) -> Function:
     """Direct convolution over blocked channels; of bytes, fewer products where that is faster."""
     return convolution(call)
@@ -49,11 +73,14 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     if used is None and winograd_bytes.is_faster(problem, call.name):
         return winograd_bytes.build(call, problem)
     plan = plan_convolution(problem, call.name)
+    if call.numbers:
+        plan = _shared(plan, call.numbers)
     window = plan.window
     if used is None:
         note_algorithm(call, window, plan.in_channels * plan.unit.size)
     (rows, row_block), (columns, column_block) = plan.blocks
-    extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": E.const(plan.group_blocks)}
+    counts = plan.counts
+    extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": counts.group_blocks}
 
     def task(index: Expr) -> Stmt:
         lets, parts = loops.bound_indices(index, extents)
@@ -61,8 +88,9 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
         place = (row * row_block, row_block, column * column_block, column_block)
         return seq(lets, _Task(plan, tuple(image), *place, group).statement())
 
-    positions = plan.row_block * plan.column_block
-    work = positions * plan.groups * plan.vectors * plan.lanes * plan.in_channels * window.height.kernel * window.width.kernel
+    taps = window.height.kernel * window.width.kernel
+    channels = E.const(plan.in_channels) if plan.shared is None else counts.in_blocks * plan.in_block
+    work = counts.row_block * counts.column_block * counts.groups * channels * (plan.vectors * plan.lanes * taps)
     return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
 
 
@@ -112,12 +140,12 @@ class _Task:
         self.bindings: list[Stmt] = []
         self.first_row, self.rows = self._positions(self.window.height, first_row, rows)
         self.first_column, self.columns = self._positions(self.window.width, first_column, columns)
-        self.first_group = group_block * plan.groups
+        self.counts = plan.counts
+        self.first_group = group_block * self.counts.groups
         self.block = rows, columns
         self.patch_height = self.window.height.span(plan.row_block)
         self.patch_width = self.window.width.span(plan.column_block)
-        partial = plan.groups * plan.row_block * plan.column_block * plan.vectors
-        self.partial = loops.local("partial", plan.dtype, partial, plan.lanes)
+        self.partial = loops.local("partial", plan.dtype, plan.partial_size, plan.lanes)
 
     def _positions(self, axis: SpatialAxis, first: Expr, count: Expr) -> tuple[Expr, Expr]:
         """The first position of the task along an axis, and how many it has."""
@@ -134,8 +162,7 @@ class _Task:
         if not self.plan.staged:
             return self._all_tiles(self._direct_source(), E.const(0))
         row_size = self.patch_width * self.window.block
-        beyond = 0 if self.window.width.is_known else (self.plan.tile_width - 1) * self.window.width.stride * self.window.block
-        patch = loops.local("patch", self.plan.unit.copied, self.plan.chunk * self.patch_height * row_size + beyond)
+        patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size)
         source = _Source(patch, E.const(0), lambda block: block * (self.patch_height * row_size), row_size, self.plan.unit)
         if self.plan.has_room:
             height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
@@ -144,14 +171,15 @@ class _Task:
             source = replace(source, block=lambda block: block * block_stride, row_stride=row_stride)
 
         def chunk(index: Expr) -> Stmt:
-            lets, first_block = loops.bind("first_block", index * self.plan.chunk)
+            lets, first_block = loops.bind("first_block", index * self.counts.chunk)
             return seq(lets, self._copy(source, first_block), self._all_tiles(source, first_block))
 
         if self.plan.chunks == 1:
             return seq(Allocate(patch), chunk(E.const(0)))
         zero = E.const(0, self.plan.dtype, self.plan.lanes)
-        clear = loops.serial("p", self.partial.shape[0], lambda i: store(self.partial, i, zero))
-        return seq(Allocate(patch), Allocate(self.partial), clear, loops.serial("chunk", self.plan.chunks, chunk),
+        used = self.counts.groups * self.counts.row_block * self.counts.column_block * self.plan.vectors
+        clear = loops.serial("p", used, lambda i: store(self.partial, i, zero))
+        return seq(Allocate(patch), Allocate(self.partial), clear, loops.serial("chunk", self.counts.chunks, chunk),
                    self._write_partial())
 
     def _direct_source(self) -> _Source:
@@ -192,7 +220,7 @@ class _Task:
                 inside = E.logical_and(inside, window.has_slice(self.image, first_block + block))
             return seq(lets, loops.guard(inside, data, self._zero(source, base, E.const(0), width)))
 
-        return loops.serial("block", self.plan.chunk, lambda block: self._where_data(
+        return loops.serial("block", self.counts.chunk, lambda block: self._where_data(
             first_block + block, loops.serial("r", height, lambda r: row(block, r))))
 
     def _where_data(self, block: Expr, body: Stmt) -> Stmt:
@@ -232,7 +260,7 @@ class _Task:
         def tile(group: Expr, row: Expr, height: int, column: Expr, width: int, used: Expr | None) -> Stmt:
             return self._tile(source, first_block, group, row, height, column, width, used)
 
-        return loops.serial("group", plan.groups, lambda group: _cover(
+        return loops.serial("group", self.counts.groups, lambda group: _cover(
             "row_tile", self.rows, self.window.height, plan.tile_height, plan.vectors, lambda row, height, _: _cover(
                 "column_tile", self.columns, self.window.width, plan.tile_width, plan.vectors,
                 lambda column, width, used: tile(group, row, height, column, width, used))))
@@ -268,9 +296,7 @@ class _Task:
             finish = acc.each(lambda p, v: _if_used(p % width, used, store(self.partial, partial(p, v), acc.get(p, v))))
 
         def ahead(block: Expr) -> Stmt:
-            if plan.staged or plan.in_blocks < MANY_BLOCKS:
-                return seq()
-            return self._prefetch_input(source, block + 1, source_row, height, source_x, width)
+            return self._prefetch_input(source, block + 1, source_row, height, source_x, width) if _runs_ahead(plan) else seq()
 
         reduce = self._reduction(acc, first_block, group, scalar, ahead)
         return seq(acc.allocate(), lets_row, lets_column, begin, reduce, finish)
@@ -314,7 +340,7 @@ class _Task:
             return seq(self._write(group, row, column, v, E.load(self.partial, self._partial_index(group, row, column, v)))
                        for v in range(self.plan.vectors))
 
-        return loops.serial("group", self.plan.groups, lambda group: loops.serial(
+        return loops.serial("group", self.counts.groups, lambda group: loops.serial(
             "row", self.rows, lambda row: loops.serial("column", self.columns, lambda column: position(group, row, column))))
 
     def _reduction(self, acc: Accumulators, first_block: Expr, group: Expr,
@@ -323,8 +349,8 @@ class _Task:
         plan = self.plan
         slices = self.window.slices
         whole, rest = divmod(plan.in_channels // slices, plan.in_block)
-        full_blocks = whole * slices
-        count = E.binary("min", E.const(plan.chunk), E.const(full_blocks) - first_block)
+        full_blocks = E.const(whole * slices) if rest else self.counts.in_blocks
+        count = E.binary("min", self.counts.chunk, full_blocks - first_block) if rest or plan.chunks > 1 else full_blocks
 
         lets: list[Stmt] = []
         out_block, used = self._channel(group, 0)[0], self.window.used or UsedTaps(0)
@@ -340,13 +366,13 @@ class _Task:
                 return self._where_data(first_block + block, loops.guard(has_taps, seq(ahead(block), rows)))
             return taps
 
-        body = seq(lets, loops.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq())
+        body = seq(lets, loops.serial("in_block", count, block_taps(plan.in_block)) if whole else seq())
         if rest == 0:
             return body
         if slices == 1:
-            last = E.const(full_blocks) - first_block
+            last = full_blocks - first_block
             return seq(body, loops.guard(last < plan.chunk, block_taps(rest)(last)))
-        last = E.binary("max", E.const(full_blocks) - first_block, 0)
+        last = E.binary("max", full_blocks - first_block, 0)
         return seq(body, loops.serial("last_block", plan.chunk - last, block_taps(rest), last))
 
     def _tap_row(self, acc: Accumulators, first_block: Expr, block: Expr, tap: Expr, channels: int, group: Expr,
@@ -393,20 +419,19 @@ class _Task:
         """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
         plan, window = self.plan, self.window
         out_block, lane = self._channel(group, vector)
-        row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
+        row = (out_block * self.counts.in_blocks + block) * window.height.kernel + tap
         return (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
 
     def _prefetch(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
         """Prefetches the weights of the next group; after the last one, those of the next chunk."""
-        plan, weight = self.plan, self.window.weight.buffer
-        count = -(-plan.row_block // plan.tile_height) * -(-plan.column_block // plan.tile_width)
-        if weight is None or not tiles.prefetches(count, plan.group_bytes // plan.chunks, plan.target):
+        plan, counts, weight = self.plan, self.counts, self.window.weight.buffer
+        if weight is None or not plan.prefetches:
             return seq()
         following, place = group + 1, block
         if plan.chunks > 1:
-            place = block + following // plan.groups * plan.chunk
-            following = following % plan.groups + place // plan.in_blocks * plan.groups
-            place = place % plan.in_blocks
+            place = block + following // counts.groups * counts.chunk
+            following = following % counts.groups + place // counts.in_blocks * counts.groups
+            place = place % counts.in_blocks
         size = plan.unit.size
         return seq(Prefetch(weight, self._weight_place(following, place, tap, k, v) * size) for v in range(plan.vectors))
 
@@ -414,6 +439,11 @@ class _Task:
         block, lane = self._channel(group, vector)
         lanes, finished = E.ramp(lane, 1, self.plan.lanes), loops.finished(value, self.window.result.dtype)
         return self.window.write(self.image, block, self.first_row + row, self.first_column + column, lanes, finished)
+
+
+def _runs_ahead(plan: ConvPlan) -> bool:
+    """Whether tiles prefetch what they read of the next channel block."""
+    return not plan.staged and plan.in_blocks >= MANY_BLOCKS
 
 
 def _clamp(x: Expr, high: Expr) -> Expr:

@@ -11,7 +11,7 @@ from typing import Final
 from forge import dtypes
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis
-from forge.loops import RegisterTile, known, product, round_up
+from forge.loops import RegisterTile, product, round_up
 from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
@@ -61,7 +61,7 @@ class ConvProblem:
 
     @property
     def out_vectors(self) -> int:
-        return known(self.window.result.shape[1], "conv2d_nchwc: the output channels") * self.window.out_block // self.lanes
+        return self.window.out_blocks * self.window.out_block // self.lanes
 
     @property
     def steps(self) -> int:
@@ -93,6 +93,26 @@ class ConvProblem:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Numbers of a plan that code takes as they are, or as variables that each call of it sets.
+
+    ``in_blocks`` of channels, with those of all slices, ``chunk`` of them at a time; ``group_blocks`` parts of the output
+    channels of ``groups`` groups; ``row_block`` x ``column_block`` positions of a task.
+    """
+
+    in_blocks: Expr
+    chunk: Expr
+    groups: Expr
+    group_blocks: Expr
+    row_block: Expr
+    column_block: Expr
+
+    @property
+    def chunks(self) -> Expr:
+        return self.in_blocks // self.chunk
+
+
+@dataclass(frozen=True)
 class ConvPlan(ConvProblem):
     """How one convolution is computed.
 
@@ -107,6 +127,13 @@ class ConvPlan(ConvProblem):
     column_block: int
     groups: int
     chunk: int
+    shared: Counts | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of this plan, or what code has instead that calls share."""
+        numbers = (self.in_blocks, self.chunk, self.groups, self.group_blocks, self.row_block, self.column_block)
+        return self.shared or Counts(*map(E.const, numbers))
 
     @property
     def block(self) -> int:
@@ -120,13 +147,14 @@ class ConvPlan(ConvProblem):
         Where both are known at run time only, a task has more rows the fewer columns there are: it reads all weights.
         """
         height, width = self.window.height, self.window.width
-        columns, column_block = width.blocks(self.column_block, self.tile_width)
         if not self.has_room:
-            return height.blocks(self.row_block, self.tile_height), (columns, column_block)
+            return height.blocks(self.row_block, self.tile_height), width.blocks(self.column_block, self.tile_width)
+        room = self.counts
+        columns, column_block = width.blocks(room.column_block, self.tile_width)
         used = E.binary("max", column_block, 1)
-        span = E.const(height.span(self.row_block) * width.span(self.column_block)) // width.span(used)
-        most = E.binary("min", E.const(self.row_block * self.column_block) // used, (span - height.reach) // height.stride + 1)
-        others = E.binary("max", product(list(self.window.images.values())) * columns * self.group_blocks, 1)
+        span = height.span(room.row_block) * width.span(room.column_block) // width.span(used)
+        most = E.binary("min", room.row_block * room.column_block // used, (span - height.reach) // height.stride + 1)
+        others = E.binary("max", product(list(self.window.images.values())) * columns * room.group_blocks, 1)
         parts = (others + (self.target.num_cores - 1)) // others
         share = E.binary("max", (height.positions + (parts - 1)) // parts, 1)
         return height.blocks(E.binary("min", most, share), self.tile_height), (columns, column_block)
@@ -143,6 +171,28 @@ class ConvPlan(ConvProblem):
     @property
     def chunks(self) -> int:
         return self.in_blocks // self.chunk
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the tiles of a task prefetch weights."""
+        count = -(-self.row_block // self.tile_height) * -(-self.column_block // self.tile_width)
+        return tiles.prefetches(count, self.group_bytes // self.chunks, self.target)
+
+    @property
+    def patch_size(self) -> int:
+        """Elements of a copy of the input; of code that calls share, as many as any may need."""
+        height, width = self.window.height.span(self.row_block), self.window.width.span(self.column_block)
+        beyond = 0 if self.window.width.is_known else (self.tile_width - 1) * self.window.width.stride * self.window.block
+        needed = self.chunk * height * width * self.window.block + beyond
+        room = 0 if self.shared is None else _patch_limit(self) // dtypes.itemsize(self.unit.copied)
+        return max(room, needed)
+
+    @property
+    def partial_size(self) -> int:
+        """Vectors of sums that are kept from chunk to chunk; of code that calls share, as many as any may need."""
+        needed = self.groups * self.row_block * self.column_block * self.vectors
+        room = 0 if self.shared is None else _patch_limit(self) // (self.lanes * dtypes.itemsize(self.dtype))
+        return max(room, needed)
 
     @property
     def group_bytes(self) -> int:
@@ -168,7 +218,7 @@ def estimate(convolution: Convolution3x3, target: Target) -> float:
     return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
 
 
-def plan_convolution(problem: ConvProblem, kernel: str) -> ConvPlan:
+def plan_convolution(problem: ConvProblem, kernel: str = "") -> ConvPlan:
     """The plan that was measured to be the fastest, or the cheapest by the cost model."""
     tile = min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
     default = (*tile, *_choose_task(problem, *tile))

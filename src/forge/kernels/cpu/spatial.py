@@ -118,7 +118,8 @@ class UsedTaps:
 class BlockedWindow:
     """Operands, result and geometry of a convolution over blocked data.
 
-    Of volumes, tap t along the ``depth`` of the block b of channels is block ``b * slices + t``.
+    Of volumes, tap t along the ``depth`` of the block b of channels is block ``b * slices + t``. ``out_blocks`` of channels of
+    ``out_block`` are those of a typical call, where calls of other numbers share code.
     """
 
     data: Reader
@@ -130,6 +131,7 @@ class BlockedWindow:
     width: SpatialAxis
     block: int
     out_block: int
+    out_blocks: int
     used: UsedTaps | None = None
 
     @property
@@ -202,7 +204,8 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
         return replace(found, padded=padded)
 
     *depth, height, width = map(axis, range(axes))
-    return BlockedWindow(data, weight, result, data.shape[0], depth[0] if depth else None, height, width, block, out_block)
+    return BlockedWindow(data, weight, result, data.shape[0], depth[0] if depth else None, height, width, block, out_block,
+                         call.typical(result.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -233,18 +236,18 @@ def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) ->
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
-        blocks = loops.static(window.result.shape[1]) or 1
-        sizes = (window.image_count, in_channels, blocks * window.out_block, window.height.out, window.width.out, window.slices)
+        sizes = (window.image_count, in_channels, window.out_blocks * window.out_block, window.height.out, window.width.out, window.slices)
         call.target.choices.note(Convolution3x3(window.data.dtype, *sizes).key(call.target), call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:
-    """The extents of a packed operand.
+    """The extents of a packed operand; those of a typical call, of code that calls share.
 
     Raises:
         CompileError: it is absent, of another rank, or has symbolic extents.
     """
-    extents = [] if reader is None else [loops.static(extent) for extent in reader.shape]
+    shape = () if reader is None else reader.shape
+    extents = [call.typical(extent) if call.numbers else loops.static(extent) for extent in shape]
     known = [extent for extent in extents if extent is not None]
     if len(known) != rank or len(extents) != rank:
         raise CompileError(f"{call.name}: packed weight has shape {extents}; expected {what}, all extents static")

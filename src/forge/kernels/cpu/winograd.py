@@ -30,7 +30,7 @@ from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, Image, SpatialAxis, note_algorithm, static_shape, window_of
 from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme, square
 from forge.loops import RegisterTile
-from forge.loops.contract import KernelCall, kernel
+from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.pairs import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
@@ -119,14 +119,24 @@ class WinogradProblem:
         return 1 if self.window.depth is None else self.window.depth.span(run)
 
     def in_stride(self, run: int) -> int:
-        """Elements from tile to tile; rows of a multiple of 2 KiB would fall on the same few cache sets."""
-        padded = self.slices(run) * self.in_padded
-        return padded + (self.in_lanes if padded * dtypes.itemsize(self.element) % 2048 == 0 else 0)
+        """Elements from tile to tile."""
+        return _off_sets(self.slices(run) * self.in_padded, self.in_lanes, self.element)
 
     def rows(self, block: int) -> int:
         """Rows of the register tiles that share out ``block`` tiles evenly."""
         registers = self.target.vector_registers - self.unit.registers
         return tiles.even_blocks(block, min(TILE_ROWS, tiles.largest_rows(self.vectors, registers)))
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of a plan that code takes as they are, or as variables that each call of it sets."""
+
+    in_padded: Expr
+    block: Expr
+    stride: Expr
+    parts: Expr
+    part_groups: Expr
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,32 @@ class WinogradPlan(WinogradProblem):
     block: int = 1
     parts: int = 1
     run: int = 1
+    shared: Counts | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of this plan, or what code has instead that calls share."""
+        numbers = (self.in_padded, self.block, self.stride, self.parts, self.part_groups)
+        return self.shared or Counts(*map(E.const, numbers))
+
+    @property
+    def patches_size(self) -> int:
+        """Elements of one position of transformed patches; of code that calls share, as many as any may need."""
+        needed = self.block * self.stride
+        if self.shared is None:
+            return needed
+        size = loops.round_up(max(task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions, needed), self.in_lanes)
+        return _off_sets(size, self.in_lanes, self.element)
+
+    @property
+    def sums_size(self) -> int:
+        """Vectors of one position of sums, likewise: of the fewest channels they take two thirds of what a task may have."""
+        needed = self.run * self.block * self.vectors
+        if self.shared is None:
+            return needed
+        vector = self.lanes * dtypes.itemsize(self.dtype)
+        return _off_sets(max(task_bytes(self) * 2 // 3 // vector // self.scheme.positions, needed) * self.lanes, self.lanes,
+                         self.dtype) // self.lanes
 
     @property
     def stride(self) -> int:
@@ -157,10 +193,10 @@ class WinogradPlan(WinogradProblem):
         """
         if self.is_known:
             return E.const(-(-self.tile_count // self.block)), E.const(self.block)
-        rows = self.tile.rows
-        wanted = -(-self.target.num_cores // (self.window.image_count * self.parts))
-        least = E.binary("min", E.const(wanted), loops.ceildiv(self.count, rows))
-        count = E.binary("max", loops.ceildiv(self.count, self.block), least)
+        rows, counts = self.tile.rows, self.counts
+        wanted = loops.ceildiv(E.const(self.target.num_cores), counts.parts * self.window.image_count)
+        least = E.binary("min", wanted, loops.ceildiv(self.count, rows))
+        count = E.binary("max", loops.ceildiv(self.count, counts.block), least)
         even = (self.count + (count - 1)) // E.binary("max", count, 1)
         return count, loops.ceildiv(even, rows) * rows
 
@@ -189,18 +225,38 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     return max(products * few, weights) + transforms
 
 
+def variant(call: KernelCall) -> Variant | None:
+    """Of whole blocks of channels over images of unknown sizes."""
+    problem = _problem(call)
+    if problem.is_known or problem.in_channels != problem.in_padded:
+        return None
+    plan = _shared(plan_tasks(problem))
+    window = plan.window
+    numbers = (plan.in_padded // window.block, window.out_blocks, plan.block, plan.stride, plan.parts, plan.part_groups)
+    key = f"{plan.vectors} {plan.tile.rows} {plan.patches_size} {plan.sums_size}"
+    extents = {(0, 1): 0, (1, 0): 1, (1, 2): 0, (len(call.operands), 1): 1}
+    return Variant(key, numbers, extents, ("channels", "in_channels"))
+
+
+def _shared(plan: WinogradPlan, numbers: Sequence[Expr] = (E.const(1),) * 6) -> WinogradPlan:
+    """``plan`` of code that calls with other numbers share."""
+    in_blocks, _, *others = numbers
+    return replace(plan, shared=Counts(in_blocks * plan.window.block, *others))
+
+
 @kernel("conv3d_winograd_ncdhwc")
-@kernel("conv2d_winograd_nchwc")
+@kernel("conv2d_winograd_nchwc", variant=variant)
 def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     """3x3 convolution in the Winograd domain."""
-    return in_tasks(call, plan_tasks(_problem(call), call.name), Task)
+    plan = plan_tasks(_problem(call), call.name)
+    return in_tasks(call, _shared(plan, call.numbers) if call.numbers else plan, Task)
 
 
 def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function:
     """The function of a plan, whose tasks are of this kind."""
-    (blocks, block), depth = plan.blocks, plan.window.depth
+    (blocks, block), depth, counts = plan.blocks, plan.window.depth, plan.counts
     runs, run = (E.const(1), E.const(1)) if depth is None else depth.blocks(plan.run)
-    extents = {"image": plan.window.batch, "run": runs, "block": blocks, "part": E.const(plan.parts)}
+    extents = {"image": plan.window.batch, "run": runs, "block": blocks, "part": counts.parts}
 
     def task(index: Expr) -> Stmt:
         let, (image, number, block_number, part) = loops.bound_indices(index, extents)
@@ -210,12 +266,13 @@ def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function
             first_slice = loops.bound(number * run, lets, "first_slice")
             places = Places((image, first_slice), loops.bound(depth.rest(run, first_slice), lets, "slices"))
         first = loops.bound(block_number * block, lets, "first_tile")
-        group = loops.bound(part * plan.part_groups, lets, "first_group")
+        group = loops.bound(part * counts.part_groups, lets, "first_group")
         size = block if plan.is_known else loops.bound(E.binary("min", block, plan.count - first), lets, "tiles")
         return seq(lets, kind(plan, places, first, size, group).statement())
 
-    work = plan.block * plan.run * plan.scheme.positions * plan.steps * plan.unit.size * plan.out_vectors * plan.tile.lanes
-    return call.function(loops.parallel(loops.product(list(extents.values())), work // plan.parts, task))
+    steps = E.const(plan.steps * plan.unit.size) if plan.shared is None else counts.in_padded
+    sums = counts.block * counts.part_groups * (plan.run * plan.scheme.positions * plan.vectors * plan.tile.lanes)
+    return call.function(loops.parallel(loops.product(list(extents.values())), sums * steps, task))
 
 
 def _problem(call: KernelCall) -> WinogradProblem:
@@ -239,13 +296,23 @@ def _problem(call: KernelCall) -> WinogradProblem:
                            out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
 
 
+def _off_sets(size: int, lanes: int, dtype: str) -> int:
+    """``size``, or a vector more: rows of a multiple of 2 KiB would fall on the same few cache sets."""
+    return size + (lanes if size * dtypes.itemsize(dtype) % 2048 == 0 else 0)
+
+
 def _group_vectors(out_vectors: int, per_block: int) -> int:
     """Vectors of output channels that are summed together: two or three, in whole blocks or whole parts of one."""
     fitting = [v for v in tiles.divisors(out_vectors, 3) if v % per_block == 0 or per_block % v == 0]
     return 2 if 2 in fitting else fitting[0]
 
 
-def plan_tasks(problem: WinogradProblem, kernel: str) -> WinogradPlan:
+def task_bytes(problem: WinogradProblem) -> int:
+    """What the patches and sums of a task may take."""
+    return min(problem.target.l2_cache * (2 if problem.weight_cycles else 1), tiles.STACK_LIMIT) // 2
+
+
+def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
     """Tiles of a task, whose patches and sums take half of the second-level cache, and parts of the output channels.
 
     Where there are few tiles, parts occupy the cores while each weight is read once. Tasks that transform weights take all of the
@@ -254,7 +321,7 @@ def plan_tasks(problem: WinogradProblem, kernel: str) -> WinogradPlan:
     p, target, positions, depth = problem, problem.target, problem.scheme.positions, problem.window.depth
     count, size = p.tile_count, dtypes.itemsize(p.element)
     sums = p.vectors * p.lanes * dtypes.itemsize(p.dtype)
-    room = min(target.l2_cache * (2 if p.weight_cycles else 1), tiles.STACK_LIMIT) // 2
+    room = task_bytes(p)
     change = positions * p.transform_cycles / 2
     steps = p.window.slices * p.in_padded // p.unit.size
     weights = positions * steps * p.unit.size * p.out_vectors * p.lanes * size / target.costs.shared_bytes
@@ -321,10 +388,9 @@ class Task:
         self.first = first
         self.size = size
         self.first_group = first_group
-        tile = plan.tile
-        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.block * plan.stride)
-        sums = plan.scheme.positions * plan.run * plan.block * tile.vectors
-        self.sums = loops.local("sums", tile.dtype, sums, tile.lanes)
+        self.counts = plan.counts
+        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.patches_size)
+        self.sums = loops.local("sums", plan.dtype, plan.scheme.positions * plan.sums_size, plan.lanes)
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
@@ -332,10 +398,11 @@ class Task:
             return seq(lets, self.prepare(group), self._products(group), self._outputs(group))
 
         first, count = self._slices()
-        used = -(-self.plan.in_channels // self.plan.in_lanes)
+        plan = self.plan
+        used = E.const(-(-plan.in_channels // plan.in_lanes)) if plan.shared is None else self.counts.in_padded // plan.in_lanes
         transformed = loops.serial("slice", count, lambda place: loops.serial(
             "vector", used, lambda vector: self._transform_vector(place, vector)), first)
-        return seq(map(Allocate, self.buffers), transformed, loops.serial("number", self.plan.part_groups, sums))
+        return seq(map(Allocate, self.buffers), transformed, loops.serial("number", self.counts.part_groups, sums))
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -373,7 +440,7 @@ class Task:
         vectors = window.block // plan.in_lanes
         lets_block, block = loops.bind("block", vector // vectors)
         lanes = E.ramp(vector % vectors * plan.in_lanes, 1, plan.in_lanes)
-        channel = number * plan.in_padded + vector * plan.in_lanes
+        channel = number * self.counts.in_padded + vector * plan.in_lanes
 
         def patch(tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
@@ -427,7 +494,7 @@ class Task:
             return E.select(valid, value, E.const(0, plan.element, plan.in_lanes))
 
         def keep(position: int, value: Expr) -> Stmt:
-            index = (tile + position * plan.block) * plan.stride + channel
+            index = tile * self.counts.stride + position * plan.patches_size + channel
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
         def fill(y: Expr, x: Expr) -> Stmt:
@@ -445,22 +512,22 @@ class Task:
 
     def _products(self, group: Expr) -> Stmt:
         """For every position: patches times weights."""
-        plan, depth = self.plan, self.window.depth
+        plan, counts, depth = self.plan, self.counts, self.window.depth
         rows = Rows(E.const(0), self.size, loops.static(self.size), plan.block)
 
         def products(p: Expr, number: Expr) -> Stmt:
             lets: list[Stmt] = []
-            steps: Expr = E.const(plan.steps)
+            steps: Expr = E.const(plan.steps) if plan.shared is None else counts.in_padded
             first: Expr = E.const(0)
             tap, taps = self._taps(number)
             skipped = tap * plan.in_padded
             if loops.static(taps) != self.window.slices:
                 steps = loops.bound(taps * (plan.in_padded // plan.unit.size), lets, "steps")
                 first = loops.bound(skipped // plan.unit.size, lets, "first_step")
-            start = loops.bound(number * (1 if depth is None else depth.stride) * plan.in_padded + skipped, lets, "start")
+            start = loops.bound(number * (1 if depth is None else depth.stride) * counts.in_padded + skipped, lets, "start")
             product = Product(
                 plan.tile, steps,
-                lambda row, k: plan.unit.load(self.patches, (row + p * plan.block) * plan.stride + start + k * plan.unit.size),
+                lambda row, k: plan.unit.load(self.patches, row * counts.stride + p * plan.patches_size + start + k * plan.unit.size),
                 lambda k, v: self.weight(p, group, first + k, v),
                 lambda row, value: seq(store(self.sums, self._sum_index(p, number, row, v), value(v))
                                        for v in range(plan.tile.vectors)),
@@ -472,7 +539,7 @@ class Task:
 
     def _sum_index(self, position: Expr, number: Expr, row: Expr, vector: int) -> Expr:
         plan = self.plan
-        return (row + (position * plan.run + number) * plan.block) * plan.tile.vectors + vector
+        return (row + number * self.counts.block) * plan.tile.vectors + position * plan.sums_size + vector
 
     def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
@@ -493,7 +560,7 @@ class Task:
     def _weight_place(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first element of a vector in the weight's buffer; k may lie after the position's channels."""
         block, lane = self.channel(group, vector)
-        depth = self.window.slices * self.plan.in_padded
+        depth = self.counts.in_padded * self.window.slices
         return ((block * self.plan.scheme.positions + position) * depth + k) * self.window.out_block + lane
 
     def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
