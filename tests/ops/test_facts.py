@@ -68,7 +68,8 @@ HEADS = {
     "untranspose": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
     "use_winograd": "nn.contrib_conv2d_NCHWc nn.contrib_conv2d_winograd_NCHWc nn.contrib_conv3d_NCDHWc "
                     "nn.contrib_conv3d_winograd_NCDHWc",
-    "view_rules": "add expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take transpose",
+    "view_rules": "add concatenate expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take "
+                  "transpose",
     "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
                 "nn.dense",
     "widen_conv1d": "nn.conv1d nn.conv1d_transpose",

@@ -37,6 +37,19 @@ from tests.passes.checks import check, parse, rewrite, text_of, weights
         ("%0 = strided_slice(%x, begin=[0], end=[9], axes=[1]); abs(%0)", "abs(%x)"),
         ("%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]); abs(%0)",
          "%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]);\nabs(%0)"),
+        ("%0 = strided_slice(%x, begin=[0], end=[1], axes=[1]); %1 = strided_slice(%x, begin=[1], end=[2], axes=[1]); "
+         "%2 = exp(%x); concatenate(%2, %0, %1, axis=1)",
+         "%0 = exp(%x);\n%1 = strided_slice(%x, begin=[0], end=[2], axes=[1]);\nconcatenate(%0, %1, axis=1)"),
+        ("%0 = strided_slice(%x, begin=[0], end=[1], axes=[1]); %1 = strided_slice(%x, begin=[1], end=[3], axes=[1]); "
+         "%2 = concatenate(%0, %1, axis=1); abs(%2)", "abs(%x)"),
+        ("%0 = strided_slice(%x, begin=[1], end=[2], axes=[1]); %1 = strided_slice(%x, begin=[0], end=[1], axes=[1]); "
+         "concatenate(%0, %1, axis=1)",
+         "%0 = strided_slice(%x, begin=[1], end=[2], axes=[1]);\n%1 = strided_slice(%x, begin=[0], end=[1], axes=[1]);\n"
+         "concatenate(%0, %1, axis=1)"),
+        ("%0 = strided_slice(%x, begin=[0], end=[1], axes=[1]); %1 = strided_slice(%x, begin=[1], end=[2], axes=[1]); "
+         "concatenate(%0, %1, axis=2)",
+         "%0 = strided_slice(%x, begin=[0], end=[1], axes=[1]);\n%1 = strided_slice(%x, begin=[1], end=[2], axes=[1]);\n"
+         "concatenate(%0, %1, axis=2)"),
         ("%0 = transpose(%x, axes=[0, 2, 1]); nn.matmul(%x, %0)", "nn.matmul(%x, %x, transpose_b=True)"),
     ],
 )

@@ -38,7 +38,7 @@ def product(extents: Iterable[Expr]) -> Expr:
     return total
 
 
-def ceildiv(extent: ExprLike, block: int) -> Expr:
+def ceildiv(extent: ExprLike, block: ExprLike) -> Expr:
     return (E.as_expr(extent) + (block - 1)) // block
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Category, Kind
-from forge.lowering.build import find_variant, is_whole
 from forge.loops.contract import Variant
+from forge.lowering.build import find_variant, is_whole
 from forge.lowering.groups import Group, scalar_constant
 from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op

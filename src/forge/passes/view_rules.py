@@ -16,7 +16,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef, Trait
 from forge.ops.index.gather import Take
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.ops.shape.concatenate import Split
+from forge.ops.shape.concatenate import Concatenate, Split
 from forge.ops.shape.reshape import Reshape
 from forge.ops.shape.slice import StridedSlice, StridedSliceAttrs
 from forge.ops.shape.transpose import Transpose
@@ -227,6 +227,30 @@ def view_of_slice(builder: RuleBuilder, view: Reshape) -> Value | None:
 def _counts(view: Reshape, source: Value) -> bool:
     """Whether numbers of elements say what ``view`` does: not where there are none, whatever the other extents are."""
     return is_plain_view(view.node) and 0 not in source.shape
+
+
+@rule(Concatenate)
+def joined_slices(builder: RuleBuilder, whole: Concatenate) -> Value | None:
+    """concatenate(.., x[b : c], x[c : d], ..) == concatenate(.., x[b : d], ..)"""
+    axis = whole.attrs.axis % whole.result.rank
+    parts: list[Value] = []
+    for value in filter(None, whole.node.operands):
+        joined = _joined(builder, parts[-1], value, axis) if parts else None
+        parts[-1:] = [*parts[-1:], value] if joined is None else [joined]
+    if len(parts) == len(whole.node.operands):
+        return None
+    return builder.call("concatenate", *parts, axis=axis, name=whole.node.name)
+
+
+def _joined(builder: RuleBuilder, first: Value, second: Value, axis: int) -> Value | None:
+    """x[b : d], where the values are x[b : c] and x[c : d] along ``axis``."""
+    parts = StridedSlice.of(first.producer), StridedSlice.of(second.producer)
+    if parts[0] is None or parts[1] is None or parts[0].data is not parts[1].data:
+        return None
+    match _single_slice(parts[0]), _single_slice(parts[1]):
+        case (int(one), int(begin), int(end)), (int(other), int(middle), int(last)) if one == other == axis and end == middle:
+            return builder.call("strided_slice", parts[0].data, begin=(begin,), end=(last,), axes=(axis,))
+    return None
 
 
 def _single_slice(part: StridedSlice) -> tuple[int, int, int] | None:

@@ -5,8 +5,8 @@ In place, the first part lies where it belongs.
 
 from __future__ import annotations
 
-from forge.loops import places
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops import places, static
+from forge.loops.contract import KernelCall, Reader, Variant, kernel
 from forge.schedule.injective import schedule_injective
 from forge.schedule.stages import Stages
 from forge.tir import expr as E
@@ -14,7 +14,17 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
 
-@kernel("concatenate", complex_numbers=True)
+def variant(call: KernelCall) -> Variant | None:
+    """Of parts that lie in memory, of any numbers along the axis."""
+    axis = call.attrs.axis % len(call.results[0].shape)
+    extents = [static(part.shape[axis]) for part in call.readers]
+    known = [extent for extent in extents if extent]
+    if call.in_place or len(known) < len(extents) or any(part.buffer is None for part in call.readers):
+        return None
+    return Variant("", (*known, sum(known)), {(k, axis): k for k in range(len(known) + 1)})
+
+
+@kernel("concatenate", complex_numbers=True, variant=variant)
 def concatenate(call: KernelCall) -> Function:
     """``out[.., offset_p + i, ..] = part_p[.., i, ..]`` along ``attrs.axis``."""
     axis = call.attrs.axis % len(call.results[0].shape)

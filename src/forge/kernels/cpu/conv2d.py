@@ -39,16 +39,16 @@ WRITTEN_OUT: Final = 8
 def variant(call: KernelCall) -> Variant | None:
     """Of a direct convolution of whole blocks of channels over images or volumes of unknown sizes."""
     problem = _problem(call, None)
-    whole = problem.in_channels == problem.in_blocks * problem.in_block and problem.in_block * problem.unit.size == problem.window.block
-    if problem.window.is_known or not whole or winograd_bytes.is_faster(problem, call.operator):
+    window, channels = problem.window, problem.in_blocks * problem.in_block
+    whole = problem.in_channels == channels and problem.in_block * problem.unit.size == window.block
+    if window.is_known or not whole or winograd_bytes.is_faster(problem, call.operator):
         return None
     plan = _shared(plan_convolution(problem))
-    slices = problem.window.slices
-    out_blocks = plan.groups * plan.group_blocks * plan.vectors * plan.lanes // problem.window.out_block
-    numbers = (plan.in_blocks // slices, out_blocks, plan.chunk, plan.groups, plan.group_blocks, plan.row_block, plan.column_block)
+    blocks = plan.in_blocks // window.slices, window.out_blocks
+    numbers = (*blocks, plan.chunk, plan.groups, plan.group_blocks, plan.row_block, plan.column_block)
     shape = (plan.tile_height, plan.tile_width, plan.vectors, plan.staged, plan.prefetches, _runs_ahead(plan))
     sizes = (plan.chunks > 1 and plan.partial_size, plan.staged and plan.patch_size)
-    fixed = () if plan.has_room else (plan.row_block, plan.column_block)
+    fixed = (plan.row_block if window.height.is_known else 0, plan.column_block if window.width.is_known else 0)
     extents = {(0, 1): 0, (1, 0): 1, (1, 1): 0, (len(call.operands), 1): 1}
     return Variant(f"{shape} {sizes} {fixed}", numbers, extents, ("channels", "in_channels"))
 
@@ -164,7 +164,7 @@ class _Task:
         row_size = self.patch_width * self.window.block
         patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size)
         source = _Source(patch, E.const(0), lambda block: block * (self.patch_height * row_size), row_size, self.plan.unit)
-        if self.plan.has_room:
+        if self.plan.is_packed:
             height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
             row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
             block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
@@ -330,7 +330,7 @@ class _Task:
                    for i in range(height) for offset in range(0, size, line))
 
     def _partial_index(self, group: Expr, row: Expr, column: Expr, vector: int) -> Expr:
-        rows, columns = self.block if self.plan.has_room else (self.plan.row_block, self.plan.column_block)
+        rows, columns = self.block if self.plan.is_packed else (self.plan.row_block, self.plan.column_block)
         return ((group * rows + row) * columns + column) * self.plan.vectors + vector
 
     def _write_partial(self) -> Stmt:

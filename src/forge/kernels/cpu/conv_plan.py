@@ -146,11 +146,10 @@ class ConvPlan(ConvProblem):
 
         Where both are known at run time only, a task has more rows the fewer columns there are: it reads all weights.
         """
-        height, width = self.window.height, self.window.width
+        height, width, room = self.window.height, self.window.width, self.counts
+        columns, column_block = width.blocks(self.column_block if width.is_known else room.column_block, self.tile_width)
         if not self.has_room:
-            return height.blocks(self.row_block, self.tile_height), width.blocks(self.column_block, self.tile_width)
-        room = self.counts
-        columns, column_block = width.blocks(room.column_block, self.tile_width)
+            return height.blocks(self.row_block if height.is_known else room.row_block, self.tile_height), (columns, column_block)
         used = E.binary("max", column_block, 1)
         span = height.span(room.row_block) * width.span(room.column_block) // width.span(used)
         most = E.binary("min", room.row_block * room.column_block // used, (span - height.reach) // height.stride + 1)
@@ -163,6 +162,11 @@ class ConvPlan(ConvProblem):
     def has_room(self) -> bool:
         """Whether the shape of blocks is known at run time only: they take the room of ``row_block`` x ``column_block``."""
         return not self.window.height.is_known and not self.window.width.is_known
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether rows and blocks of a copy of the input follow each other as closely as those of the task at hand allow."""
+        return self.has_room or self.shared is not None
 
     @property
     def group_blocks(self) -> int:

@@ -236,7 +236,8 @@ def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) ->
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
-        sizes = (window.image_count, in_channels, window.out_blocks * window.out_block, window.height.out, window.width.out, window.slices)
+        channels = in_channels, window.out_blocks * window.out_block
+        sizes = (window.image_count, *channels, window.height.out, window.width.out, window.slices)
         call.target.choices.note(Convolution3x3(window.data.dtype, *sizes).key(call.target), call.name)
 
 

@@ -163,8 +163,8 @@ class WinogradPlan(WinogradProblem):
         needed = self.block * self.stride
         if self.shared is None:
             return needed
-        size = loops.round_up(max(task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions, needed), self.in_lanes)
-        return _off_sets(size, self.in_lanes, self.element)
+        room = task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions
+        return _off_sets(loops.round_up(max(room, needed), self.in_lanes), self.in_lanes, self.element)
 
     @property
     def sums_size(self) -> int:
@@ -172,9 +172,8 @@ class WinogradPlan(WinogradProblem):
         needed = self.run * self.block * self.vectors
         if self.shared is None:
             return needed
-        vector = self.lanes * dtypes.itemsize(self.dtype)
-        return _off_sets(max(task_bytes(self) * 2 // 3 // vector // self.scheme.positions, needed) * self.lanes, self.lanes,
-                         self.dtype) // self.lanes
+        room = task_bytes(self) * 2 // 3 // (self.lanes * dtypes.itemsize(self.dtype)) // self.scheme.positions
+        return _off_sets(max(room, needed) * self.lanes, self.lanes, self.dtype) // self.lanes
 
     @property
     def stride(self) -> int:
@@ -524,10 +523,11 @@ class Task:
             if loops.static(taps) != self.window.slices:
                 steps = loops.bound(taps * (plan.in_padded // plan.unit.size), lets, "steps")
                 first = loops.bound(skipped // plan.unit.size, lets, "first_step")
-            start = loops.bound(number * (1 if depth is None else depth.stride) * counts.in_padded + skipped, lets, "start")
+            start = number * (1 if depth is None else depth.stride) * counts.in_padded + skipped
+            start = loops.bound(start + p * plan.patches_size, lets, "start")
             product = Product(
                 plan.tile, steps,
-                lambda row, k: plan.unit.load(self.patches, row * counts.stride + p * plan.patches_size + start + k * plan.unit.size),
+                lambda row, k: plan.unit.load(self.patches, row * counts.stride + start + k * plan.unit.size),
                 lambda k, v: self.weight(p, group, first + k, v),
                 lambda row, value: seq(store(self.sums, self._sum_index(p, number, row, v), value(v))
                                        for v in range(plan.tile.vectors)),
