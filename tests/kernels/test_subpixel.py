@@ -109,8 +109,11 @@ ROWS = {
     "rows": Row(33, 20, (1, 41), (Axis(1, 1, 1, 0, 0), Axis(16, 8, 1, 4, 4))),
     "dilated": Row(16, 16, (5, 6), (Axis(3, 2, 2, 1, 2), Axis(3, 2, 3, 0, 3))),
     "cropped": Row(3, 16, (6, 7), (Axis(2, 2, 1, 3, 2), Axis(3, 1, 1, 4, 1))),
+    "cropped, many channels": Row(5, 40, (6, 7), (Axis(2, 2, 1, 3, 2), Axis(7, 3, 1, 4, 5)), batch=2),
+    "cropped at the begin": Row(6, 40, (5, 8), (Axis(4, 2, 1, 1, 0), Axis(5, 3, 1, 2, 3))),
     "each channel": Row(20, 0, (6, 9), (Axis(4, 2, 1, 1, 1), Axis(3, 2, 1, 1, 0)), batch=2),
     "volume": Row(18, 20, (3, 4, 5), (Axis(2, 2, 1, 0, 0),) * 3),
+    "volume, cropped": Row(7, 33, (3, 4, 5), (Axis(4, 2, 1, 1, 1), Axis(4, 2, 1, 3, 1), Axis(6, 3, 1, 2, 4))),
     "volume, taps that differ": Row(20, 16, (3, 4, 5), (Axis(3, 2, 1, 1, 0), Axis(4, 2, 1, 1, 1), Axis(3, 2, 1, 1, 1))),
     "forward": Row(20, 24, (4, 6, 7), (Axis(3, 1, 1, 1, 1),) * 3, batch=2, forward=True),
     "forward, strided": Row(3, 16, (7, 6, 9), (Axis(3, 2, 1, 1, 0), Axis(3, 1, 2, 2, 2), Axis(2, 2, 1, 0, 1)), forward=True),
@@ -127,7 +130,7 @@ def blocked(x: np.ndarray, block: int, pad: float = np.nan) -> np.ndarray:
     n, c, *spatial = x.shape
     padded = np.full((n, c + -c % block, *spatial), pad, x.dtype)
     padded[:, :c] = x
-    return np.ascontiguousarray(np.moveaxis(padded.reshape(n, -1, block, *spatial), 2, -1))
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(n, -(-c // block), block, *spatial), 2, -1))
 
 
 def plain(y: np.ndarray, channels: int) -> np.ndarray:

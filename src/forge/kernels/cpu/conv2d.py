@@ -102,7 +102,7 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     _, in_blocks, *rest = static_shape(call, weight, axes + 5 if grouped else axes + 4, wanted)
     taps, (in_steps, out_block, *group) = rest[:axes], rest[axes:]
     in_block = in_steps * (group[0] if grouped else 1)
-    window = replace(window_of(call, taps), used=used)
+    window = window_of(call, taps, used)
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
         raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
                            f"{window.block} and {window.out_block}")
@@ -273,8 +273,10 @@ class _Task:
         """
         window, plan = self.window, self.plan
         acc = Accumulators(plan.tile(height, width))
-        lets_row, source_row = loops.bind("source_row", row * window.height.stride)
-        lets_column, source_x = loops.bind("source_x", column * (window.width.stride * plan.block))
+        used_taps, out_block = window.used or UsedTaps(0), self._channel(group, 0)[0]
+        shifts = [E.const(0) if shift is None else shift(out_block) for shift in (used_taps.row_shift, used_taps.column_shift)]
+        lets_row, source_row = loops.bind("source_row", row * window.height.stride + shifts[0])
+        lets_column, source_x = loops.bind("source_x", (column * window.width.stride + shifts[1]) * plan.block)
 
         def inner(j: Expr) -> Expr:
             return j if used is None else E.binary("min", j, used - 1)

@@ -39,7 +39,8 @@ class SpatialAxis:
     """One spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements.
 
     Plans are made for these numbers, which are typical ones where sizes are known at run time only; code is right for what the
-    expressions ``positions``, ``data`` and ``pad`` are then. ``padded``: some position may reach outside the data.
+    expressions ``positions``, ``data`` and ``pad`` are then. ``padded``: some position may reach outside the data. ``shift``: by
+    how many elements windows of some output channels begin later.
     """
 
     extent: int
@@ -52,6 +53,7 @@ class SpatialAxis:
     data: Expr
     pad: Expr
     padded: bool
+    shift: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -64,8 +66,8 @@ class SpatialAxis:
 
     @property
     def reach(self) -> int:
-        """Elements under one position."""
-        return (self.kernel - 1) * self.dilation + 1
+        """Elements under one position of all output channels."""
+        return (self.kernel - 1) * self.dilation + 1 + self.shift
 
     def inside(self, position: int, tap: int) -> bool:
         """Whether this tap of this position lies on data, where sizes are known."""
@@ -104,11 +106,15 @@ Image = tuple[Expr, ...]
 class UsedTaps:
     """Which taps of a weight are not zero: the same ones of ``blocks`` neighbouring blocks of output channels.
 
-    ``rows`` and ``columns``: the first tap of a block of output channels, and the end of its taps. ``has_block``: whether it has
-    any for a block of data.
+    ``row_shift`` and ``column_shift``: by how many elements the windows of a block of output channels begin later, at most
+    ``shifts``. ``rows`` and ``columns``: its first tap, and the end of its taps. ``has_block``: whether it has any for a block of
+    data.
     """
 
     blocks: int
+    shifts: tuple[int, ...] = (0, 0)
+    row_shift: Callable[[Expr], Expr] | None = None
+    column_shift: Callable[[Expr], Expr] | None = None
     rows: Callable[[Expr], tuple[Expr, Expr]] | None = None
     columns: Callable[[Expr], tuple[Expr, Expr]] | None = None
     has_block: Callable[[Expr, Expr], Expr] = lambda out_block, block: E.const(True, "bool")
@@ -179,7 +185,7 @@ class BlockedWindow:
         return self.result.write([image[0], block, *image[1:], row, column, lanes], value)
 
 
-def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
+def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = None) -> BlockedWindow:
     """Reads geometry from the operands' shapes and the operator's attributes.
 
     Raises:
@@ -190,13 +196,14 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
     block, out_block = (loops.known(r.shape[-1], f"{call.name}: the channel block") for r in (data, result))
     strides, dilation = each_axis(call.attrs.strides, axes), each_axis(call.attrs.dilation, axes)
-    pads = padding(call.attrs.padding, axes)
+    pads, shifts = padding(call.attrs.padding, axes), (*(0,) * (axes - 2), *(used or UsedTaps(0)).shifts)
 
     def axis(k: int) -> SpatialAxis:
         extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
         sizes = [call.typical(e) for e in (extent, positions, pad)]
         out = sizes[1] if loops.static(positions) is not None else max(1, sizes[1])
-        found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False)
+        found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False,
+                            shifts[k])
         if found.is_known:
             padded = found.before > 0 or found.span(found.out) - found.before > found.extent
         else:
@@ -205,7 +212,7 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
 
     *depth, height, width = map(axis, range(axes))
     return BlockedWindow(data, weight, result, data.shape[0], depth[0] if depth else None, height, width, block, out_block,
-                         call.typical(result.shape[1]))
+                         call.typical(result.shape[1]), used)
 
 
 @dataclass(frozen=True)

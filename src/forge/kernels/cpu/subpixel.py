@@ -5,12 +5,13 @@ Operands: data [N][C/c][H][W][c] (3-D: [N][C/c][D][H][W][c]) and the weight of `
 families; ``phases`` and ``crop`` (begins, then ends) along each axis; ``taps``: which of them phases have (ops.packed.subpixel).
 
 They are those families, on other readers and writers: what belongs to a pixel goes to its place in the image, once, so that
-epilogues see the image and nothing is moved afterwards.
+epilogues see the image and nothing is moved afterwards. Where pixels before the first one are cropped, and as many as there are
+phases in all, the windows of those phases begin later in the data, and all phases have one position less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,6 +31,8 @@ from forge.tir.stmt import Function, Stmt, seq
 def subpixel_conv2d_nchwc(call: KernelCall) -> Function:
     """Convolution whose output channels are pixels of an image, or of a volume."""
     axes = _axes(call)
+    if call.attrs.taps or _channel_blocks(call) > 1:  # vectors of one block would be tiles of their own
+        axes = [*axes[:-2], *(replace(axis, shifts=True) for axis in axes[-2:])]
     return convolution(_of_image(call, axes), _used_taps(call, axes))
 
 
@@ -41,7 +44,10 @@ def subpixel_depthwise_conv2d_nchwc(call: KernelCall) -> Function:
 
 @dataclass(frozen=True)
 class _Axis:
-    """The windows along one axis of the data."""
+    """The windows along one axis of the data, and what they are along that axis of the image.
+
+    ``shifts``: whether the windows of some phases may begin later, if that saves positions.
+    """
 
     extent: Expr
     kernel: int
@@ -49,10 +55,36 @@ class _Axis:
     dilation: int
     before: int
     after: int
+    image: Expr
+    phases: int
+    begin: int
+    end: int
+    shifts: bool = False
+
+    @property
+    def shift(self) -> int:
+        """Positions by which the first one of a phase is later than those of others, at most."""
+        most = -(-self.begin // self.phases)
+        return most if self.shifts and self.begin + self.end >= most * self.phases else 0
 
     @property
     def positions(self) -> Expr:
+        if self.shift:
+            return loops.ceildiv(self.image, self.phases)
         return (self.extent + (self.before + self.after - (self.kernel - 1) * self.dilation - 1)) // self.stride + 1
+
+    def first(self, phase: Expr) -> Expr:
+        """The position before which all pixels of a phase are cropped, where they shift."""
+        return (E.const(self.begin + self.phases - 1) - phase) // self.phases
+
+    def pixel(self, position: Expr, phase: Expr) -> tuple[Expr, Expr]:
+        """The place of a pixel in the image, and whether it is inside."""
+        begin, end = self.begin, self.end
+        if self.shift:
+            phase, begin, end = (phase + -begin % self.phases) % self.phases, 0, (begin + end) % self.phases
+        place = position * self.phases + (phase - begin)
+        inside = place >= 0 if begin else E.const(True, "bool")
+        return place, E.logical_and(inside, place < self.image) if end else inside
 
 
 @dataclass(frozen=True)
@@ -80,9 +112,10 @@ def _axes(call: KernelCall) -> list[_Axis]:
     sizes = [loops.known(extent, f"{call.name}: taps") for extent in weight.shape[begin : begin + count]]
     if len(weight.shape) == count + 3:  # taps of bytes in groups
         sizes[-1] = int(attrs.kernel_size[-1])
-    pads = _numbers(attrs.padding, 2 * count)
+    pads, crop = _numbers(attrs.padding, 2 * count), _numbers(attrs.crop, 2 * count)
     return [_Axis(*numbers) for numbers in zip(
-        data.shape[2:-1], sizes, _numbers(attrs.strides, count), _numbers(attrs.dilation, count), pads[:count], pads[count:])]
+        data.shape[2:-1], sizes, _numbers(attrs.strides, count), _numbers(attrs.dilation, count), pads[:count], pads[count:],
+        call.results[0].shape[2:-1], _numbers(attrs.phases, count), crop[:count], crop[count:])]
 
 
 def _numbers(value: Sequence[Any], count: int) -> tuple[int, ...]:
@@ -90,15 +123,23 @@ def _numbers(value: Sequence[Any], count: int) -> tuple[int, ...]:
     return tuple(int(v) for v in value) * (count // len(value))
 
 
+def _channel_blocks(call: KernelCall) -> int:
+    return loops.known(call.results[0].shape[1], f"{call.name}: channel blocks")
+
+
 def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
-    """Which taps are not zero, if not all."""
-    if not call.attrs.taps:
+    """Which taps are not zero, and where they begin, if that is not the same for all phases."""
+    shifts = tuple(axis.shift for axis in axes[-2:])
+    if not call.attrs.taps and not any(shifts):
         return None
-    blocks, count = loops.known(call.results[0].shape[1], f"{call.name}: channel blocks"), len(axes)
-    phases = [E.const(phase) for phase in call.attrs.phases]
+    blocks, count = _channel_blocks(call), len(axes)
+    phases = [E.const(axis.phases) for axis in axes]
+
+    def phase_of(axis: int, block: Expr) -> Expr:
+        return loops.unravel(block // blocks, phases)[axis]
 
     def along(axis: int, block: Expr) -> tuple[Expr, Expr]:
-        phase, numbers = loops.unravel(block // blocks, phases)[axis], call.attrs.taps[axis]
+        phase, numbers = phase_of(axis, block), call.attrs.taps[axis]
 
         def of_phase(known: Sequence[int]) -> Expr:
             found: Expr = E.const(known[0])
@@ -108,12 +149,19 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
 
         return of_phase(numbers[1::3]), of_phase(numbers[2::3])
 
+    def shift(axis: int) -> Callable[[Expr], Expr] | None:
+        return (lambda block: axes[axis].first(phase_of(axis, block))) if axes[axis].shift else None
+
     def has_block(block: Expr, data_block: Expr) -> Expr:
         begin, end = along(0, block)
         tap = data_block % axes[0].kernel
         return E.logical_and(tap >= begin, tap < end)
 
-    used = UsedTaps(blocks, rows=partial(along, count - 2), columns=partial(along, count - 1))
+    rows, columns = count - 2, count - 1
+    used = UsedTaps(blocks, shifts, shift(rows), shift(columns))
+    if not call.attrs.taps:
+        return used
+    used = replace(used, rows=partial(along, rows), columns=partial(along, columns))
     return replace(used, has_block=has_block) if count == 3 else used
 
 
@@ -121,7 +169,7 @@ def _of_image(call: KernelCall, axes: Sequence[_Axis]) -> KernelCall:
     """The convolution, whose output channels are written to their places."""
     data, weight = call.readers
     shape = (data.shape[0], weight.shape[0], *(axis.positions for axis in axes), call.results[0].shape[-1])
-    return replace(call, attrs=_Window.of(call, axes), results=(_pixels(call, shape),))
+    return replace(call, attrs=_Window.of(call, axes), results=(_pixels(call, axes, shape),))
 
 
 def _with_blocks_repeated(call: KernelCall) -> KernelCall:
@@ -136,24 +184,21 @@ def _with_blocks_repeated(call: KernelCall) -> KernelCall:
     return replace(call, operands=(Reader((batch, weight.shape[0], *rest), data.dtype, read, None), weight))
 
 
-def _pixels(call: KernelCall, shape: tuple[Expr, ...]) -> Writer:
+def _pixels(call: KernelCall, axes: Sequence[_Axis], shape: tuple[Expr, ...]) -> Writer:
     """The result as the convolution sees it, of ``shape``."""
     result = call.results[0]
-    blocks, *extents = result.shape[1:-1]
-    phases, crop = _numbers(call.attrs.phases, len(extents)), _numbers(call.attrs.crop, 2 * len(extents))
+    blocks = result.shape[1]
 
     def write(indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt:
         image, block, *positions, lane = indices
         lets: list[Stmt] = []
-        own = loops.unravel(block, [*map(E.const, phases), blocks])
+        *own, channels = loops.unravel(block, [*(E.const(axis.phases) for axis in axes), blocks])
         places: list[Expr] = []
         inside: Expr = E.const(True, "bool")
-        for k, (position, extent) in enumerate(zip(positions, extents)):
-            begin, end = crop[k], crop[k + len(extents)]
-            at = loops.bound(position * phases[k] + (own[k] - begin), lets, "pixel")
-            inside = E.logical_and(inside, at >= 0) if begin else inside
-            inside = E.logical_and(inside, at < extent) if end else inside
-            places.append(at)
-        return seq(lets, loops.guard(inside, result.write([image, own[-1], *places, lane], value, mask)))
+        for axis, position, phase in zip(axes, positions, own):
+            place, is_inside = axis.pixel(position, phase)
+            places.append(loops.bound(place, lets, "pixel"))
+            inside = E.logical_and(inside, is_inside)
+        return seq(lets, loops.guard(inside, result.write([image, channels, *places, lane], value, mask)))
 
     return Writer(shape, result.dtype, write)
