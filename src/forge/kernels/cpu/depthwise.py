@@ -13,13 +13,13 @@ by asking of each column of a tile that is not inside whether it is there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import depthwise_bytes, tiles
-from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, UsedTaps, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -56,10 +56,15 @@ class DepthwisePlan:
 @kernel("depthwise_conv2d_nchwc")
 def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution over blocked channels."""
+    return convolution(call)
+
+
+def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
+    """The convolution, whose windows begin where ``used`` says; windows of bytes, or of known sizes, begin together."""
     data, weight = call.readers
     if len(data.shape) == len(weight.shape) == 5:
         return depthwise_bytes.build(call)
-    plan = _plan(call)
+    plan = _plan(call, used)
     window = plan.window
     extents = [*window.images.values(), E.const(plan.blocks), plan.row_blocks]
 
@@ -68,17 +73,18 @@ def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
         *places, row_block = loops.unravel(index, extents)
         *image, block, first = (loops.bound(x, lets) for x in (*places, row_block * plan.row_block))
         rows = E.binary("min", plan.row_block, window.height.positions - first)
-        return seq(lets, loops.serial("row", rows, lambda row: _row(plan, tuple(image), block, row), first))
+        own = replace(plan, window=window.of_block(block, lets))
+        return seq(lets, loops.serial("row", rows, lambda row: _row(own, tuple(image), block, row), first))
 
     taps = window.slices * window.height.kernel * window.width.kernel
     work = call.typical(plan.row_block) * window.width.out * window.block * taps
     return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task))
 
 
-def _plan(call: KernelCall) -> DepthwisePlan:
+def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     rank = len(call.results[0].shape) - 1
     blocks, *taps, block = static_shape(call, call.operands[1], rank, "[C/c], taps, [c]")
-    window = window_of(call, taps)
+    window = window_of(call, taps, used)
     if not block == window.block == window.out_block:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
                            f"{window.out_block}; expected equal ones")

@@ -164,6 +164,15 @@ class BlockedWindow:
         """Slices of data under an image of the result."""
         return 1 if self.depth is None else self.depth.kernel
 
+    def of_block(self, block: Expr, lets: list[Stmt]) -> BlockedWindow:
+        """That of a block of output channels whose windows begin later: with less padding before the data."""
+
+        def less(axis: SpatialAxis, shift: Callable[[Expr], Expr] | None) -> SpatialAxis:
+            return axis if shift is None else replace(axis, pad=loops.bound(axis.pad - shift(block), lets, "pad"))
+
+        used = self.used or UsedTaps(0)
+        return replace(self, height=less(self.height, used.row_shift), width=less(self.width, used.column_shift))
+
     def slice_of(self, image: Image, block: Expr) -> Expr:
         """The slice of data under an image of a volume that is its block of channels; before or after all, where padded."""
         assert self.depth is not None

@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any
 
 from forge import loops
-from forge.kernels.cpu.conv2d import convolution
-from forge.kernels.cpu.depthwise import depthwise_conv2d_nchwc
+from forge.kernels.cpu import conv2d, depthwise
 from forge.kernels.cpu.spatial import UsedTaps
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.tir import expr as E
@@ -33,13 +32,16 @@ def subpixel_conv2d_nchwc(call: KernelCall) -> Function:
     axes = _axes(call)
     if call.attrs.taps or _channel_blocks(call) > 1:  # vectors of one block would be tiles of their own
         axes = [*axes[:-2], *(replace(axis, shifts=True) for axis in axes[-2:])]
-    return convolution(_of_image(call, axes), _used_taps(call, axes))
+    return conv2d.convolution(_of_image(call, axes), _used_taps(call, axes))
 
 
 @kernel("subpixel_depthwise_conv2d_nchwc")
 def subpixel_depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution with a filter for each pixel of an image."""
-    return depthwise_conv2d_nchwc(_with_blocks_repeated(_of_image(call, _axes(call))))
+    axes = _axes(call)
+    if len(call.readers[1].shape) == 4:  # of bytes, taps are in groups
+        axes = [replace(axis, shifts=loops.static(axis.image) is None) for axis in axes]
+    return depthwise.convolution(_with_blocks_repeated(_of_image(call, axes)), _shifts(call, axes))
 
 
 @dataclass(frozen=True)
@@ -127,19 +129,29 @@ def _channel_blocks(call: KernelCall) -> int:
     return loops.known(call.results[0].shape[1], f"{call.name}: channel blocks")
 
 
+def _shifts(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps:
+    """All taps, and where windows of blocks of output channels begin."""
+    *_, rows, columns = range(len(axes))
+
+    def shift(axis: int) -> Callable[[Expr], Expr] | None:
+        return (lambda block: axes[axis].first(_phase(call, axes, axis, block))) if axes[axis].shift else None
+
+    return UsedTaps(_channel_blocks(call), (axes[rows].shift, axes[columns].shift), shift(rows), shift(columns))
+
+
+def _phase(call: KernelCall, axes: Sequence[_Axis], axis: int, block: Expr) -> Expr:
+    """Along an axis, that of a block of output channels."""
+    return loops.unravel(block // _channel_blocks(call), [E.const(axis.phases) for axis in axes])[axis]
+
+
 def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
     """Which taps are not zero, and where they begin, if that is not the same for all phases."""
-    shifts = tuple(axis.shift for axis in axes[-2:])
-    if not call.attrs.taps and not any(shifts):
-        return None
-    blocks, count = _channel_blocks(call), len(axes)
-    phases = [E.const(axis.phases) for axis in axes]
-
-    def phase_of(axis: int, block: Expr) -> Expr:
-        return loops.unravel(block // blocks, phases)[axis]
+    used = _shifts(call, axes)
+    if not call.attrs.taps:
+        return used if any(used.shifts) else None
 
     def along(axis: int, block: Expr) -> tuple[Expr, Expr]:
-        phase, numbers = phase_of(axis, block), call.attrs.taps[axis]
+        phase, numbers = _phase(call, axes, axis, block), call.attrs.taps[axis]
 
         def of_phase(known: Sequence[int]) -> Expr:
             found: Expr = E.const(known[0])
@@ -149,20 +161,14 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
 
         return of_phase(numbers[1::3]), of_phase(numbers[2::3])
 
-    def shift(axis: int) -> Callable[[Expr], Expr] | None:
-        return (lambda block: axes[axis].first(phase_of(axis, block))) if axes[axis].shift else None
-
     def has_block(block: Expr, data_block: Expr) -> Expr:
         begin, end = along(0, block)
         tap = data_block % axes[0].kernel
         return E.logical_and(tap >= begin, tap < end)
 
-    rows, columns = count - 2, count - 1
-    used = UsedTaps(blocks, shifts, shift(rows), shift(columns))
-    if not call.attrs.taps:
-        return used
+    *_, rows, columns = range(len(axes))
     used = replace(used, rows=partial(along, rows), columns=partial(along, columns))
-    return replace(used, has_block=has_block) if count == 3 else used
+    return replace(used, has_block=has_block) if len(axes) == 3 else used
 
 
 def _of_image(call: KernelCall, axes: Sequence[_Axis]) -> KernelCall:
