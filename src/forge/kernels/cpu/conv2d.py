@@ -300,7 +300,8 @@ class _Task:
         def ahead(block: Expr) -> Stmt:
             return self._prefetch_input(source, block + 1, source_row, height, source_x, width) if _runs_ahead(plan) else seq()
 
-        reduce = self._reduction(acc, first_block, group, scalar, ahead)
+        start = (self.first_row + row) * window.height.stride + shifts[0] - window.height.pad
+        reduce = self._reduction(acc, first_block, group, start if plan.skips_rows and height == 1 else None, scalar, ahead)
         return seq(acc.allocate(), lets_row, lets_column, begin, reduce, finish)
 
     def _finish(self, acc: Accumulators, group: Expr, row: Expr, height: int, column: Expr, width: int, used: Expr | None
@@ -345,9 +346,9 @@ class _Task:
         return loops.serial("group", self.counts.groups, lambda group: loops.serial(
             "row", self.rows, lambda row: loops.serial("column", self.columns, lambda column: position(group, row, column))))
 
-    def _reduction(self, acc: Accumulators, first_block: Expr, group: Expr,
+    def _reduction(self, acc: Accumulators, first_block: Expr, group: Expr, start: Expr | None,
                    scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]], ahead: Callable[[Expr], Stmt]) -> Stmt:
-        """All taps and channels of the chunk of blocks from ``first_block``."""
+        """All taps and channels of the chunk of blocks from ``first_block``; with a ``start``, of rows of data from there."""
         plan = self.plan
         slices = self.window.slices
         whole, rest = divmod(plan.in_channels // slices, plan.in_block)
@@ -358,6 +359,8 @@ class _Task:
         out_block, used = self._channel(group, 0)[0], self.window.used or UsedTaps(0)
         first_row, end_row = (E.const(0), E.const(self.window.height.kernel)) if used.rows is None else (
             loops.bound(tap, lets, "tap") for tap in used.rows(out_block))
+        if start is not None:
+            first_row, end_row = self.window.height.taps_on_data(start, lets, first_row, end_row)
         columns = None if used.columns is None else [loops.bound(tap, lets, "tap") for tap in used.columns(out_block)]
 
         def block_taps(channels: int) -> Callable[[Expr], Stmt]:

@@ -30,6 +30,8 @@ LEAST_TYPICAL: Final = 28
 LIKELY: Final = (7, 8, 14, 16, 20, 28, 32, 40, 56, 64, 80)
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
 MIN_STEPS: Final = 128
+# Rows of taps on padding are left out where they are at least this part of all of known sizes, one in as many.
+PADDING_SHARE: Final = 50
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,15 @@ class ConvProblem:
     def skips_slices(self) -> bool:
         """Whether slices of padding are left out of the sums."""
         return self.window.depth is not None and self.window.depth.padded and self.pad_value == 0
+
+    @property
+    def skips_rows(self) -> bool:
+        """Whether register tiles of one row leave out the rows of taps that lie on padding."""
+        axis = self.window.height
+        if not axis.padded or self.pad_value != 0 or axis.kernel == 1:
+            return False
+        outside = sum(not axis.inside(position, tap) for position in range(axis.out) for tap in range(axis.kernel))
+        return not axis.is_known or outside * PADDING_SHARE >= axis.out * axis.kernel
 
     @property
     def out_vectors(self) -> int:

@@ -122,11 +122,9 @@ def _taps_inside(axis: SpatialAxis, position: Expr) -> tuple[list[Stmt], tuple[E
     """Bounds of the taps that lie on data at this position."""
     if not axis.padded:
         return [], (E.const(0), E.const(axis.kernel))
-    start = position * axis.stride - axis.pad
-    lets_first, first = loops.bind("first_tap", E.binary("max", E.const(0), loops.ceildiv(E.const(0) - start, axis.dilation)))
-    lets_last, last = loops.bind("last_tap", E.binary(
-        "min", E.const(axis.kernel), loops.ceildiv(axis.data - start, axis.dilation)))
-    return lets_first + lets_last, (first, last)
+    lets: list[Stmt] = []
+    taps = axis.taps_on_data(position * axis.stride - axis.pad, lets, E.const(0), E.const(axis.kernel))
+    return lets, taps
 
 
 def _runs(axis: SpatialAxis, width: int) -> list[tuple[int, int]]:

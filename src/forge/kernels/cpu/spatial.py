@@ -73,6 +73,12 @@ class SpatialAxis:
         """Whether this tap of this position lies on data, where sizes are known."""
         return 0 <= position * self.stride - self.before + tap * self.dilation < self.extent
 
+    def taps_on_data(self, start: Expr, lets: list[Stmt], first: Expr, end: Expr) -> tuple[Expr, Expr]:
+        """Those of the taps from ``first`` to ``end`` that lie on data at the position that begins at ``start``."""
+        last = loops.ceildiv(self.data - start, self.dilation)
+        return (loops.bound(E.binary("max", first, loops.ceildiv(E.const(0) - start, self.dilation)), lets, "first_tap"),
+                loops.bound(E.binary("min", end, last), lets, "last_tap"))
+
     def blocks(self, size: ExprLike, tile: int = 1) -> tuple[Expr, Expr]:
         """How many blocks of at most ``size`` positions there are, and the positions of one.
 
