@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from forge.loops import Loop, Vectorizer, bound, known, tail_mask
+from forge.loops import Loop, Vectorizer, bound, known, memory_sizes, tail_mask
 from forge.schedule.access import OTHER, UNIT, Accesses, pattern
 from forge.schedule.algebra import Algebra
 from forge.tir import expr as E
@@ -19,6 +19,8 @@ from forge.tir.visit import nodes
 
 # The short axis has at most this extent.
 MAX_SHORT: Final = 8
+# Of elements of at most two bytes, of which a vector holds more than a square tile has columns (`schedule.transpose`).
+MAX_SHORT_OF_NARROW: Final = 16
 
 
 def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, algebra: Algebra) -> tuple[Loop, Loop] | None:
@@ -29,8 +31,9 @@ def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, alge
     if not isinstance(body, Store) or body.mask is not None or body.value.dtype == "string":
         return None
     place = algebra.poly(body.index)
+    most = MAX_SHORT_OF_NARROW if max(memory_sizes(body)) <= 2 else MAX_SHORT
     for short in loops:
-        if short.static is None or not 2 <= short.static <= MAX_SHORT or pattern(algebra.coefficient(place, short.var)) != UNIT:
+        if short.static is None or not 2 <= short.static <= most or pattern(algebra.coefficient(place, short.var)) != UNIT:
             continue
         for axis in loops:
             step = algebra.coefficient(place, axis.var)
