@@ -105,7 +105,9 @@ def model(row: Row, feed: Mapping[str, Array], constants: Mapping[str, Array], *
     outputs = [onnx.ValueInfoProto(name=name) for name in nodes[-1].output]
     weights = [numpy_helper.from_array(values, name) for name, values in constants.items()]
     graph = helper.make_graph(nodes, "row", inputs, outputs, weights)
-    untyped = helper.make_model(graph, opset_imports=[helper.make_opsetid("", row.opset)], ir_version=10)
+    others = sorted({node.domain for node in nodes} - {""})
+    opsets = [helper.make_opsetid("", row.opset), *(helper.make_opsetid(domain, 1) for domain in others)]
+    untyped = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     return onnx.shape_inference.infer_shapes(untyped, data_prop=True)
 
 
