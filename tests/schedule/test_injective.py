@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -197,8 +199,10 @@ def test_a_large_flat_loop_is_cut_for_threads() -> None:
 
 
 @TARGETS
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 8])
-@pytest.mark.parametrize("dtype", ["float32", "int8", "float64", "bool"])
+@pytest.mark.parametrize(("count", "dtype"), [
+    *((count, dtype) for count in range(2, 9) for dtype in ("float32", "int8", "float64", "bool")),
+    (13, "int8"), (16, "int8"), (16, "int16"), (16, "float32"),
+])
 def test_interleaved_stores(target: str, count: int, dtype: str) -> None:
     """Stores that step by the extent of a short axis, of lengths with and without a rest."""
     for length in (4, 16, 37, 130):
@@ -216,7 +220,7 @@ def test_interleaved_stores(target: str, count: int, dtype: str) -> None:
 
 @TARGETS
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
-@pytest.mark.parametrize(("channels", "block"), [(1, 4), (3, 4), (5, 8), (7, 8)])
+@pytest.mark.parametrize(("channels", "block"), [(1, 4), (3, 4), (5, 8), (7, 8), (13, 16)])
 def test_blocks_with_padding_are_interleaved(target: str, dtype: str, channels: int, block: int) -> None:
     """As images of few channels are, which a block of channels holds."""
     x = (RNG.standard_normal((2, channels, 5, 37)) * 50).astype(dtype)
@@ -257,6 +261,38 @@ def test_repeated_elements_are_interleaved_in_registers() -> None:
     function = function_for([x], [te.compute((64, 32, 2), lambda r, o, i: x[r, o])], "llvm -mcpu=x86-64-v3")
     stored = [s for s in visit.statements(function.body) if isinstance(s, S.Store)]
     assert stored and all(s.index.lanes == 8 for s in stored)
+
+
+def test_bytes_of_sixteen_channels_are_interleaved_in_whole_vectors() -> None:
+    x = te.placeholder((16, 128), "uint8", "x")
+    function = function_for([x], [te.compute((128, 16), lambda i, c: x[c, i])], "llvm -mcpu=x86-64-v4")
+    stored = [s for s in visit.statements(function.body) if isinstance(s, S.Store)]
+    assert stored and all(s.index.lanes == 64 for s in stored)
+
+
+@TARGETS
+@pytest.mark.parametrize("shape", [(0, 3), (3, 5), (7, 9), (5, 33), (4, 64), (3, 77)])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "float32"])
+def test_functions_of_bytes_are_tables(target: str, shape: tuple[int, int], dtype: str) -> None:
+    """Instructions permute lanes of a table where they can, also under a mask."""
+    codes, entries = RNG.integers(0, 256, shape).astype("uint8"), (RNG.standard_normal(256) * 50).astype(dtype)
+    x, table = placeholder(codes), placeholder(entries, "table")
+    check([te.compute(shape, lambda i, j: table[te.cast(x[i, j], "int64")])], {x: codes, table: entries}, target)
+    n, m = te.symbol_var("n"), te.symbol_var("m")
+    y = te.placeholder((n, m), "uint8", "y")
+    looked_up = te.compute((n, m), lambda i, j: table[te.cast(y[i, j], "int64")])
+    check([looked_up], {y: codes, table: entries}, target, dict(zip("nm", shape)))
+
+
+def test_what_indices_are_loaded_from_becomes_one_loop() -> None:
+    def kinds(x: te.Tensor, place: Callable[[te.Expr, te.Expr], tuple[te.Expr, te.Expr]]) -> int:
+        table = te.placeholder((256, 50), "float32", "table")
+        result = te.compute((8, 50), lambda i, j: table[place(i, j)])
+        return len(loops_of(function_for([x, table], [result], "llvm -mcpu=x86-64")))
+
+    both, rows = te.placeholder((8, 50), "uint8"), te.placeholder((8,), "uint8")
+    assert kinds(both, lambda i, j: (te.cast(both[i, j], "int64"), te.const(0))) == 1
+    assert kinds(rows, lambda i, j: (te.cast(rows[i], "int64"), j)) == 2
 
 
 def test_copies_of_whole_vectors_are_not_interleaved() -> None:

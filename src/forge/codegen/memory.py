@@ -273,7 +273,7 @@ class MemoryAccess:
     def _place_in_table(self) -> tir.Expr | None:
         """The numbers of eight bits that are the indices into a table of 256 bytes, where there are instructions for those."""
         index, lanes = self.index, self.lanes
-        if not isinstance(index, tir.Cast) or index.x.dtype != "uint8" or self.mask is not None or not 16 <= lanes <= 64:
+        if not isinstance(index, tir.Cast) or index.x.dtype != "uint8" or not 16 <= lanes <= 64:
             return None
         has_size = self.size == 1 and [getattr(extent, "value", None) for extent in self.buffer.shape] == [256]
         return index.x if has_size and self.e.target.has("avx512vbmi") else None
@@ -313,7 +313,8 @@ class MemoryAccess:
                   for low, high in (parts[:2], parts[2:])]
         upper = whole.op("icmp slt", index, "zeroinitializer")
         found = self.builder.pure(f"select <64 x i1> {upper}, {whole.typed(halves[1])}, {whole.typed(halves[0])}")
-        return whole.shuffle(found, "poison", range(self.lanes))
+        found = whole.shuffle(found, "poison", range(self.lanes))
+        return found if self.mask is None else str(self.t.select(self.mask, found, "zeroinitializer"))
 
     def _scatter(self, value: Operand) -> None:
         args = f"{self.t.typed(value)}, {self._pointers()}, {self._mask_text()}"

@@ -60,15 +60,25 @@ def _value_variables(root: Expr) -> set[Var]:
 
 
 def mergeable(outer: Loop, inner: Loop, accesses: Accesses, algebra: Algebra) -> bool:
-    """Whether one axis may run over both: every access steps along ``outer`` by ``inner.extent`` steps along ``inner``."""
+    """Whether one axis may run over both: every access steps along ``outer`` by ``inner.extent`` steps along ``inner``.
+
+    What depends on them inside of the index of a load is an access of its own.
+    """
     if outer.var in accesses.value_uses or inner.var in accesses.value_uses:
         return False
     extent = algebra.poly(inner.extent)
     for item in accesses.items:
-        a, b = (algebra.coefficient(item.index, axis.var) for axis in (outer, inner))
+        a, b = (_step(item, axis.var, algebra) for axis in (outer, inner))
         if a is None or b is None or a != b * extent:
             return False
     return True
+
+
+def _step(item: Access, variable: Var, algebra: Algebra) -> Poly | None:
+    """The step of an access along ``variable``, but for what other loads give; None where it is not affine."""
+    if item.node is not None and variable not in _value_variables(item.node.index):
+        return ZERO
+    return algebra.coefficient(item.index, variable)
 
 
 @dataclass(frozen=True, eq=False)
