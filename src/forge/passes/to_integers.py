@@ -478,7 +478,7 @@ def _integers(value: Value) -> _Integers | None:
 
 def _bytes(weight: _Integers, axis: int) -> _Weight | Declined:
     """The weight without zero point, with scales: one, or one for each of the results along ``axis``."""
-    data, zero, scale = (None if v is None else v.constant for v in (weight.data, weight.zero, weight.scale))
+    data, zero, scale = (None if v is None else _constant(v) for v in (weight.data, weight.zero, weight.scale))
     if data is None or (zero is None) != (weight.zero is None) or (scale is None) != (weight.scale is None):
         return Declined("the weight is not constant")
     for parameter in (zero, scale):
@@ -498,6 +498,15 @@ def _bytes(weight: _Integers, axis: int) -> _Weight | Declined:
         return Declined("the weight without its zero point has numbers of more than 8 bits")
     array = (whole - offset.reshape(view)).astype(np.int8)
     return _Weight(array, offset, None if scale is None else scale.reshape(-1))
+
+
+def _constant(value: Value) -> np.ndarray | None:
+    """What a constant holds, or a cast of one: importers leave those of many elements."""
+    cast = Cast.of(value.producer)
+    if cast is None:
+        return value.constant
+    known = cast.data.constant
+    return None if known is None else known.astype(dtypes.numpy_dtype(value.dtype))
 
 
 def _longest(weight: _Weight) -> int:
