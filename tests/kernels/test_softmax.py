@@ -51,16 +51,28 @@ def test_matches_numpy(target: str, operator: str, shape: tuple[int, ...], axis:
 
 
 @TARGETS
+@pytest.mark.parametrize("operator", ["nn.softmax", "nn.log_softmax"])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_symbolic_sizes(target: str, axis: int) -> None:
+def test_symbolic_sizes(target: str, operator: str, axis: int) -> None:
+    """Blocks of short rows, whole ones and the last; rows as long as fit on the stack, and longer ones."""
     n, m = E.var("n"), E.var("m")
-    kernel = build(case((n, m), axis, symbols=(n, m)).function(target), target)
-    for sizes in ((1, 1), (3, 5), (70, 33), (2, 5000), (2, 8192), (2, 9000), (5000, 2), (0, 4)):
+    kernel = build(case((n, m), axis, operator, symbols=(n, m)).function(target), target)
+    for sizes in ((1, 1), (3, 5), (70, 33), (17, 100), (3, 512), (3, 513), (2, 8192), (2, 9000), (5000, 2), (0, 4), (4, 0)):
         x = RNG.standard_normal(sizes).astype(np.float32)
         y = guarded(np.full(sizes, 5, np.float32))
         kernel(guarded(x), y, *sizes)
         if x.size:
-            np.testing.assert_allclose(y, softmax(x, axis), rtol=3e-6, atol=3e-7)
+            want = softmax(x, axis, operator == "nn.log_softmax")
+            np.testing.assert_allclose(y, want, rtol=3e-6, atol=1e-7 * np.abs(want).max())
+
+
+@TARGETS
+@pytest.mark.parametrize("shape", [(11, 100), (3, 600)])
+def test_rows_are_replaced_in_place(target: str, shape: tuple[int, int]) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    y = x.copy()
+    build(case(shape, 1).function(target), target)(y, y)
+    np.testing.assert_allclose(y, softmax(x, 1), rtol=3e-6)
 
 
 @TARGETS

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.moments import moments
-from forge.kernels.cpu.rows import AlongRow, KernelRow, Position, row_function, row_problem
+from forge.kernels.cpu.rows import AlongRow, KernelRow, Position, Step, row_function, row_problem
 from forge.loops import guard, static
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
@@ -42,7 +42,11 @@ def layer_norm(call: KernelCall) -> Function:
     dtype = data.dtype if data.dtype == "float64" else "float32"
     centred = call.operator != "nn.rms_norm"
     scale = E.const(1.0, dtype) / E.cast(problem.length, dtype)
-    return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST, centred)
+
+    def normalised(row: KernelRow) -> list[Step]:
+        return [(_normalise(row, scale, call.attrs.epsilon, centred), None)]
+
+    return row_function(call, problem, dtype, normalised, COST, centred)
 
 
 def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:

@@ -21,8 +21,8 @@ from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
-from forge.tir.rewrite import map_expressions
-from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, store
+from forge.tir.rewrite import map_expressions, substitute
+from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, Store, seq, store
 from forge.tir.visit import stores
 
 # A row of at most this many bytes is copied to the stack; longer ones are read again as fast.
@@ -37,6 +37,12 @@ WRITTEN_OUT: Final = 8
 # This many neighbouring rows are processed at once, as one vector of all their lanes: their chains of operations overlap,
 # and memory is read in longer pieces.
 TOGETHER: Final = 4
+
+# At most this many rows take each step of a kernel before the next: what the steps of one wait for overlaps with the others.
+STEPPED: Final = 8
+
+# They take at most this many bytes on the stack: with what they read and write, much less than the first-level cache.
+STEPPED_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +90,19 @@ class RowProblem:
             *(loops.element_size(s.value) for s in stores(self.write)),
         )
         return max(1, self.target.vector_bits // (8 * widest))
+
+    @property
+    def stored(self) -> Expr | None:
+        """The element of the result as memory, where what is stored there can be read again."""
+        write = self.write
+        if not isinstance(write, Store) or write.value is not self.result or write.mask is not None or self.blocks is not None:
+            return None
+        return E.load(write.buffer, write.index)
+
+    def is_plain(self, dtype: str) -> bool:
+        """Whether data are memory of one element after the other, of the type of the computation."""
+        data = self.reads["data"]
+        return isinstance(data, E.Load) and data.dtype == dtype and not self.in_blocks(dtype)
 
     @property
     def masked(self) -> bool:
@@ -149,7 +168,10 @@ RowBody = Callable[[Position], tuple[Sequence[Stmt], Expr]]
 
 
 class KernelRow(ABC):
-    """The row (or the vector of rows) that a kernel works on. ``cached``: its data is kept on the stack after the first read."""
+    """The row (or the vector of rows) that a kernel works on. ``cached``: what is computed of it is kept on the stack."""
+
+    plain = False
+    """Whether data are as easily read again as from the stack, and so not kept there."""
 
     def __init__(self, problem: RowProblem, dtype: str, cached: bool) -> None:
         self.problem = problem
@@ -185,11 +207,11 @@ class KernelRow(ABC):
         """Reads ``name`` for the first time, and keeps it."""
         value = E.Var(self.dtype, position.lanes, name)
         parts: list[Stmt] = [Let(value, self.read(name, position))]
-        return [*parts, *self.keep(value, position)], value
+        return [*parts, *(() if self.plain else self.keep(value, position))], value
 
     def again(self, name: str, position: Position) -> Expr:
         """What ``first`` read or ``keep`` kept, else reads again."""
-        return self.kept(position) if self.cached else self.read(name, position)
+        return self.kept(position) if self.cached and not self.plain else self.read(name, position)
 
     def kept(self, position: Position) -> Expr:
         assert self.scratch is not None
@@ -211,11 +233,21 @@ class AlongRow(KernelRow):
         self.lanes = self.axis.lanes(problem.lanes(dtype))
         vectors = max(1, -(-self.axis.assumed // self.lanes))  # an empty row has none
         self.unroll = vectors if self.axis.static is not None and vectors <= WRITTEN_OUT else ACCUMULATORS
+        self.stored: Expr | None = None
+        """Set where what is kept lies in the result."""
+        self.place: Expr = E.const(0)
+        """Of the row in the scratch."""
 
     def allocate(self, elements: int) -> Stmt:
         size = loops.round_up(elements, self.lanes)
         self.scratch = Buffer("row", self.dtype, (E.const(size),), scope="local", alignment=64)
         return Allocate(self.scratch)
+
+    def kept(self, position: Position) -> Expr:
+        return super().kept(position) if self.stored is None else self._vectorizer(position, {}).expr(self.stored)
+
+    def keep(self, value: Expr, position: Position) -> list[Stmt]:
+        return super().keep(value, position) if self.stored is None else [self.write(value, position)]
 
     def _loops(self, body: Callable[[Position, int], Stmt]) -> Stmt:
         def group(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
@@ -264,7 +296,7 @@ class AlongRow(KernelRow):
         return Vectorizer(blocks.inner, inside, position.lanes, position.mask, places)
 
     def _slot(self, position: Position) -> Expr:
-        return E.ramp(position.at, 1, position.lanes)
+        return E.ramp(self.place + position.at, 1, position.lanes)
 
 
 class AcrossRows(KernelRow):
@@ -304,12 +336,14 @@ class AcrossRows(KernelRow):
         return position.at
 
 
-RowKernel = Callable[[KernelRow], Stmt]
+Step = tuple[Stmt, "Expr | None"]
+"""One pass over a row, and the variable with what it found, which later steps use."""
+
+RowKernel = Callable[[KernelRow], Sequence[Step]]
 
 
 def row_function(
-    call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int, reads_only: bool = False,
-    scratch: int = SCRATCH_BYTES,
+    call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int, reads_only: bool = False, keeps: bool = False
 ) -> Function:
     """The loop function that runs ``kernel`` on every row.
 
@@ -317,18 +351,24 @@ def row_function(
         cost: vector operations per vector of a row.
         reads_only: the kernel keeps nothing of its own in the scratch: short rows that are plain memory need none. Longer ones
             are read from the scratch faster, as it is aligned, while they fit there.
-        scratch: bytes of the longest row that is kept where vectors lie along it.
+        keeps: the kernel keeps what is computed again at more cost than it is read, also of rows that do not fit into the
+            scratch: in the result, where that is memory of the type of the computation, else in a larger scratch.
     """
     across = None if problem.in_blocks(dtype) else _across_axis(problem)
     work = problem.length * cost
     if across is None:
         lanes = problem.row[-1].lanes(problem.lanes(dtype))
         short = problem.row[-1].assumed * dtypes.itemsize(dtype) * 4 <= problem.target.l1_cache
-        plain = reads_only and short and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
-        plain = plain and not problem.in_blocks(dtype)
-        along: Callable[[bool], KernelRow] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
-        body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, scratch)
-        return call.function(loops.parallel_nest(problem.outer, body, work // lanes + 1))
+        work = work // lanes + 1
+        stored = problem.stored if keeps and problem.result.dtype == dtype and len(problem.row) == 1 else None
+        long = AlongRow(problem, dtype, stored is not None)
+        long.stored, long.plain = stored, stored is not None and problem.is_plain(dtype)
+        nest = loops.parallel_nest(problem.outer, _whole(kernel(long)), work)
+        if not (reads_only and short and problem.is_plain(dtype)):
+            most = SCRATCH_BYTES if not keeps else 2 * SCRATCH_BYTES if stored is None else STEPPED_BYTES // 2
+            cached: Callable[[int], Stmt] = lambda room: _stepped(AlongRow(problem, dtype, True), kernel, room, work)  # noqa: E731
+            nest = _on_stack(problem, most // dtypes.itemsize(dtype), nest, cached)
+        return call.function(nest)
     lanes = across.lanes(problem.lanes(dtype) * TOGETHER)
 
     def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
@@ -346,15 +386,54 @@ def row_function(
 
 
 def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], KernelRow], kernel: RowKernel, most: int) -> Stmt:
-    """With the row on the stack where it has at most ``most`` bytes, decided at run time for symbolic rows."""
-    limit = most // dtypes.itemsize(dtype)
+    """With the row on the stack where it has at most ``most`` bytes."""
+
+    def cached(elements: int) -> Stmt:
+        row = make(True)
+        return seq(row.allocate(elements), _whole(kernel(row)))
+
+    return _on_stack(problem, most // dtypes.itemsize(dtype), _whole(kernel(make(False))), cached)
+
+
+def _on_stack(problem: RowProblem, limit: int, otherwise: Stmt, cached: Callable[[int], Stmt]) -> Stmt:
+    """``cached`` for rows of at most ``limit`` elements, decided at run time for symbolic ones."""
     length = problem.row[0].extent
     known = loops.static(length)
     if len(problem.row) > 1 or known is not None and known > limit:
-        return kernel(make(False))
-    kept = make(True)
-    cached = seq(kept.allocate(limit if known is None else known), kernel(kept))
-    return If(E.compare("le", length, limit), cached, kernel(make(False))) if known is None else cached
+        return otherwise
+    return If(E.compare("le", length, limit), cached(limit), otherwise) if known is None else cached(known)
+
+
+def _whole(steps: Sequence[Step]) -> Stmt:
+    return seq(*(step for step, _ in steps))
+
+
+def _stepped(row: AlongRow, kernel: RowKernel, elements: int, work: Expr) -> Stmt:
+    """Loops over rows of at most ``elements`` on the stack; each step is done for all of a block of rows before the next."""
+    outer, together = row.problem.outer, STEPPED_BYTES // dtypes.itemsize(row.dtype)
+    room = E.binary("max", loops.ceildiv(row.axis.extent, row.lanes) * row.lanes, E.const(row.lanes))
+    count = E.binary("max", E.binary("min", E.const(together) // room, E.const(STEPPED)), E.const(1))
+    most = max(loops.round_up(elements, row.lanes), together)
+    allocated, steps = row.allocate(most), kernel(row)
+    if not outer or len(steps) == 1 or E.is_const(count, 1):
+        return loops.parallel_nest(outer, seq(allocated, _whole(steps)), work)
+    row.plain = row.problem.is_plain(row.dtype)
+    block, number, row.place = E.var("block"), E.var("number"), E.var("place")
+    first, axis = block * count, outer[-1]
+    parts: list[Stmt] = [allocated]
+    bound: dict[Var, Expr] = {axis.var: first + number, row.place: number * room}
+    for step, result in kernel(row):
+        own = {variable: E.Var(variable.dtype, 1, variable.name) for variable in bound}
+        lets = [Let(own[variable], value) for variable, value in bound.items()]
+        moved = map_expressions(step, lambda x, own=own: substitute(x, own))  # type: ignore[misc]
+        if isinstance(result, Var):
+            kept = Buffer(f"{result.name}s", result.dtype, (E.const(STEPPED),), scope="local")
+            parts.append(Allocate(kept))
+            moved = seq(moved, store(kept, number, result))
+            bound[result] = E.load(kept, number)
+        parts.append(loops.nest([Loop(number, E.binary("min", count, axis.extent - first))], seq(lets, moved)))
+    blocks = Loop(block, (axis.extent + count - 1) // count)
+    return loops.parallel_nest([*outer[:-1], blocks], seq(*parts), work * count)
 
 
 def _across_axis(problem: RowProblem) -> Loop | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.kernels.cpu.rows import KernelRow, Position, row_function, row_problem
+from forge.kernels.cpu.rows import KernelRow, Position, Step, row_function, row_problem
 from forge.loops import LARGEST_NUMBER
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -16,9 +16,6 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Let, Stmt, seq
 
 COST = 24
-
-EXPONENTIALS_BYTES = 32768
-"""Of the longest row whose exponentials are kept: what is read again from the second cache costs less than they do."""
 
 
 @kernel("softmax")
@@ -34,7 +31,7 @@ def softmax(call: KernelCall) -> Function:
     dtype = data.dtype if data.dtype == "float64" else "float32"
     if call.operator.endswith("log_softmax"):
         return row_function(call, problem, dtype, _log_softmax, COST)
-    return row_function(call, problem, dtype, _softmax, COST, scratch=EXPONENTIALS_BYTES)
+    return row_function(call, problem, dtype, _softmax, COST, keeps=True)
 
 
 def _largest(row: KernelRow) -> tuple[Stmt, Expr]:
@@ -45,7 +42,7 @@ def _exponential(row: KernelRow, largest: Expr, position: Position) -> Expr:
     return E.call("exp", row.again("data", position) - largest)
 
 
-def _softmax(row: KernelRow) -> Stmt:
+def _softmax(row: KernelRow) -> list[Step]:
     first, largest = _largest(row)
 
     def exponentials(position: Position) -> tuple[Sequence[Stmt], Expr]:
@@ -59,12 +56,13 @@ def _softmax(row: KernelRow) -> Stmt:
         e = row.kept(position) if row.cached else _exponential(row, largest, position)
         return row.write(e * factor, position)
 
-    return seq(first, second, Let(factor, E.const(1.0, row.dtype, total.lanes) / total), row.each(result))
+    last = seq(Let(factor, E.const(1.0, row.dtype, total.lanes) / total), row.each(result))
+    return [(first, largest), (second, total), (last, None)]
 
 
-def _log_softmax(row: KernelRow) -> Stmt:
+def _log_softmax(row: KernelRow) -> list[Step]:
     first, largest = _largest(row)
     second, total = row.reduce("sum", lambda position: ([], _exponential(row, largest, position)))
     offset = E.Var(row.dtype, total.lanes, "offset")
-    last = row.each(lambda position: row.write(row.again("data", position) - largest - offset, position))
-    return seq(first, second, Let(offset, E.call("log", total)), last)
+    result = row.each(lambda position: row.write(row.again("data", position) - largest - offset, position))
+    return [(first, largest), (second, total), (seq(Let(offset, E.call("log", total)), result), None)]
