@@ -107,10 +107,20 @@ def test_windows_along_some_axes(target: str, axes: tuple[int, ...], dtype: str)
 
 
 @TARGETS
-@pytest.mark.parametrize("kind", ["max", "sum"])
-@pytest.mark.parametrize("sizes", [(2, 2), (5, 31), (4, 35), (2, 137)])
-def test_windows_side_by_side(target: str, kind: str, sizes: tuple[int, int]) -> None:
-    check((3, *sizes), [(k, 2, 2, 1, 0) for k in (1, 2)], target, kind)
+@pytest.mark.parametrize(("kind", "dtype"), [("max", "float32"), ("sum", "float32"), ("max", "uint8"), ("min", "int64")])
+@pytest.mark.parametrize("symbolic", [True, False])
+@pytest.mark.parametrize("sizes", [(2, 2), (1, 7), (5, 31), (4, 35), (2, 137), (6, 64), (2, 66), (3, 1)])
+@pytest.mark.sampled(4)
+def test_windows_side_by_side(target: str, kind: str, dtype: str, symbolic: bool, sizes: tuple[int, int]) -> None:
+    check((3, *sizes), [(k, 2, 2, 1, 0) for k in (1, 2)], target, kind, dtype, symbolic)
+
+
+def test_pairs_are_loaded_as_they_lie() -> None:
+    x = te.placeholder((8, te.symbol_var("h"), te.symbol_var("w")), "float32")
+    sizes = [te.symbol_var("h"), te.symbol_var("w")]
+    function = function_for([x], [pooled(x, [(k, 2, 2, 1, 0) for k in (1, 2)], "max", -math.inf)], "llvm -mcpu=x86-64-v4", sizes)
+    loads = [e for e in visit.expressions(function.body) if isinstance(e, E.Load)]
+    assert loads and all(isinstance(e.index, E.Ramp) and E.is_const(e.index.stride, 1) for e in loads)
 
 
 @TARGETS

@@ -16,7 +16,7 @@ from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.llvm import IRBuilder, Operand, memory_type, register_type, scalar_type
 from forge.errors import CompileError
 from forge.tir import expr as tir
-from forge.tir import stmt, visit
+from forge.tir import rows, stmt, visit
 
 if TYPE_CHECKING:
     from forge.codegen.module import ModuleEmitter
@@ -233,9 +233,10 @@ def _chunk_function(f: FunctionEmitter, s: stmt.For, captured: list[tir.Var], bu
         parameters.append(Parameter(register_type(var.dtype, var.lanes), f"%captured{position}"))
     index = scalar_type(s.var.dtype)
     parameters.append(Parameter(index, "%base"))
-    first = chunk.builder.value(f"add {index} %base, %begin")
-    count = chunk.builder.value(f"sub {index} %end, %begin")
-    _serial(chunk, s, first, count)
+    first, end = tir.var("first"), tir.var("end")
+    for bound in (first, end):
+        _bind(chunk, bound, chunk.builder.value(f"add {index} %base, %{'begin' if bound is first else 'end'}"), True)
+    chunk.emit(rows.iterations(s, first, end))
     chunk.finish([*parameters, *RANGE, HOST], "internal ")
     return _thunk(thunk, chunk.symbol, parameters)
 

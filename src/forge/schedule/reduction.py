@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from forge import loops
@@ -21,6 +22,7 @@ from forge.schedule.access import INVARIANT, UNIT, analyse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
 from forge.schedule.columns import reduce_columns
 from forge.schedule.injective import serial_nest
+from forge.schedule.pairs import pair_along, reduced_pairs
 from forge.schedule.problem import Problem, prepare
 from forge.schedule.simplify import renaming
 from forge.schedule.stages import Reduction
@@ -38,6 +40,9 @@ INNER_ACCUMULATORS: Final = 4
 OUTER_VECTORS: Final = 4
 # and at most this many together with the steps of a register block.
 MAX_ACCUMULATORS: Final = 12
+
+# Rows of a length that is known at run time only are mostly short: their vectors have at most this many lanes.
+ROW_LANES: Final = 32
 
 # A long reduction to few results is cut into at most this many chunks.
 CHUNKS: Final = 16
@@ -192,11 +197,12 @@ class _OuterVectors:
     def __init__(self, problem: Problem, axis: Loop) -> None:
         self.problem = problem
         self.axis = axis
-        self.lanes = axis.lanes(problem.lanes)
+        self.lanes = min(axis.lanes(problem.lanes), problem.lanes if axis.static is not None else ROW_LANES)
         self.others = [other for other in problem.outer if other is not axis]
         self.block_axis, self.block = self._register_block()
         most = max(1, MAX_ACCUMULATORS // (self.block * len(problem.reductions)))
-        self.vectors = max(1, min(OUTER_VECTORS, most, axis.assumed // self.lanes))
+        few = axis.static is None and all(r.steps <= UNROLLED_STEPS for r in problem.reductions)
+        self.vectors = 1 if few else max(1, min(OUTER_VECTORS, most, axis.assumed // self.lanes))
 
     def _register_block(self) -> tuple[Loop | None, int]:
         """An axis along which loads repeat, and how many of its steps share them."""
@@ -238,15 +244,25 @@ class _OuterVectors:
         return per_element * loops.ceildiv(extent, self.lanes) * self.block
 
     def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:
-        return loops.group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True,
+        group = partial(self._group, extent if begin is None else begin + extent)
+        return loops.group_loop(extent, self.lanes, group, self.vectors, self.problem.masked, begin, narrow=True,
                                 again=self.problem.again)
 
-    def _group(self, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
-        """All reductions and the body for ``count`` vectors from ``at`` on, times the steps of the register block."""
+    def _group(self, end: Expr, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+        """All reductions and the body for ``count`` vectors from ``at`` on, times the steps of the register block.
+
+        ``mask``: of the vector that goes beyond ``end``.
+        """
         slots = [(self._block_values(step), at + u * lanes) for step in range(self.block) for u in range(count)]
         bound: list[dict[Var, Expr]] = [dict(values) for values, _ in slots]
         parts: list[Stmt] = []
         for r in self.problem.reductions:
+            pair = pair_along(self.problem, r, self.axis, UNROLLED_STEPS) if lanes > 1 else None
+            if pair is not None:
+                for (_, first), known in zip(slots, bound):
+                    left = None if mask is None else end - first
+                    known[r.result] = reduced_pairs(r, self.axis, pair, first, lanes, left, known, self.problem.target, parts)
+                continue
             accumulators = Accumulators(RegisterTile(1, len(slots), lanes, r.result.dtype), r.kind, self.problem.target)
             vectors = [Vectorizer(self.axis.var, first, lanes, mask, known) for (_, first), known in zip(slots, bound)]
             values = [vector.expr(r.value) for vector in vectors]
