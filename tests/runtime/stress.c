@@ -1,13 +1,15 @@
 /* Stresses the built-in host: loops from many threads at once, nested, failing, resized; memory taken and given back; fork.
- * Usage: stress loops|memory|fork ROUNDS. Exits with 0 if every index was visited exactly once and every byte kept its value.
+ * Usage: stress loops|memory|fork|growth ROUNDS. Exits with 0 if every index was visited exactly once, every byte kept its value,
+ * and calls that need more memory than earlier ones, or far less, got little that is fresh.
  */
 #define _GNU_SOURCE
-#include "forge_runtime.h"
+#include "forge_internal.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,13 +75,41 @@ static void *memory(void *argument) {
     const size_t alignment = (size_t)64 << rand_r(&seed) % 4;
     unsigned char *block = host->alloc(host, bytes, alignment), *other = host->alloc(host, bytes, 64);
     REQUIRE(block && other && (uintptr_t)block % alignment == 0 && (uintptr_t)other % 64 == 0);
+    forge_gives_back_soon = rand_r(&seed) % 2;
+    unsigned char *soon = host->alloc(host, bytes, 64);
+    REQUIRE(soon);
     memset(block, round & 0xff, bytes);
     memset(other, ~round & 0xff, bytes);
+    memset(soon, 1 + (round & 0xff), bytes);
     REQUIRE(block[0] == (round & 0xff) && block[bytes - 1] == (round & 0xff));
+    host->free(host, soon, bytes);
     host->free(host, block, bytes);
     host->free(host, other, bytes);
   }
   return NULL;
+}
+
+/* Pages that were fresh in a block which was taken, written to and given back. */
+static long fresh_pages(size_t bytes, bool soon) {
+  const forge_host *host = forge_default_host();
+  struct rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  forge_gives_back_soon = soon;
+  char *memory = host->alloc(host, bytes, 64);
+  REQUIRE(memory);
+  memset(memory, 1, bytes);
+  host->free(host, memory, bytes);
+  getrusage(RUSAGE_THREAD, &after);
+  return after.ru_minflt - before.ru_minflt;
+}
+
+static void growth(void) {
+  const long page = sysconf(_SC_PAGESIZE), spare = 8;
+  REQUIRE(fresh_pages(200000, false) > 200000 / page / 2);
+  for (size_t bytes = 210000; bytes < 4000000; bytes += bytes / 20)
+    REQUIRE(fresh_pages(bytes, false) <= (long)bytes / 20 / page + spare);
+  for (size_t bytes = 3900000; bytes > 200000; bytes /= 2) REQUIRE(fresh_pages(bytes, true) <= spare);
+  REQUIRE(fresh_pages(1000000, false) > spare); /* whoever keeps it gets none that is far too large */
 }
 
 static void run_callers(void *(*caller)(void *)) {
@@ -111,5 +141,6 @@ int main(int argc, char **argv) {
   if (strcmp(argv[1], "loops") == 0) run_callers(loops);
   if (strcmp(argv[1], "memory") == 0) run_callers(memory);
   if (strcmp(argv[1], "fork") == 0) forks();
+  if (strcmp(argv[1], "growth") == 0) growth();
   return 0;
 }

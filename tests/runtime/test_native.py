@@ -49,6 +49,12 @@ def test_pool_survives_fork(tmp_path: Path, runtime_objects: list[Path]) -> None
     execute(program, "fork", "100")
 
 
+def test_memory_grows_with_the_pages_it_has(tmp_path: Path, runtime_objects: list[Path]) -> None:
+    program = tmp_path / "stress"
+    compile_c(HERE / "stress.c", *runtime_objects, "-lm", "-o", program)
+    execute(program, "growth", "1")
+
+
 def test_library_stands_alone_in_c(tmp_path: Path, linked: Callable[..., Path], runtime_objects: list[Path]) -> None:
     program = tmp_path / "embed"
     compile_c(HERE / "embed.c", *runtime_objects, "-lm", "-o", program)

@@ -10,43 +10,88 @@ enum { CACHE_SLOTS = 16 };
 
 static const size_t CACHE_MINIMUM = (size_t)32 << 10; /* smaller blocks: malloc is as fast */
 static const size_t CACHE_LIMIT = (size_t)1 << 30;    /* of all kept blocks together */
-static const size_t HUGE_MINIMUM = (size_t)4 << 20;
-static const int64_t KEEP_SECONDS = 10; /* a kept block that nobody takes for so long goes back to the system */
+static const size_t MAP_MINIMUM = (size_t)128 << 10;  /* larger blocks are mappings, which can grow and keep their pages */
+static const size_t MAP_UNIT = (size_t)64 << 10;      /* a multiple of the system's pages */
+static const size_t HUGE_MINIMUM = (size_t)4 << 20; /* a huge page costs as much time as 30 small ones; callers may keep many blocks */
+static const size_t SOON_HUGE_MINIMUM = (size_t)256 << 10; /* of what is given back soon, so that there are few */
+static const int64_t KEEP_SECONDS = 10; /* a kept block that nobody needs half of for so long goes back to the system */
 
 /* Lies in the 64 bytes before what the model gets. */
 typedef struct {
-  void *base;
-  size_t capacity;
-  int64_t since; /* second in which it was kept */
+  char *base;
+  size_t mapped;   /* bytes of the mapping at base; 0: base is of malloc */
+  size_t capacity; /* bytes for the model: the most that were asked for */
+  size_t wanted;   /* bytes that were asked for last */
+  int64_t since;   /* second in which it was last given back by a call that needed half of it */
 } block;
 
 _Static_assert(sizeof(block) <= FORGE_ALIGNMENT, "the header must fit before an aligned block");
+
+_Thread_local bool forge_gives_back_soon;
 
 static _Atomic(block *) cache[CACHE_SLOTS];
 static atomic_size_t cached_bytes;
 static atomic_llong last_trim; /* second */
 
-void *forge_alloc_pages(size_t bytes) {
-  void *memory = NULL;
-  const size_t size = (bytes + FORGE_PAGE_SIZE - 1) & ~(FORGE_PAGE_SIZE - 1);
-  if (size < bytes || posix_memalign(&memory, FORGE_PAGE_SIZE, size)) return NULL;
-  (void)madvise(memory, size, MADV_HUGEPAGE);
-  return memory;
+static char *block_memory(block *header) { return (char *)header + FORGE_ALIGNMENT; }
+
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t map_unit(size_t bytes) {
+  return bytes < (forge_gives_back_soon ? SOON_HUGE_MINIMUM : HUGE_MINIMUM) ? MAP_UNIT : FORGE_PAGE_SIZE;
 }
 
-static void *block_memory(block *header) { return (char *)header + FORGE_ALIGNMENT; }
+/* A mapping for `bytes` at a multiple of `alignment`, rounded to pages, which are those of `old` as far as they go, or NULL. */
+static char *map_pages(size_t *bytes, size_t alignment, const block *old) {
+  const size_t unit = map_unit(*bytes), multiple = most(unit, alignment), size = (*bytes + unit - 1) & ~(unit - 1);
+  char *start = mmap(NULL, size + multiple, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) return NULL;
+  char *base = start + (-(uintptr_t)start & (multiple - 1));
+  if (base > start) munmap(start, (size_t)(base - start));
+  munmap(base + size, (size_t)(start + multiple - base));
+  /* Where this fails, the addresses may be another thread's already. */
+  if (old && mremap(old->base, old->mapped, size, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED) return NULL;
+  if (unit == FORGE_PAGE_SIZE) (void)madvise(base, size, MADV_HUGEPAGE);
+  *bytes = size;
+  return base;
+}
 
 static block *new_block(size_t bytes, size_t alignment) {
-  const size_t offset = alignment > FORGE_ALIGNMENT ? alignment : FORGE_ALIGNMENT;
-  if (bytes > PTRDIFF_MAX - offset) return NULL;
+  const size_t offset = most(alignment, FORGE_ALIGNMENT);
+  size_t mapped = bytes < MAP_MINIMUM ? 0 : bytes + offset;
   void *base = NULL;
-  if (bytes >= HUGE_MINIMUM && offset <= FORGE_PAGE_SIZE)
-    base = forge_alloc_pages(bytes + offset);
+  if (mapped)
+    base = map_pages(&mapped, offset, NULL);
   else if (posix_memalign(&base, offset, bytes + offset))
     return NULL;
   if (base == NULL) return NULL;
   block *header = (block *)((char *)base + offset - FORGE_ALIGNMENT);
-  *header = (block){.base = base, .capacity = bytes};
+  *header = (block){.base = base, .mapped = mapped, .capacity = bytes};
+  return header;
+}
+
+static void release(const block *header) {
+  if (header->mapped)
+    munmap(header->base, header->mapped);
+  else
+    free(header->base);
+}
+
+/* The mapped block with room for `bytes`, maybe at another place. NULL where there is no memory: it is released then. */
+static block *grow(block *header, size_t bytes) {
+  const size_t offset = (size_t)(block_memory(header) - header->base);
+  size_t mapped = bytes + offset;
+  if (mapped > header->mapped) {
+    char *base = map_pages(&mapped, offset, header);
+    if (base == NULL) {
+      release(header);
+      return NULL;
+    }
+    header = (block *)(base + offset - FORGE_ALIGNMENT);
+    header->base = base;
+    header->mapped = mapped;
+  }
+  header->capacity = bytes;
   return header;
 }
 
@@ -74,7 +119,7 @@ static void trim(int64_t second) {
     block *header = atomic_exchange(&cache[i], NULL);
     if (header == NULL || (header->since >= second && put(header))) continue;
     atomic_fetch_sub(&cached_bytes, header->capacity);
-    free(header->base);
+    release(header);
   }
 }
 
@@ -90,41 +135,66 @@ static void keep_or_free(block *header) {
   const size_t capacity = header->capacity;
   if (atomic_fetch_add(&cached_bytes, capacity) + capacity <= CACHE_LIMIT && put(header)) return;
   atomic_fetch_sub(&cached_bytes, capacity);
-  free(header->base);
+  release(header);
 }
 
 static void give_back(block *header) {
   if (header->capacity < CACHE_MINIMUM) {
-    free(header->base);
+    release(header);
     return;
   }
-  header->since = current_second();
-  trim_unused(header->since);
-  keep_or_free(header);
+  const int64_t now = current_second();
+  if (header->wanted >= header->capacity / 2) header->since = now;
+  trim_unused(now);
+  if (header->since >= now - KEEP_SECONDS)
+    keep_or_free(header);
+  else
+    release(header);
 }
 
-static bool suits(block *header, size_t bytes, size_t alignment) {
-  return header->capacity >= bytes && header->capacity / 2 <= bytes && (uintptr_t)block_memory(header) % alignment == 0;
+/* How a kept block is to what is asked for. */
+typedef enum {
+  FITS,      /* up to twice as large */
+  TOO_LARGE, /* more than that: for those who give it back soon */
+  TOO_SMALL, /* at least half as large, and can grow */
+  UNFIT
+} fitness;
+
+static fitness fitness_of(block *header, size_t bytes, size_t alignment) {
+  if ((uintptr_t)block_memory(header) % alignment) return UNFIT;
+  if (header->capacity >= bytes) return header->capacity / 2 <= bytes ? FITS : TOO_LARGE;
+  return header->mapped && header->capacity >= bytes / 2 && alignment <= FORGE_ALIGNMENT ? TOO_SMALL : UNFIT;
 }
 
-/* A kept block that suits, or NULL. While a slot is looked at its block belongs to this thread alone. */
-static block *take(size_t bytes, size_t alignment) {
+/* A kept block, or NULL. While a slot is looked at its block belongs to this thread alone. */
+static block *take(size_t bytes, size_t alignment, fitness wanted) {
   for (int32_t i = 0; i < CACHE_SLOTS; i++) {
     if (atomic_load_explicit(&cache[i], memory_order_relaxed) == NULL) continue;
     block *header = atomic_exchange(&cache[i], NULL);
     if (header == NULL) continue;
     atomic_fetch_sub(&cached_bytes, header->capacity);
-    if (suits(header, bytes, alignment)) return header;
+    if (fitness_of(header, bytes, alignment) == wanted) return header;
     keep_or_free(header);
   }
   return NULL;
 }
 
+/* A kept block that is large enough or was made so, or NULL. */
+static block *take_any(size_t bytes, size_t alignment) {
+  block *header = take(bytes, alignment, FITS);
+  if (header == NULL && forge_gives_back_soon) header = take(bytes, alignment, TOO_LARGE);
+  if (header || (header = take(bytes, alignment, TOO_SMALL)) == NULL) return header;
+  return grow(header, bytes);
+}
+
 static void *host_alloc(const forge_host *host, size_t bytes, size_t alignment) {
   (void)host;
-  block *header = bytes >= CACHE_MINIMUM ? take(bytes, alignment) : NULL;
+  if (bytes > PTRDIFF_MAX / 2) return NULL;
+  block *header = bytes >= CACHE_MINIMUM ? take_any(bytes, alignment) : NULL;
   if (header == NULL) header = new_block(bytes, alignment);
-  return header ? block_memory(header) : NULL;
+  if (header == NULL) return NULL;
+  header->wanted = bytes;
+  return block_memory(header);
 }
 
 static void host_free(const forge_host *host, void *memory, size_t bytes) {

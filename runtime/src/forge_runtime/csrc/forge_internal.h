@@ -46,8 +46,9 @@ static inline const int32_t *forge_donated(const forge_model *model) {
 /* Copies a descriptor: what models of its version do not have is 0. */
 FORGE_LOCAL void forge_copy_model(forge_model *copy, const forge_model *model);
 
-/* Memory on huge pages where the system has them, aligned to FORGE_PAGE_SIZE; release with free(). */
-FORGE_LOCAL void *forge_alloc_pages(size_t bytes);
+/* Set while this thread asks for memory that it gives back when the call ends: a block of the built-in host that is far too large
+ * will do then. */
+extern FORGE_LOCAL _Thread_local bool forge_gives_back_soon;
 
 /* FORGE_OK: the session is the caller's until it leaves, which returns `status`. In between it runs functions and asks for shapes. */
 FORGE_LOCAL int32_t forge_session_enter(forge_session *session, forge_error *error);

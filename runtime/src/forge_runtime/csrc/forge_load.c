@@ -45,9 +45,18 @@ static void drop_pages(const char *begin, const char *end) {
   if (first < last) (void)madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
+/* Memory on huge pages where the system has them. */
+static void *alloc_pages(size_t bytes) {
+  void *memory = NULL;
+  const size_t size = (bytes + FORGE_PAGE_SIZE - 1) & ~(FORGE_PAGE_SIZE - 1);
+  if (size < bytes || posix_memalign(&memory, FORGE_PAGE_SIZE, size)) return NULL;
+  (void)madvise(memory, size, MADV_HUGEPAGE);
+  return memory;
+}
+
 /* A piece at a time, so that weights mapped from a file are not in memory twice. */
 static void *copy_weights(const char *weights, size_t size, bool mapped) {
-  char *pages = forge_alloc_pages(size);
+  char *pages = alloc_pages(size);
   for (size_t at = 0; pages && at < size; at += COPY_PIECE) {
     const size_t piece = size - at < COPY_PIECE ? size - at : COPY_PIECE;
     memcpy(pages + at, weights + at, piece);

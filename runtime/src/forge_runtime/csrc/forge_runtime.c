@@ -118,7 +118,9 @@ static int32_t enter(forge_invocation *b, const call_tables *tables, const forge
   if (arena_size < 0)
     return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': these shapes need more memory than 64 bits count",
                       model->name);
+  forge_gives_back_soon = true;
   void *arena = arena_size ? host->alloc(host, (size_t)arena_size, FORGE_ALIGNMENT) : NULL;
+  forge_gives_back_soon = false;
   if (arena_size && arena == NULL)
     return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for an arena of %lld bytes", model->name,
                       (long long)arena_size);
