@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 import rich.box
 from rich.console import Console
 from rich.table import Table
@@ -174,10 +175,10 @@ def run(name: str, batch: int, threads: int, effort: Effort, *, small: bool = Fa
         known = {"batch": batch, **dict(zip(variant.symbols, sizes, strict=True))}
         arena = plan.arena_size_at(known), fixed.summary["arena_size"]
         rows.append(Row(name, sizes, _times(calls, threads, effort), arena, (errors[0], errors[1])))
-    largest, *fresh = (partial(ours, dynamic_models.inputs(name, sizes, batch, small=small)[model.input])
+    largest, *fresh = (dynamic_models.inputs(name, sizes, batch, small=small)[model.input]
                        for sizes in (max(variant.sizes, key=math.prod), *new_sizes(variant)))
-    largest()  # so that there is memory for all others
-    first = statistics.median(map(_first_call_excess, fresh))
+    ours(largest)  # so that there is memory for all others
+    first = statistics.median(_first_call_excess(ours, array) for array in fresh)
     return Measured(name, batch, threads, tuple(rows), (dynamic_cost, static_cost), first)
 
 
@@ -196,8 +197,10 @@ def new_sizes(variant: Variant) -> list[Sizes]:
     return sorted(found, key=math.prod)[:MOST_NEW_SIZES]
 
 
-def _first_call_excess(call: Callable[[], object]) -> float:
-    return _time(call) - min(_time(call) for _ in range(3))
+def _first_call_excess(call: Callable[[np.ndarray], object], array: np.ndarray) -> float:
+    """Each call has an input that was just written, so that caches are as cold for the next ones as for the first."""
+    first, *later = (_time(partial(call, array.copy())) for _ in range(4))
+    return first - statistics.median(later)
 
 
 def _time(call: Callable[[], object]) -> float:

@@ -55,7 +55,7 @@ class SizedNetwork(Network):
         """Draws sizes and adds ``count`` float32 inputs, whose axes are extents or symbols, ``batch`` among them."""
         for batches, extents in SIZES.values():
             drawn = {str(a): self.pick(*(batches if a == "batch" else extents)) for a in axes if isinstance(a, str)}
-            while np.prod([drawn.get(str(a), a) for a in axes]) > LARGEST_INPUT:
+            while drawn and np.prod([drawn.get(str(a), a) for a in axes]) > LARGEST_INPUT:
                 largest = max(drawn, key=lambda name: drawn[name])
                 drawn[largest] = drawn[largest] // 2
             self.runs.append(Run(drawn, {}, []))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from onnx import numpy_helper
 
 from tests import random_onnx_steps as steps
 from tests.random_sizes import SizedNetwork, Step, Unfit
@@ -77,15 +78,43 @@ def transposed(net: SizedNetwork) -> None:
     spatial = net.arrays[x].ndim - 2
     channels = net.arrays[x].shape[1]
     kernel, stride = net.pick((2, 2), (4, 2), (3, 2), (3, 1), (5, 3), (1, 2), (9, 4) if spatial == 1 else (2, 2))
-    groups = net.pick(1, 1, 1, channels)
+    groups = net.pick(1, 1, 1, channels, 2 if channels % 2 == 0 else 1)
     out = net.pick(1, 2) if groups > 1 else net.pick(1, 3, 8, 16, 17)
     padding = net.pick(0, max(0, (kernel - stride) // 2), kernel // 2)
+    dilation = net.pick(1, 1, 1, 2)
     w = weight(net, (channels, out, *[kernel] * spatial), channels // groups * max(1, kernel // stride) ** spatial)
     bias = [weight(net, (out * groups,), 4)] if net.rng.random() < 0.6 else []
     more = net.pick(None, [min(stride, 2) - 1] * spatial)
-    (y,) = net.node("ConvTranspose", x, w, *bias, strides=[stride] * spatial, pads=[padding] * (2 * spatial), group=groups,
-                    output_padding=more)
+    strides = [stride] * (spatial - 1) + [net.pick(stride, stride, 1 if more is None else stride)]
+    (y,) = net.node("ConvTranspose", x, w, *bias, strides=strides, pads=[padding] * (2 * spatial), group=groups,
+                    dilations=[dilation] * spatial, output_padding=more)
     activation(net, y)
+
+
+def byte_convolution(net: SizedNetwork) -> None:
+    """Of bytes by bytes, quantised before and after, with scales that are powers of two, so that every sum is exact."""
+    x = features(net)
+    spatial, channels = net.arrays[x].ndim - 2, net.arrays[x].shape[1]
+    groups = net.pick(1, 1, 1, channels)
+    out = channels if groups > 1 else net.pick(1, 3, 8, 16, 17, 33)
+    kernel, stride = net.pick(1, 3, 3, 5 if spatial < 3 else 3), net.pick(1, 1, 2)
+    pads = net.pick([kernel // 2] * (2 * spatial), [0] * (2 * spatial))
+    check_windows(net, x, [kernel] * spatial, pads)
+    dtype = net.pick("uint8", "int8")
+    (real,) = rounded(net, x, 1 / 16, 128 if dtype == "uint8" else net.pick(0, -3), dtype)
+    codes = net.rng.integers(-127, 128, (out, channels // groups, *[kernel] * spatial)).astype(np.int8)
+    scale = net.constant(2.0 ** np.round(np.log2(1 / (64 * math.sqrt(codes[0].size)))), "float32")
+    (w,) = net.node("DequantizeLinear", net.constant(codes), scale, net.constant(0, "int8"))
+    bias = [net.constant(net.rng.integers(-9, 9, out) / 16, "float32")] if net.rng.random() < 0.6 else []
+    (y,) = net.node("Conv", real, w, *bias, strides=[stride] * spatial, pads=pads, group=groups)
+    (y,) = net.node("Relu", y) if net.rng.random() < 0.5 else [y]
+    rounded(net, y, 1 / 16, net.pick(0, 5, 128), "uint8")
+
+
+def rounded(net: SizedNetwork, x: str, scale: float, zero: int, dtype: str) -> list[str]:
+    """To bytes and back."""
+    numbers = net.constant(scale, "float32"), net.constant(zero, dtype)
+    return net.node("DequantizeLinear", *net.node("QuantizeLinear", x, *numbers), *numbers)
 
 
 def pooling(net: SizedNetwork) -> None:
@@ -115,6 +144,10 @@ def resize(net: SizedNetwork) -> None:
     spatial = net.arrays[x].ndim - 2
     mode = net.pick("nearest", "linear", "linear", "cubic" if spatial == 2 else "linear")
     scale = net.pick(2, 2, 4, 0.5)
+    if net.rng.random() < 0.3:
+        (extents,) = net.node("Mul", *net.node("Shape", x), net.constant([1, 1, *[2] * spatial], "int64"))
+        net.node("Resize", x, "", "", extents, mode=mode, coordinate_transformation_mode=net.pick("half_pixel", "asymmetric"))
+        return
     scales = net.constant([1, 1, *[scale] * spatial], "float32")
     net.node("Resize", x, "", scales, mode=mode, coordinate_transformation_mode=net.pick("half_pixel", "asymmetric"))
 
@@ -122,8 +155,11 @@ def resize(net: SizedNetwork) -> None:
 def pad(net: SizedNetwork) -> None:
     x = features(net)
     spatial = net.arrays[x].ndim - 2
-    widths = [[0, 0, *(net.pick(0, 1, 2, 3) for _ in range(spatial))] for _ in range(2)]
-    net.node("Pad", x, net.constant(np.ravel(widths), "int64"), mode=net.pick("constant", "edge", "reflect"))
+    mode = net.pick("constant", "constant", "edge", "reflect", *["wrap"] * (net.opset >= 19))
+    least = -1 if mode == "constant" else 0
+    widths = [[0, 0, *(net.pick(least, 0, 1, 2, 3) for _ in range(spatial))] for _ in range(2)]
+    fill = [net.constant(net.pick(0, 1.5), "float32")] if mode == "constant" else []
+    net.node("Pad", x, net.constant(np.ravel(widths), "int64"), *fill, mode=mode)
 
 
 def join(net: SizedNetwork) -> None:
@@ -189,6 +225,27 @@ def norm(net: SizedNetwork) -> None:
         net.node("InstanceNormalization", x, scale, bias)
 
 
+def group_norm(net: SizedNetwork) -> None:
+    """As PyTorch exports it: an instance norm of groups, then a number for each channel."""
+    x = features(net)
+    channels = net.arrays[x].shape[1]
+    groups = net.pick(*(g for g in (1, 2, 4, 8) if channels % g == 0))
+    (grouped,) = net.node("Reshape", x, net.constant([0, groups, -1], "int64"))
+    if not all((np.ptp(run.arrays[grouped], axis=2) > 0.1).all() for run in net.runs):
+        raise Unfit
+    ones, zeros = net.constant(np.ones(groups, np.float32)), net.constant(np.zeros(groups, np.float32))
+    normal = net.node("InstanceNormalization", grouped, ones, zeros)
+    (y,) = net.node("Reshape", *normal, *net.node("Shape", x))
+    each = (channels, *(1 for _ in net.arrays[x].shape[2:]))
+    (scaled,) = net.node("Mul", y, weight(net, each, 1))
+    net.node("Add", scaled, weight(net, each, 4))
+
+
+def softmax(net: SizedNetwork) -> None:
+    x = features(net)
+    net.node("Softmax", x, axis=int(net.rng.integers(1, net.arrays[x].ndim)) if net.opset >= 13 else net.arrays[x].ndim - 1)
+
+
 def broadcast(net: SizedNetwork) -> None:
     """With a number for each channel, with a mean over an axis, or with another value."""
     x = features(net)
@@ -207,14 +264,16 @@ def broadcast(net: SizedNetwork) -> None:
 
 
 def gate(net: SizedNetwork) -> None:
-    """Squeeze and excite."""
+    """Squeeze and excite; onnxruntime's sigmoid is right to 1e-7, which is no accuracy at all where it is next to 0."""
     x = features(net)
     channels = net.arrays[x].shape[1]
     (mean,) = net.node("GlobalAveragePool", x)
     ones = [1 for _ in net.arrays[x].shape[2:]]
     (hidden,) = net.node("Relu", *net.node("Conv", mean, weight(net, (4, channels, *ones), channels)))
-    (opened,) = net.node("Sigmoid", *net.node("Conv", hidden, weight(net, (channels, 4, *ones), 4)))
-    net.node("Mul", x, opened)
+    (logits,) = net.node("Conv", hidden, weight(net, (channels, 4, *ones), 4))
+    if any((np.abs(run.arrays[logits]) > MOST).any() for run in net.runs):
+        raise Unfit
+    net.node("Mul", x, *net.node("Sigmoid", logits))
 
 
 def tokens(net: SizedNetwork) -> None:
@@ -246,6 +305,31 @@ def attention(net: SizedNetwork) -> None:
     net.node("MatMul", *net.node("Softmax", scaled, axis=2), x)
 
 
+def heads(net: SizedNetwork) -> None:
+    """Attention in several heads, as transformers export it, maybe causal."""
+    x = net.value(lambda a: a.dtype == np.float32 and a.ndim == 3 and bool((np.abs(a) <= MOST).all()))
+    if not net.is_fixed(x, 2):
+        raise Unfit
+    features_ = net.arrays[x].shape[2]
+    count = net.pick(*(c for c in (1, 2, 4) if features_ % c == 0))
+
+    def projected(perm: list[int]) -> str:
+        (y,) = net.node("MatMul", x, weight(net, (features_, features_), features_))
+        (split_,) = net.node("Reshape", y, net.constant([0, 0, count, features_ // count], "int64"))
+        return net.node("Transpose", split_, perm=perm)[0]
+
+    (scores,) = net.node("MatMul", projected([0, 2, 1, 3]), projected([0, 2, 3, 1]))
+    (scaled,) = net.node("Mul", scores, net.constant(1 / math.sqrt(features_ // count), "float32"))
+    if net.opset >= 14 and net.rng.random() < 0.3:
+        (ones,) = net.node("ConstantOfShape", *net.node("Shape", scaled), value=numpy_helper.from_array(np.ones(1, np.float32)))
+        (lower,) = net.node("Trilu", ones, upper=0)
+        (hidden,) = net.node("Mul", *net.node("Sub", lower, net.constant(1, "float32")), net.constant(1e4, "float32"))
+        (scaled,) = net.node("Add", scaled, hidden)
+    (mixed,) = net.node("MatMul", *net.node("Softmax", scaled, axis=3), projected([0, 2, 1, 3]))
+    (joined,) = net.node("Transpose", mixed, perm=[0, 2, 1, 3])
+    net.node("Reshape", joined, net.constant([0, 0, features_], "int64"))
+
+
 def recurrent(net: SizedNetwork) -> None:
     x = net.value(lambda a: a.dtype == np.float32 and a.ndim == 3 and bool((np.abs(a) < 4).all()))
     if not net.is_fixed(x, 2):
@@ -259,6 +343,7 @@ def recurrent(net: SizedNetwork) -> None:
 
 STEPS: tuple[Step, ...] = (
     *[convolution] * 10, *[transposed] * 3, *[pooling] * 2, *[resize] * 2, pad, *[join] * 2, slice_of, split, shuffle,
-    *[norm] * 2, *[broadcast] * 2, gate, tokens, dense, dense, attention, recurrent,
+    *[norm] * 2, *[broadcast] * 2, gate, tokens, dense, dense, attention, heads, recurrent,
+    byte_convolution, group_norm, softmax,
     steps.unary, steps.binary, steps.reduction, steps.rearrange, steps.select, steps.clip, steps.sizes,
 )
