@@ -45,7 +45,11 @@ ROWS = {
     "asymmetric": (72, 24, (9, 17), (0, 2, 1, 0), 1),
     "one output": (1, 3, (3, 3), (0, 0, 0, 0), 1),
     "smaller than a patch": (8, 8, (2, 3), (1, 1, 1, 1), 3),
+    "dilated": (24, 40, (21, 13), (2, 3, 2, 3), 2),
+    "dilated, valid": (16, 16, (11, 17), (0, 0, 0, 0), 1),
+    "dilated by more than there is": (8, 24, (5, 7), (12, 5, 12, 5), 1),
 }
+DILATIONS = {"dilated": (2, 3), "dilated, valid": (1, 4), "dilated by more than there is": (12, 5)}
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -67,11 +71,16 @@ def winograd_case(name: str, lanes: int, batch: object = None, tile: int = 4, si
     inner, out, image, padding, images = ROWS[name]
     image = size or image
     o, i = -(-out // lanes), -(-inner // lanes)
-    sizes = [image[axis] + padding[axis] + padding[axis + 2] - 2 for axis in (0, 1)]
+    dilation = dilation_of(name)
+    sizes = [image[axis] + padding[axis] + padding[axis + 2] - 2 * dilation[axis] for axis in (0, 1)]
     n = images if batch is None else batch
     return Case("conv2d_winograd_nchwc", [Spec((n, i, *image, lanes)), Spec((o, (tile + 2) ** 2, i, lanes, lanes))],
                 Spec((n, o, *sizes, lanes)),
-                {"strides": (1, 1), "padding": padding, "dilation": (1, 1), "in_channels": inner, "kernel": (3, 3)}, **options)
+                {"strides": (1, 1), "padding": padding, "dilation": dilation, "in_channels": inner, "kernel": (3, 3)}, **options)
+
+
+def dilation_of(name: str) -> tuple[int, int]:
+    return DILATIONS.get(name, (1, 1))
 
 
 def assert_near(got: np.ndarray, want: np.ndarray, tile: int = 4) -> None:
@@ -87,12 +96,12 @@ def test_matches_numpy(target: str, name: str, tile: int) -> None:
     lanes = Target.parse(target).lanes("float32")
     x, w = normal(batch, inner, *image), normal(out, inner, 3, 3)
     got = run(winograd_case(name, lanes, tile=tile), [block_channels(x, lanes), transformed(w, lanes, tile)], target)
-    assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)), tile)
+    assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, dilation_of(name)), tile)
 
 
 @pytest.mark.parametrize("tile", FILTERS)
 @pytest.mark.parametrize("target", targets_here())
-@pytest.mark.parametrize("name", ["same", "valid", "asymmetric"])
+@pytest.mark.parametrize("name", ["same", "valid", "asymmetric", *DILATIONS])
 def test_any_size(target: str, name: str, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel for images of all sizes, whatever size is typical."""
     inner, out, _, padding, batch = ROWS[name]
@@ -102,11 +111,11 @@ def test_any_size(target: str, name: str, tile: int, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(dims, "TYPICAL", typical)
         kernel = AnySize(winograd_case(name, lanes, tile=tile), target)
         for image in IMAGES:
-            if min(image[axis] + padding[axis] + padding[axis + 2] for axis in (0, 1)) >= 3:
+            if all(image[axis] + padding[axis] + padding[axis + 2] > 2 * dilation_of(name)[axis] for axis in (0, 1)):
                 x = normal(batch, inner, *image)
                 case = winograd_case(name, lanes, tile=tile, size=image)
                 got = kernel.run(case, [block_channels(x, lanes), transformed(w, lanes, tile)])
-                assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)), tile)
+                assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, dilation_of(name)), tile)
 
 
 @pytest.mark.parametrize("tile", FILTERS)
@@ -167,7 +176,8 @@ def test_strides_are_refused() -> None:
         case.function("llvm")
 
 
-BYTES = {**ROWS, "most channels": (0, 16, (4, 4), (1, 1, 1, 1), 1), "an odd number": (37, 16, (5, 7), (1, 1, 1, 1), 1)}
+BYTES = {**{name: row for name, row in ROWS.items() if name not in DILATIONS},
+         "most channels": (0, 16, (4, 4), (1, 1, 1, 1), 1), "an odd number": (37, 16, (5, 7), (1, 1, 1, 1), 1)}
 MOST_CHANNELS = {4: 1824, 8: 1536, 16: 768}
 # A machine with AVX-512 and VNNI can run what is compiled for one without.
 BYTE_TARGETS = [*targets_here(), *(["llvm -mcpu=x86-64-v4"] if Target.parse("llvm").has("avx512vnni") else [])]

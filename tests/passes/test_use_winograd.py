@@ -41,6 +41,14 @@ def test_converts_and_keeps_the_meaning(target: object) -> None:
     assert node.attributes["in_channels"] == 24
 
 
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+def test_converts_dilated_ones(target: object) -> None:
+    graph = network(24, 26, dilation=(2, 3))
+    assert converted(graph, target) == 1
+    (node,) = [n for n in graph.nodes if n.op == "nn.contrib_conv2d_winograd_NCHWc"]
+    assert tuple(node.attributes["dilation"]) == (2, 3)
+
+
 @pytest.mark.parametrize("target", [DOTS, AVX512, AVX2])
 def test_filters_of_bfloat16_are_float32(target: object) -> None:
     graph = network(64, 24, "bfloat16", 64)
@@ -55,7 +63,7 @@ def test_pairs_of_bfloat16_are_faster_where_images_are_small() -> None:
 
 
 @pytest.mark.parametrize(("channels", "size", "attributes"), [
-    (24, 12, {"strides": (2, 2)}), (24, 12, {"dilation": (2, 2)}), (3, 12, {}), (24, 5, {}), (1024, 12, {}),
+    (24, 12, {"strides": (2, 2)}), (24, 12, {"dilation": (5, 4)}), (3, 12, {}), (24, 5, {}), (1024, 12, {}),
 ])
 def test_leaves_alone(channels: int, size: int, attributes: dict[str, object]) -> None:
     assert converted(network(channels, size, **attributes)) == 0

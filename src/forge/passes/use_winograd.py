@@ -1,4 +1,6 @@
-"""Blocked 3x3 convolutions of stride 1 move to the Winograd domain where that is faster, and those of volumes slice by slice.
+"""Blocked 3x3 convolutions of stride 1, dilated or not, move to the Winograd domain where that is faster.
+
+Those of volumes do slice by slice.
 
 ``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
 of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten. Weights of bfloat16
@@ -41,11 +43,12 @@ def _converted(target: Target, typical: Mapping[str, int], builder: RuleBuilder,
         return Declined("not a constant weight of float32 or bfloat16")
     batch, _, *depth, height, width, _ = node.result.shape
     *slices, rows, columns = weight.shape[2 : 2 + len(depth) + 2]
-    if (rows, columns) != (3, 3) or any(step != 1 for step in (*attrs.strides[-2:], *attrs.dilation)):
-        return Declined("not a 3x3 kernel with strides and dilation of 1")
+    *along, down, across = attrs.dilation
+    if (rows, columns) != (3, 3) or any(step != 1 for step in (*attrs.strides[-2:], *along)):
+        return Declined("not a 3x3 kernel with strides of 1")
     *depths, height, width = (max(1, dims.typical(size, typical)) for size in (*depth, height, width))
     images, taps = math.prod((batch if isinstance(batch, int) else 1, *depths)), math.prod(slices)
-    sizes = (images, attrs.in_channels * taps, attrs.channels, height, width, taps)
+    sizes = (images, attrs.in_channels * taps, attrs.channels, height, width, taps, (down, across))
     tile = winograd_tile(target, Convolution3x3(data.dtype, *sizes))
     if not tile:
         return Declined("the direct sum is estimated to be faster")

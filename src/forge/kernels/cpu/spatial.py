@@ -234,7 +234,7 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
 class Convolution3x3:
     """A 3x3 convolution of stride 1: what the choice of its algorithm depends on. ``height`` and ``width`` are the result's.
 
-    Of volumes, input channels are those of all ``slices`` under an image.
+    Of volumes, input channels are those of all ``slices`` under an image. ``dilation`` is that of rows and columns.
     """
 
     dtype: str
@@ -244,12 +244,14 @@ class Convolution3x3:
     height: int
     width: int
     slices: int = 1
+    dilation: tuple[int, int] = (1, 1)
 
     def key(self, target: Target) -> str:
         """The name of the choice; output channels count with their padding."""
         lanes = channel_block(target)
         narrow = "" if self.dtype == "float32" else f" {self.dtype}"
         narrow += f" of {self.slices} slices" if self.slices > 1 else ""
+        narrow += "" if self.dilation == (1, 1) else f" dilated {self.dilation[0]},{self.dilation[1]}"
         outer = -(-self.out_channels // lanes) * lanes
         return f"winograd {self.images} x {self.in_channels} x {outer} x {self.height} x {self.width}{narrow}"
 
@@ -257,10 +259,11 @@ class Convolution3x3:
 def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) -> None:
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
-    if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
+    if [(a.kernel, a.stride) for a in axes] == [(3, 1)] * 2:
         channels = in_channels, window.out_blocks * window.out_block
         sizes = (window.image_count, *channels, window.height.out, window.width.out, window.slices)
-        call.target.choices.note(Convolution3x3(window.data.dtype, *sizes).key(call.target), call.name)
+        dilation = (window.height.dilation, window.width.dilation)
+        call.target.choices.note(Convolution3x3(window.data.dtype, *sizes, dilation).key(call.target), call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:

@@ -1,15 +1,16 @@
 """Kernel families ``conv2d_winograd_nchwc`` and ``conv3d_winograd_ncdhwc``: 3x3 convolutions with fewer multiplications.
 
 Those of images have stride 1, and take four ninths or a quarter of the multiplications. Those of volumes are sums over slices.
+Neighbouring outputs and inputs of a tile are as far from each other as the taps of a dilated kernel.
 
 F(m x m, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), for m of 2 and 4: each m x m tile of
 outputs is A^T ((G g G^T) * (B^T d B)) A over the patch d of (m + 2) x (m + 2) inputs under it, where * is taken element by
 element and summed over channels.
 
 Operands: data [N][C/c][H][W][c]; weight [O/o][16 or 36][I/i][i][o], the G g G^T of every filter by position; result
-[N][O/o][OH][OW][o]. ``attrs``: padding, in_channels (strides and dilation are 1). Errors relative to the largest output are about
-those of the direct sum for m = 2, and 1e-5 for m = 4. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the
-weight has taps along the depth, [O/o][16 or 36][kd][I/i][i][o]; their stride may be larger than 1.
+[N][O/o][OH][OW][o]. ``attrs``: padding, dilation (1 along the depth), in_channels; strides are 1. Errors relative to the largest
+output are about those of the direct sum for m = 2, and 1e-5 for m = 4. Of volumes, data are [N][C/c][D][H][W][c], the result is
+alike, and the weight has taps along the depth, [O/o][16 or 36][kd][I/i][i][o]; their stride may be larger than 1.
 
 A task is a block of tiles, of a few slices of volumes: their patches are transformed into a local array, position by position
 multiplied with the weights by the register tiles of matrix products, and the sums of one group of output channels transformed
@@ -18,6 +19,7 @@ back at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -82,11 +84,11 @@ class WinogradProblem:
 
     @property
     def tiles_wide(self) -> int:
-        return -(-self.window.width.out // self.scheme.out)
+        return self.scheme.tiles(self.window.width.out, self.window.width.dilation)
 
     @property
     def tile_count(self) -> int:
-        return -(-self.window.height.out // self.scheme.out) * self.tiles_wide
+        return self.scheme.tiles(self.window.height.out, self.window.height.dilation) * self.tiles_wide
 
     @property
     def is_known(self) -> bool:
@@ -96,12 +98,19 @@ class WinogradProblem:
     @property
     def wide(self) -> Expr:
         """Tiles in a row of them, as ``tiles_wide``, of the sizes that there are."""
-        return loops.ceildiv(self.window.width.positions, self.scheme.out)
+        return self._along(self.window.width)
 
     @property
     def count(self) -> Expr:
         """Tiles of an image, as ``tile_count``, of the sizes that there are."""
-        return loops.ceildiv(self.window.height.positions, self.scheme.out) * self.wide
+        return self._along(self.window.height) * self.wide
+
+    def _along(self, axis: SpatialAxis) -> Expr:
+        """As ``Scheme.tiles``, of the positions that there are."""
+        if axis.dilation == 1:
+            return loops.ceildiv(axis.positions, self.scheme.out)
+        period = self.scheme.out * axis.dilation
+        return axis.positions // period * axis.dilation + E.binary("min", axis.positions % period, axis.dilation)
 
     @property
     def element(self) -> str:
@@ -214,7 +223,8 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     lanes, positions, costs = channel_block(target), scheme.positions, target.costs
     inner, outer = convolution.in_channels, convolution.out_channels
     changed = inner // convolution.slices
-    tiles = convolution.images * -(-convolution.height // scheme.out) * -(-convolution.width // scheme.out)
+    extents = (convolution.height, convolution.width)
+    tiles = convolution.images * math.prod(map(scheme.tiles, extents, convolution.dilation))
     products = positions * tiles * inner * outer / (costs.multiply_adds * lanes)
     transforms = TRANSFORM_CYCLES * positions * tiles * (changed + outer) / (2 * lanes)
     held = max(1, target.l2_cache // 3 // (positions * 4 * (inner + 2 * lanes)))
@@ -280,11 +290,11 @@ def _problem(call: KernelCall) -> WinogradProblem:
     out_blocks, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
     window = window_of(call, (*slices, 3, 3))
     axes = (window.height, window.width)
-    blocks, steps = (in_block, out_block), [(a.stride, a.dilation) for a in axes]
+    blocks, steps = (in_block, out_block), [a.stride for a in axes]
     scheme = SCHEMES.get(positions)
-    if scheme is None or blocks != (window.block, window.out_block) or steps != [(1, 1), (1, 1)]:
-        raise CompileError(f"{call.name}: Winograd convolution of {positions} positions, blocks {blocks}, strides and dilations "
-                           f"{steps}; expected {' or '.join(map(str, SCHEMES))}, the blocks of data and result, and 1")
+    if scheme is None or blocks != (window.block, window.out_block) or steps != [1, 1]:
+        raise CompileError(f"{call.name}: Winograd convolution of {positions} positions, blocks {blocks}, strides {steps}; "
+                           f"expected {' or '.join(map(str, SCHEMES))}, the blocks of data and result, and 1")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     lanes = tiles.vector_lanes(out_block, call.target, dtype)
     out_vectors = out_blocks * out_block // lanes
@@ -430,6 +440,18 @@ class Task:
         lets_column, column = loops.bind("tile_column", number % plan.wide)
         return lets_row + lets_column, row, column
 
+    def _first_of(self, axis: SpatialAxis, tile: Expr) -> Expr:
+        """The first position of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
+        out, step = self.plan.scheme.out, axis.dilation
+        return tile * out if step == 1 else tile // step * (out * step) + tile % step
+
+    def _left(self, axis: SpatialAxis, tile: Expr) -> Expr:
+        """Outputs of a tile that lie on the result."""
+        out, first = self.plan.scheme.out, self._first_of(axis, tile)
+        if axis.dilation == 1:
+            return axis.rest(E.const(out), first)
+        return E.binary("min", loops.ceildiv(axis.positions - first, axis.dilation), out)
+
     def _transform_vector(self, number: Expr, vector: Expr) -> Stmt:
         """B^T d B of all patches of one vector of channels of slice ``number`` of those under the task.
 
@@ -443,10 +465,10 @@ class Task:
 
         def patch(tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
-            lets_h, top = loops.bind("top", row * plan.scheme.out - window.height.pad)
-            lets_w, left = loops.bind("left", column * plan.scheme.out - window.width.pad)
-            inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.data - plan.scheme.patch),
-                                   E.logical_and(left >= 0, left <= window.width.data - plan.scheme.patch))
+            lets_h, top = loops.bind("top", self._first_of(window.height, row) - window.height.pad)
+            lets_w, left = loops.bind("left", self._first_of(window.width, column) - window.width.pad)
+            inside = E.logical_and(*(E.logical_and(first >= 0, first < axis.data - (plan.scheme.patch - 1) * axis.dilation)
+                                     for axis, first in ((window.height, top), (window.width, left))))
             source = (*self._source(number, block), top, left, lanes)
             return seq(lets, lets_h, lets_w, self._transform_patch(tile, channel, source, inside))
 
@@ -482,14 +504,17 @@ class Task:
         """One vector of channels of one patch, whose first element is at ``source``: read in place where all of it is data."""
         plan, window = self.plan, self.window
         border = loops.local("border", plan.element, plan.scheme.positions, plan.in_lanes)
-        *place, top, left, lanes = source
+        *image, top, left, lanes = source
         undefined = plan.window.slices > 1 and plan.in_channels % plan.in_lanes
 
+        def at(y: Expr, x: Expr) -> tuple[Expr, Expr]:
+            return top + y * window.height.dilation, left + x * window.width.dilation
+
         def data(y: Expr, x: Expr) -> Expr:
-            value = E.cast(window.data.read([*place, top + y, left + x, lanes]), plan.element)
+            value = E.cast(window.data.read([*image, *at(y, x), lanes]), plan.element)
             if not undefined:
                 return value
-            valid = place[1] * window.block + lanes < plan.in_channels
+            valid = image[1] * window.block + lanes < plan.in_channels
             return E.select(valid, value, E.const(0, plan.element, plan.in_lanes))
 
         def keep(position: int, value: Expr) -> Stmt:
@@ -497,10 +522,11 @@ class Task:
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
         def fill(y: Expr, x: Expr) -> Stmt:
-            here = E.logical_and(_within(top + y, window.height.data), _within(left + x, window.width.data))
-            at = y * plan.scheme.patch + x
+            row, column = at(y, x)
+            here = E.logical_and(_within(row, window.height.data), _within(column, window.width.data))
+            place = y * plan.scheme.patch + x
             outside = E.const(plan.pad_value, plan.element, plan.in_lanes)
-            return loops.guard(here, store(border, at, data(y, x)), store(border, at, outside))
+            return loops.guard(here, store(border, place, data(y, x)), store(border, place, outside))
 
         scheme = plan.scheme
         copied = loops.serial("y", scheme.patch, lambda y: loops.serial("x", scheme.patch, lambda x: fill(y, x)))
@@ -599,10 +625,12 @@ class Task:
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
-            return window.write(self.places.at(number), block, row * out + y, column * out + x, lanes, value)
+            at = (self._first_of(window.height, row) + y * window.height.dilation,
+                  self._first_of(window.width, column) + x * window.width.dilation)
+            return window.write(self.places.at(number), block, *at, lanes, value)
 
         transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
-        high, wide = _left(window.height, row, out), _left(window.width, column, out)
+        high, wide = self._left(window.height, row), self._left(window.width, column)
         return seq(Allocate(finished), transform, _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x))))
 
 
@@ -614,11 +642,6 @@ def _within_extent(first: Expr, count: Expr, extent: Expr) -> tuple[Expr, Expr]:
 
 def _within(index: Expr, extent: Expr) -> Expr:
     return E.logical_and(index >= 0, index < extent)
-
-
-def _left(axis: SpatialAxis, tile: Expr, out: int) -> Expr:
-    """Outputs of a tile that lie on the result."""
-    return axis.rest(E.const(out), tile * out)
 
 
 def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:

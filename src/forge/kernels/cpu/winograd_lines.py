@@ -32,6 +32,11 @@ class Scheme:
     def positions(self) -> int:
         return self.patch**2
 
+    def tiles(self, extent: int, dilation: int = 1) -> int:
+        """Tiles along an axis: each has ``out`` outputs, as far from each other as the taps of a dilated kernel."""
+        whole, rest = divmod(extent, self.out * dilation)
+        return whole * dilation + min(rest, dilation)
+
 
 def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
     """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""

@@ -56,7 +56,7 @@ def tile_of(positions: Any) -> int:
 
 @register
 class WinogradConv2DNCHWc(Conv2DNCHWc):
-    """``nn.contrib_conv2d_NCHWc`` with 3x3 filters, strides and dilation 1, and a weight that holds G g G^T for every filter g.
+    """``nn.contrib_conv2d_NCHWc`` with 3x3 filters, strides of 1, and a weight that holds G g G^T for every filter g.
 
     Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), P, ceil(I / a), a, b]`` (``transform_filters``) with P =
     16 for F(2x2, 3x3) and 36 for F(4x4, 3x3) of Lavin and Gray (2015). The weight of bfloat16 data may be float32, since rounding
@@ -83,8 +83,8 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         return super().result_dtype(data, weight, attrs)
 
     def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
-        if any(step != 1 for step in (*attrs.strides[-2:], *attrs.dilation)):
-            raise fail(self.name, "strides and dilation", (attrs.strides, attrs.dilation), "1")
+        if any(step != 1 for step in (*attrs.strides[-2:], *attrs.dilation[:-2])):
+            raise fail(self.name, "strides, and dilation along the depth", (attrs.strides, attrs.dilation), "1")
         if attrs.pad_value:
             raise fail(self.name, "pad_value", attrs.pad_value, "0")
         results = super().infer(attrs, data, weight)
@@ -103,11 +103,12 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         raise NotImplementedError(f"{self.name} has a kernel family only")
 
     def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
-        *images, h, w, _ = results[0].shape
+        *images, height, width, _ = results[0].shape
         positions = weight.shape[1]
         tile, taps = tile_of(positions), product(weight.shape[2:-3])
         images[1] = attrs.channels * attrs.in_channels
-        return 2 * product(images) * ceildiv(h, tile) * ceildiv(w, tile) * positions * taps
+        down, across = (ceildiv(extent, tile * d) * d for extent, d in zip((height, width), attrs.dilation[-2:]))
+        return 2 * product(images) * down * across * positions * taps
 
 
 def transform_slices(packed: np.ndarray, tile: int) -> np.ndarray:
@@ -117,7 +118,7 @@ def transform_slices(packed: np.ndarray, tile: int) -> np.ndarray:
 
 @register
 class WinogradConv3DNCDHWc(WinogradConv2DNCHWc, Conv3DNCDHWc):
-    """``nn.contrib_conv3d_NCDHWc`` with kd x 3 x 3 filters, strides (but along the depth) and dilation 1, in the same domain.
+    """``nn.contrib_conv3d_NCDHWc`` with kd x 3 x 3 filters in the same domain: along the depth any stride, and dilation 1.
 
     As nn.contrib_conv2d_winograd_NCHWc, with weight ``[ceil(O / b), P, kd, ceil(I / a), a, b]`` (``transform_slices``). Kernel
     family ``conv3d_winograd_ncdhwc``.
