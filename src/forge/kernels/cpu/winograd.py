@@ -129,7 +129,7 @@ class WinogradProblem:
 
     def in_stride(self, run: int) -> int:
         """Elements from tile to tile."""
-        return _off_sets(self.slices(run) * self.in_padded, self.in_lanes, self.element)
+        return _off_sets(self.slices(run) * self.in_padded, self.in_lanes, self.element, 2048)
 
     def rows(self, block: int) -> int:
         """Rows of the register tiles that share out ``block`` tiles evenly."""
@@ -167,22 +167,22 @@ class WinogradPlan(WinogradProblem):
         return self.shared or Counts(*map(E.const, numbers))
 
     @property
-    def patches_size(self) -> int:
-        """Elements of one position of transformed patches; of code that calls share, as many as any may need."""
-        needed = self.block * self.stride
-        if self.shared is None:
-            return needed
-        room = task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions
-        return _off_sets(loops.round_up(max(room, needed), self.in_lanes), self.in_lanes, self.element)
+    def patch_places(self) -> int:
+        """Elements from position to position of transformed patches; in code that calls share, as many as any may need."""
+        size = self.block * self.stride
+        if self.shared is not None:
+            room = task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions
+            size = loops.round_up(max(room, size), self.in_lanes)
+        return _off_sets(size, self.in_lanes, self.element, 1024)
 
     @property
-    def sums_size(self) -> int:
-        """Vectors of one position of sums, likewise: of the fewest channels they take two thirds of what a task may have."""
-        needed = self.run * self.block * self.vectors
-        if self.shared is None:
-            return needed
-        room = task_bytes(self) * 2 // 3 // (self.lanes * dtypes.itemsize(self.dtype)) // self.scheme.positions
-        return _off_sets(max(room, needed) * self.lanes, self.lanes, self.dtype) // self.lanes
+    def sum_places(self) -> int:
+        """Vectors from position to position of sums, likewise: of the fewest channels they take two thirds of a task's memory."""
+        size = self.run * self.block * self.vectors
+        if self.shared is not None:
+            room = task_bytes(self) * 2 // 3 // (self.lanes * dtypes.itemsize(self.dtype))
+            size = max(room // self.scheme.positions, size)
+        return _off_sets(size * self.lanes, self.lanes, self.dtype, 1024) // self.lanes
 
     @property
     def stride(self) -> int:
@@ -227,7 +227,7 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     tiles = convolution.images * math.prod(map(scheme.tiles, extents, convolution.dilation))
     products = positions * tiles * inner * outer / (costs.multiply_adds * lanes)
     transforms = TRANSFORM_CYCLES * positions * tiles * (changed + outer) / (2 * lanes)
-    held = max(1, target.l2_cache // 3 // (positions * 4 * (inner + 2 * lanes)))
+    held = max(1, _room(target) // (positions * 4 * (inner + 2 * lanes)))
     few = 1 + OVERHEAD_TILES / min(held, tiles)
     blocks = -(-tiles // held)
     weights = 4 * positions * inner * outer * (1 / costs.memory_bytes + (blocks - 1) / costs.reread_bytes)
@@ -242,7 +242,7 @@ def variant(call: KernelCall) -> Variant | None:
     plan = _shared(plan_tasks(problem))
     window = plan.window
     numbers = (plan.in_padded // window.block, window.out_blocks, plan.block, plan.stride, plan.parts, plan.part_groups)
-    key = f"{plan.vectors} {plan.tile.rows} {plan.patches_size} {plan.sums_size}"
+    key = f"{plan.vectors} {plan.tile.rows} {plan.patch_places} {plan.sum_places}"
     extents = {(0, 1): 0, (1, 0): 1, (1, 2): 0, (len(call.operands), 1): 1}
     return Variant(key, numbers, extents, ("channels", "in_channels"))
 
@@ -305,9 +305,9 @@ def _problem(call: KernelCall) -> WinogradProblem:
                            out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
 
 
-def _off_sets(size: int, lanes: int, dtype: str) -> int:
-    """``size``, or a vector more: rows of a multiple of 2 KiB would fall on the same few cache sets."""
-    return size + (lanes if size * dtypes.itemsize(dtype) % 2048 == 0 else 0)
+def _off_sets(size: int, lanes: int, dtype: str, period: int) -> int:
+    """``size``, or a vector more: rows of a multiple of ``period`` bytes would fall on the same few cache sets."""
+    return size + (lanes if size * dtypes.itemsize(dtype) % period == 0 else 0)
 
 
 def _group_vectors(out_vectors: int, per_block: int) -> int:
@@ -317,15 +317,22 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
 
 
 def task_bytes(problem: WinogradProblem) -> int:
-    """What the patches and sums of a task may take."""
-    return min(problem.target.l2_cache * (2 if problem.weight_cycles else 1), tiles.STACK_LIMIT) // 2
+    """What the patches and sums of a task may take: most of the second-level cache, through whose rest weights pass.
+
+    Tasks that transform weights take all of the cache, but need stack for weights, too.
+    """
+    target = problem.target
+    return min(target.l2_cache, tiles.STACK_LIMIT // 2) if problem.weight_cycles else _room(target)
+
+
+def _room(target: Target) -> int:
+    return min(target.l2_cache * 3 // 4, tiles.STACK_LIMIT)
 
 
 def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
-    """Tiles of a task, whose patches and sums take half of the second-level cache, and parts of the output channels.
+    """Tiles of a task, whose patches and sums take ``task_bytes``, and parts of the output channels.
 
-    Where there are few tiles, parts occupy the cores while each weight is read once. Tasks that transform weights take all of the
-    cache: they do so less often.
+    Where there are few tiles, parts occupy the cores while each weight is read once.
     """
     p, target, positions, depth = problem, problem.target, problem.scheme.positions, problem.window.depth
     count, size = p.tile_count, dtypes.itemsize(p.element)
@@ -398,8 +405,8 @@ class Task:
         self.size = size
         self.first_group = first_group
         self.counts = plan.counts
-        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.patches_size)
-        self.sums = loops.local("sums", plan.dtype, plan.scheme.positions * plan.sums_size, plan.lanes)
+        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.patch_places)
+        self.sums = loops.local("sums", plan.dtype, plan.scheme.positions * plan.sum_places, plan.lanes)
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
@@ -518,7 +525,7 @@ class Task:
             return E.select(valid, value, E.const(0, plan.element, plan.in_lanes))
 
         def keep(position: int, value: Expr) -> Stmt:
-            index = tile * self.counts.stride + position * plan.patches_size + channel
+            index = tile * self.counts.stride + position * plan.patch_places + channel
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
         def fill(y: Expr, x: Expr) -> Stmt:
@@ -550,7 +557,7 @@ class Task:
                 steps = loops.bound(taps * (plan.in_padded // plan.unit.size), lets, "steps")
                 first = loops.bound(skipped // plan.unit.size, lets, "first_step")
             start = number * (1 if depth is None else depth.stride) * counts.in_padded + skipped
-            start = loops.bound(start + p * plan.patches_size, lets, "start")
+            start = loops.bound(start + p * plan.patch_places, lets, "start")
             product = Product(
                 plan.tile, steps,
                 lambda row, k: plan.unit.load(self.patches, row * counts.stride + start + k * plan.unit.size),
@@ -565,7 +572,7 @@ class Task:
 
     def _sum_index(self, position: Expr, number: Expr, row: Expr, vector: int) -> Expr:
         plan = self.plan
-        return (row + number * self.counts.block) * plan.tile.vectors + position * plan.sums_size + vector
+        return (row + number * self.counts.block) * plan.tile.vectors + position * plan.sum_places + vector
 
     def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
