@@ -319,10 +319,13 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
 def task_bytes(problem: WinogradProblem) -> int:
     """What the patches and sums of a task may take: most of the second-level cache, through whose rest weights pass.
 
-    Tasks that transform weights take all of the cache, but need stack for weights, too.
+    Tasks that transform weights take all of the cache, but need stack for weights, too; so does code that calls share, which has
+    room for the most patches of any and the most sums.
     """
     target = problem.target
-    return min(target.l2_cache, tiles.STACK_LIMIT // 2) if problem.weight_cycles else _room(target)
+    if problem.weight_cycles:
+        return min(target.l2_cache, tiles.STACK_LIMIT // 2)
+    return _room(target) if problem.is_known else _room(target) * 3 // 4
 
 
 def _room(target: Target) -> int:

@@ -45,7 +45,8 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
     blocked = window.block == problem.in_block * problem.unit.size and window.out_block == problem.lanes
     if window.data.buffer is None or not blocked or channels > MOST_CHANNELS or not _vectors(problem):
         return False
-    convolution = Convolution3x3("uint8", problem.batch, channels, problem.out_vectors * problem.lanes, *(a.out for a in axes))
+    convolution = Convolution3x3("uint8", problem.batch, channels, problem.out_vectors * problem.lanes, axes[0].out,
+                                 axes[1].out)
     default = 2 if _cycles(problem) * MARGIN < 9 * _products(problem, window.height.out * window.width.out) else 0
     return target.choices.pick(convolution.key(target), (default,), lambda: ((0,), (2,)), kernel) == (2,)
 
