@@ -180,7 +180,8 @@ def test_solve_refuses_what_is_not_linear_in_one_symbol() -> None:
         ("max(k, 2*max(n, m) + 1)", "max(k, max(2*m + 1, 2*n + 1))"), ("max(-max(n, m), n)", "n"),
         ("(max(n, 2*m) + 1) // 2", "max(((n + 1) // 2), m)"), ("min(n, m) // 4", "min((m // 4), (n // 4))"),
         ("max((n + 15) // 16, 2*max((n + 31) // 32, 2*((n + 63) // 64))) // 2",
-         "max(2*((n + 63) // 64), max(((n + 15) // 32), ((n + 31) // 32)))"),
+         "max(((n + 31) // 32), 2*((n + 63) // 64))"),
+        ("min((n + 1) // 2, n // 2)", "(n // 2)"), ("max((n + 1) // 2, n // 3)", "max(((n + 1) // 2), (n // 3))"),
     ],
 )  # fmt: skip
 def test_canonical_text(text: str, canonical: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial, reduce
 
 import numpy as np
 
@@ -29,6 +30,8 @@ OPERATORS = {3: ("image.resize1d", "NCW"), 4: ("image.resize2d", "NCHW"), 5: ("i
 SAME_COORDINATES = {"half_pixel": "half_pixel", "pytorch_half_pixel": "half_pixel", "half_pixel_symmetric": "half_pixel",
                     "asymmetric": "asymmetric"}
 """What operators call the coordinates that are the same for whole factors of at least two."""
+SHRINKING = {"half_pixel": "half_pixel", "pytorch_half_pixel": "half_pixel", "asymmetric": "asymmetric"}
+"""Of those, the ones that are the same for all elements of a result whose axes keep one element of k."""
 MAX_POSITIONS, MAX_MATRIX = 1 << 22, 1 << 26
 """Elements of an axis, and weights, that are tabulated."""
 
@@ -75,9 +78,41 @@ def resize(
         return resized(g, x, changed, method)
     if crop or policy != "stretch":
         return _at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
+    x, changed = _shrunk(g, x, changed, method)
     sizes_given = given if by_size else None
     numbers = [(p.axis, _numbers(g, x, p, sizes_given, places)) for p in changed]
     return dynamic.resize_axes(g, x, numbers, method, {p.axis: p.target for p in changed})
+
+
+def _shrunk(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> tuple[Value, list[AxisPlan]]:
+    """``x`` with the axes done that keep one element of k: each is the same few of its k elements, with the same weights."""
+    left, is_nearest = [], method.mode == "nearest"
+    exact = method.mode in ("nearest", "linear") and (is_nearest or not method.antialias)
+    for plan in plans:
+        step = 0 if plan.scale is None else round(1 / plan.scale)
+        if not exact or step < 2 or plan.scale != 1 / step or method.coordinates not in SHRINKING:
+            left.append(plan)
+            continue
+        at = np.array([(step - 1) / 2 if SHRINKING[method.coordinates] == "half_pixel" else 0.0])
+        if is_nearest:
+            taps = [(int(nearest_indices(g, at, method.nearest)[0]), 1.0)]
+        else:  # a place as far inside as that no tap is moved
+            indices, weights = neighbours(at + step, 3 * step, plan.scale, method)
+            taps = [(int(i) - step, float(w)) for i, w in zip(indices[:, 0], weights[:, 0]) if w]
+        is_one = method.coordinates == "pytorch_half_pixel"  # reads the first element where the axis has one step
+        parts = []
+        for tap, weight in taps:
+            begin = dims.minimum(dims.floordiv(plan.size, step + 1), 1) * tap if is_one else tap
+            part = g.call("strided_slice", x, begin=(begin,), end=(plan.target * step,), strides=(step,), axes=(plan.axis,))
+            part = g.reshape(part, [plan.target if k == plan.axis else size for k, size in enumerate(part.shape)])
+            parts.append(part if weight == 1 else _scaled(g, part, weight))
+        x = parts[0] if len(parts) == 1 else g.cast(reduce(partial(g.call, "add"), parts), x.dtype)
+    return x, left
+
+
+def _scaled(g: Composer, x: Value, weight: float) -> Value:
+    wide = x if x.dtype in ("float32", "float64") else g.cast(x, "float32")
+    return g.call("multiply", wide, g.scalar(weight, wide))
 
 
 def _repeated(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value | None:

@@ -103,13 +103,13 @@ def test_what_does_not_fit_is_an_error(options: dict[str, Any], message: str) ->
 
 WHOLE = [
     Method(mode, coordinates, "round_prefer_floor" if coordinates == "half_pixel" else "floor")
-    for mode in ("nearest", "linear", "cubic") for coordinates in ("half_pixel", "asymmetric")
+    for mode in ("nearest", "linear", "cubic") for coordinates in ("half_pixel", "asymmetric", "pytorch_half_pixel")
 ]
 
 
 @pytest.mark.parametrize("method", WHOLE, ids=lambda m: f"{m.mode} {m.coordinates}")
-@pytest.mark.parametrize("scales", [(2, 2), (1, 4), (3, 1), (1.5, 2)])
-@pytest.mark.parametrize("shape", [(1, 2, 5, 7), (1, 2, 3, 40), (1, 2, 3, 3)])
+@pytest.mark.parametrize("scales", [(2, 2), (1, 4), (3, 1), (1.5, 2), (0.5, 0.25), (0.25, 0.5)])
+@pytest.mark.parametrize("shape", [(1, 2, 5, 7), (1, 2, 3, 40), (1, 2, 3, 4)])
 def test_symbolic_sizes_give_what_known_ones_give(method: Method, scales: tuple[float, float], shape: tuple[int, ...]) -> None:
     image = rng.standard_normal(shape).astype(np.float32)
 
