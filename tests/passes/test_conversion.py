@@ -41,6 +41,8 @@ def _last(graph: Graph, options: CompileOptions) -> int:
     ("strided_slice(%0, begin=[1], end=[6], strides=[2], axes=[-1])", True),
     ("concatenate(%0, %x, axis=2)", True),
     ("image.resize2d(%0, size=[4, 5])", True),
+    ("broadcast_to(%0, shape=[2, 32, 8, 8], exact=True)", True),
+    ("broadcast_to(%0, shape=[3, 2, 32, 8, 8])", False),
     ("prod(%0, axis=[2], keepdims=True)", True),
     ("mean(%0, axis=[1], exclude=True, keepdims=True)", True),
     ("nn.pad(%0, pad_width=[[0, 0], [0, 0], [1, 2], [0, 3]])", True),
@@ -74,6 +76,7 @@ def test_blocks_of_channels_stay_whole(body: str) -> None:
 @pytest.mark.parametrize(("body", "follows"), [
     ("acme.mix(%0, %x)", True), ("nn.pad(%0, pad_width=[[0, 0], [1, 0], [2, 0]])", True), ("concatenate(%0, %x, axis=-1)", True),
     ("mean(%0, axis=[2], keepdims=True)", True), ("mean(%0, axis=[2])", False), ("nn.softmax(%0)", True),
+    ("broadcast_to(%0, shape=[1, 8, 8])", True),
     ("strided_slice(%0, begin=[1], end=[7], axes=[2])", True), ("nn.max_pool1d(%0, pool_size=[2])", False),
 ])
 def test_rows_follow_as_images(body: str, follows: bool) -> None:

@@ -15,6 +15,7 @@ from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core.inference import Shape, fail, fresh_dims, given_numbers, required, shape_of_contents, static_length
+from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, element, injective, is_one, length, new_symbols
 from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, DimArray, Lowered, OperandTypes, Symbols, TensorTypes, Types
@@ -93,6 +94,17 @@ class BroadcastTo(Op[BroadcastToAttrs]):
             return data[tuple(index(*part) for part in aligned)]
 
         return [injective(self.name, results[0], body)]
+
+    def in_layout(self, change: LayoutChange) -> Value | None:
+        """Blocked axes keep their extent, and no axis is added."""
+        before, after = self.data.shape, self.result.shape
+        if self.attrs.shape is None or len(before) != len(after):
+            return None
+        if any(change.block(k) > 1 and before[k] != after[k] for k in range(len(after))):
+            return None
+        value = change.converted(self.data)
+        axes = zip(change.order(len(after)), value.shape, strict=True)
+        return change.call(self.node, value, shape=tuple(d if k is None or change.block(k) > 1 else after[k] for k, d in axes))
 
     def requires(self, attrs: BroadcastToAttrs, results: TensorTypes, data: TensorType, *_: object) -> Conditions:
         shape = results[0].shape
