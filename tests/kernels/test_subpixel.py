@@ -1,4 +1,4 @@
-"""Convolutions whose output channels are pixels, against transposed convolutions and those of volumes, by NumPy."""
+"""Convolutions and products whose output channels are pixels, against transposed convolutions and those of volumes, by NumPy."""
 
 from __future__ import annotations
 
@@ -182,6 +182,34 @@ def test_any_size(target: str, name: str) -> None:
         result = guarded(np.full(tuple(map(int, case.result.shape)), 77, np.float32))
         kernel(guarded(blocked(x, case.operands[0].shape[-1])), guarded(row.pack(w, target)), result, *image)
         assert_close(plain(result, row.channels), row.truth(x, w), depth_of(row))
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize(("inner", "outer", "phases"), [(24, 6, (2, 2)), (3, 5, (1, 3)), (7, 1, (3, 1)), (5, 2, (1, 8))])
+def test_product(target: str, inner: int, outer: int, phases: tuple[int, int]) -> None:
+    """Windows side by side in the usual layout, of known widths and of any."""
+    weight = normal(inner, outer * phases[0] * phases[1])
+    n, h, w = (E.var(letter) for letter in "nhw")
+
+    def case(n: int | Expr, h: int | Expr, w: int | Expr, **options: Any) -> Case:
+        result = Spec((n, outer, h * phases[0], w * phases[1]))
+        return Case("subpixel_product", [Spec((n, inner, h, w)), Spec(weight.shape)], result, {"phases": phases}, **options)
+
+    any_size = build(case(n, h, w, symbols=(n, h, w)).function(target), target)
+    empty = ((1, 1, 0), (1, 0, 5), (0, 1, 4))
+    for size in ((1, 3, 1), (2, 2, 7), (1, 1, 16), (1, 2, 37), (1, 2, 53), (2, 1, 101), (1, 1, 128), *empty):
+        x = normal(size[0], inner, *size[1:])
+        columns = weight.astype(np.float64).reshape(inner, outer, *phases)
+        apart = np.einsum("ncyx,coij->noyixj", x.astype(np.float64), columns)
+        want = apart.reshape(size[0], outer, size[1] * phases[0], size[2] * phases[1])
+        result = guarded(np.full(want.shape, 77, np.float32))
+        any_size(guarded(x), guarded(weight), result, *size)
+        assert_close(result, want, inner)
+        if size[2] in (1, 37, 128):
+            assert_close(run(case(*size), [x, weight], target), want, inner)
+            shifted = case(*size, extras=[Spec(want.shape)], epilogue=lambda v, read: E.binary("max", v + read(0), 0.0))
+            more = normal(*want.shape)
+            assert_close(run(shifted, [x, weight, more], target), np.maximum(want + more, 0), inner)
 
 
 @pytest.mark.parametrize("name", ["twice the stride", "taps that differ", "volume", "forward"])

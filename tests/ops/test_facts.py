@@ -65,7 +65,7 @@ HEADS = {
                    "subtract",
     "to_unsigned": "qnn.dequantize qnn.quantize",
     "subpixels": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
-    "untranspose": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
+    "untranspose": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "use_winograd": "nn.contrib_conv2d_NCHWc nn.contrib_conv2d_winograd_NCHWc nn.contrib_conv3d_NCDHWc "
                     "nn.contrib_conv3d_winograd_NCDHWc",
     "view_rules": "add concatenate expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take "

@@ -39,6 +39,7 @@ PACKED = {
     "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_NCDHWc",
     "nn.contrib_conv3d_winograd_NCDHWc", "nn.contrib_depthwise_conv2d_NCHWc", "nn.contrib_depthwise_conv3d_NCDHWc",
     "nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_conv3d_NCDHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
+    "nn.contrib_subpixel_product",
 }
 """Passes make them, of sizes that are not 0; Winograd's sums mix infinities of neighbours."""
 SCALARS_ONLY = {"arange", "check", "full", "ones", "random.bits", "random.bit_generator", "random.uniform", "signal.mel_weights"}

@@ -50,15 +50,28 @@ def test_volumes_of_stride_1() -> None:
     assert operators(graph)[0] == "nn.conv3d"
 
 
+@pytest.mark.parametrize(("kernel", "channels"), [((2, 2), 24), ((1, 3), 2), ((3, 2), 17)])
+def test_windows_side_by_side(kernel: tuple[int, int], channels: int) -> None:
+    """Alone, the usual layout stays; next to another convolution blocks of channels do."""
+    graph = upsampling((2, 9, 4, dims.symbol("w")), (9, channels, *kernel), kernel)
+    assert check(untranspose.run, graph, symbols={"w": 5}) == 1
+    assert operators(graph) == ["nn.contrib_subpixel_product", "nn.bias_add", "sigmoid"]
+    b = Builder()
+    x = b.input(TensorType((1, 9, 4, 5), "float32"), "x")
+    up = b.call("nn.conv2d_transpose", x, b.constant(weights(9, 24, 2, 2)), strides=(2, 2))
+    graph = b.output(b.call("nn.conv2d", up, b.constant(weights(8, 24, 3, 3))))
+    assert untranspose.run(graph, check_options()) == 0
+
+
 @pytest.mark.parametrize(("channels", "kernel", "strides", "padding"), [
-    (1, (2, 2), (2, 2), (0, 0)), (3, (4, 4), (2, 2), (1, 1)), (1, (9, 9), (3, 3), (4, 3, 4, 3)), (5, (1, 8), (1, 4), (0, 2)),
+    (1, (4, 4), (2, 2), (0, 0)), (3, (4, 4), (2, 2), (1, 1)), (1, (9, 9), (3, 3), (4, 3, 4, 3)), (5, (1, 8), (1, 4), (0, 2)),
     (2, (3, 5), (2, 3), (1, 0)),
 ])
 def test_few_channels(channels: int, kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...]) -> None:
     """Pixels fill the lanes that few channels leave empty."""
     graph = upsampling((2, 9, 4, dims.symbol("w")), (9, channels, *kernel), strides, padding=padding)
     assert check(untranspose.run, graph, symbols={"w": 5}) == 1
-    moved = ["nn.depth_to_space", "strided_slice"] if any(padding) or kernel != strides else ["nn.depth_to_space"]
+    moved = ["nn.depth_to_space", "strided_slice"] if any(padding) or kernel[0] % strides[0] else ["nn.depth_to_space"]
     assert operators(graph) == ["nn.conv2d", *moved, "nn.bias_add", "sigmoid"]
 
 
@@ -70,7 +83,7 @@ def test_few_channels_of_volumes(weight: tuple[int, ...], groups: int) -> None:
 
 
 @pytest.mark.parametrize("graph", [
-    upsampling((1, 8, 5, 5), (8, 16, 2, 2), (2, 2)),  # channels fill vectors
+    upsampling((1, 8, 5, 5), (8, 16, 4, 4), (2, 2)),  # channels fill vectors
     upsampling((1, 8, 5, 5), (8, 1, 1, 1), (1, 2), groups=8),  # single channels
     upsampling((1, 8, 5, 5), (8, 8, 2, 2), (1, 1), padding=(2, 0)),  # all taps of the border's pixels are cropped
     upsampling((1, 8, 5, 5), (8, 2, 2, 2), (2, 2), padding=(0, 0, 3, 0)),  # the last row of the data is not used
@@ -85,6 +98,8 @@ SHAPES: dict[str, tuple[tuple[int, ...], Sequence[int], Sequence[int], dict[str,
     "vocoder": ((1, 40, 9), (40, 24, 16), (8,), {"padding": (4,)}),
     "odd lengths": ((2, 17, 5), (17, 33, 5), (3,), {"padding": (2, 1), "output_padding": (1,)}),
     "one channel": ((1, 17, 6), (17, 1, 8), (4,), {"padding": (2,)}),
+    "side by side": ((2, 9, 5, 37), (9, 18, 2, 2), (2, 2), {}),
+    "side by side along a line": ((1, 31, 103), (31, 17, 3), (3,), {}),
     "images": ((2, 24, 5, 6), (24, 20, 3, 3), (2, 2), {"padding": (1, 1), "output_padding": (1, 1)}),
     "two groups": ((1, 32, 5, 6), (32, 16, 4, 4), (2, 2), {"padding": (1, 1), "groups": 2}),
     "each channel": ((1, 20, 5, 6), (20, 1, 4, 4), (2, 2), {"padding": (1, 1), "groups": 20}),

@@ -2,7 +2,8 @@
 
 Of stride 1: ``nn.conv2d_transpose(%x, w)`` --> ``nn.conv2d(%x, v)`` with the taps reversed. Of few channels, which would leave
 most lanes of vectors empty, and of each channel of volumes, for which there is no kernel: -->
-``strided_slice(nn.depth_to_space(nn.conv2d(%x, v)))``, whose channels are pixels (``passes.subpixels``).
+``strided_slice(nn.depth_to_space(nn.conv2d(%x, v)))``, whose channels are pixels (``passes.subpixels``). The only one of its
+graph, where blocks of channels would be converted on both sides, with windows side by side: --> ``nn.contrib_subpixel_product``.
 """
 
 from __future__ import annotations
@@ -16,20 +17,40 @@ import numpy as np
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.inference import at_most
+from forge.ops.nn.convolution import ConvBase
 from forge.ops.nn.transposed_convolution import ConvTranspose
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.subpixels import Subpixels
+from forge.target import Target
 from forge.target.blocking import channel_block
 
 MOST_LANES = 1.5
 """Lanes that pixels of few channels may take, each in vectors of its own, over those that they take together."""
+MOST_PHASES = 8
+"""Pixels next to each other that are interleaved in registers."""
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
     few = partial(_of_few_channels, channel_block(options.target))
     transposed = ("nn.conv2d_transpose", "nn.conv3d_transpose")
-    return rewrite(graph, [Rule("of_stride_1", transposed, _of_stride_1), Rule("of_few_channels", transposed, few)])
+    alone = sum(isinstance(node.op_def, ConvBase) for node in graph.nodes) == 1
+    product = [Rule("side_by_side", ("nn.conv2d_transpose",), partial(_side_by_side, options.target))] if alone else []
+    return rewrite(graph, [Rule("of_stride_1", transposed, _of_stride_1), *product, Rule("of_few_channels", transposed, few)])
+
+
+def _side_by_side(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    conv = ConvTranspose.of(node)
+    if conv is None or (weight := plain_weight(conv)) is None or (form := Subpixels.of(conv)) is None:
+        return Declined("the kernels of blocked layouts do not take it")
+    if any((axis.size, axis.dilation, axis.before, axis.after) != (axis.stride, 1, 0, 0) for axis in form.axes):
+        return Declined("its windows do not lie side by side, or it is padded")
+    if weight.dtype != np.float32 or conv.attrs.groups != 1 or form.phases[-1] > MOST_PHASES:
+        return Declined("it has groups, another element type or many phases")
+    if weight.nbytes > target.l1_cache:
+        return Declined("its weight fills the first-level cache")
+    columns = builder.constant(weight.reshape(len(weight), -1), name=conv.weight.name)
+    return builder.call("nn.contrib_subpixel_product", conv.data, columns, phases=form.phases, name=node.name)
 
 
 def _of_stride_1(builder: RuleBuilder, node: Node) -> Value | Declined | None:

@@ -29,7 +29,7 @@ WITHOUT_ONNX: dict[str, str] = {
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
     **dict.fromkeys(("nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
-                     "nn.contrib_subpixel_conv3d_NCDHWc"), _OWN),
+                     "nn.contrib_subpixel_conv3d_NCDHWc", "nn.contrib_subpixel_product"), _OWN),
     **dict.fromkeys(("nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_winograd_NCDHWc"), _OWN),
     "nn.contrib_attention": "what the compiler makes of two products and a softmax; a module has those, or nn.attention",
 }

@@ -26,6 +26,7 @@ from forge.kernels.cpu import (
     softmax,
     strings,
     subpixel,
+    subpixel_product,
     suppression,
     trees,
     winograd,
@@ -34,5 +35,6 @@ from forge.kernels.cpu import (
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
     "detection", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering", "orthogonal", "rnn",
-    "running", "scattering", "searching", "softmax", "strings", "subpixel", "suppression", "trees", "winograd",
+    "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product", "suppression", "trees",
+    "winograd",
 ]

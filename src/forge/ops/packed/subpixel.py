@@ -1,6 +1,6 @@
-"""Convolutions on blocked channels whose output channels are the pixels of a larger image: what transposed ones become.
+"""Convolutions whose output channels are the pixels of a larger image: what transposed ones become.
 
-Data is as in ``ops.packed.convolution``, with one more axis for volumes.
+On blocked channels data is as in ``ops.packed.convolution``, with one more axis for volumes.
 """
 
 from __future__ import annotations
@@ -173,3 +173,43 @@ class SubpixelConv3D(_Subpixel):
     Attrs = SubpixelConv3DAttrs
     kernel = "subpixel_conv3d_ncdhwc"
     axes = 3
+
+
+@dataclass(frozen=True)
+class SubpixelProductAttrs:
+    phases: tuple[int, int] = (1, 1)
+
+
+@register
+class SubpixelProduct(Op[SubpixelProductAttrs]):
+    """A transposed convolution of data in the usual layout whose windows lie side by side.
+
+    ``out[n, o, y * r + i, x * s + j] = sum over c of data[n, c, y, x] * weight[c, (o * r + i) * s + j]``, where ``phases`` are
+    (r, s). Kernel family ``subpixel_product``.
+    """
+
+    name = "nn.contrib_subpixel_product"
+    data, weight = Operand(accepts="float32", rank=4), Operand(accepts="float32", rank=2)
+    accuracy = Accuracy.ACCUMULATING
+    kind = Kind.ANCHOR
+    category = Category.CONTRACTION
+    kernel = "subpixel_product"
+
+    def infer(self, attrs: SubpixelProductAttrs, data: Value, weight: Value) -> TensorTypes:
+        batch, channels, height, width = data.shape
+        require_equal(self.name, f"rows of the weight for data {data.type}", weight.shape[0], channels)
+        high, wide = tuple_of(self.name, "phases", attrs.phases, 2)
+        if min(high, wide) < 1 or not dims.equal(weight.shape[1] % (high * wide), 0):
+            raise fail(self.name, "attribute phases", attrs.phases, f"positive numbers that divide {weight.shape[1]} columns")
+        return [TensorType((batch, weight.shape[1] // (high * wide), height * high, width * wide), data.dtype)]
+
+    def reference(self, attrs: SubpixelProductAttrs, data: Array, weight: Array) -> Arrays:
+        n, _, height, width = data.shape
+        high, wide = attrs.phases
+        channels = weight.shape[1] // (high * wide)
+        pixels = np.einsum("ncyx,coij->noyixj", data, weight.reshape(-1, channels, high, wide))
+        return [pixels.reshape(n, channels, height * high, width * wide)]
+
+    def flops(self, attrs: SubpixelProductAttrs, results: TensorTypes, data: Value, weight: Value) -> Dim:
+        total: Dim = 2 * data.size * weight.shape[1]
+        return total

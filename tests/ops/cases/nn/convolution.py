@@ -167,4 +167,17 @@ def subpixel_rows() -> list[Case]:
     ]
 
 
-CASES = [*plain_rows(), *transposed_rows(), *blocked_rows(), *subpixel_rows()]
+def product_rows() -> list[Case]:
+    """Windows side by side, of the usual layout."""
+
+    def product_row(inner: int, outer: int, phases: tuple[int, int], size: tuple[int, int]) -> Case:
+        x, w = array(2, inner, *size), array(inner, outer, *phases)
+        oracle = onnx_conv("ConvTranspose", 2, {"strides": phases})
+        columns = w.reshape(inner, -1)
+        return row("nn.contrib_subpixel_product", [x, columns], lambda *_: oracle(x, w)[0], symbolic=False, phases=phases)
+
+    return [product_row(5, 3, (2, 2), (3, 21)), product_row(9, 4, (1, 3), (2, 70)), product_row(1, 1, (3, 1), (2, 5)),
+            product_row(24, 7, (2, 4), (2, 133)), product_row(4, 2, (1, 5), (1, 18))]
+
+
+CASES = [*plain_rows(), *transposed_rows(), *blocked_rows(), *subpixel_rows(), *product_rows()]
