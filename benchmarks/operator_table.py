@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-Given = str | int | float | np.generic | Sequence[int] | Sequence[float]
+Given = str | int | float | np.generic | Sequence[int] | Sequence[float] | Sequence[np.generic]
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def _bytes(name: str, data: str, weight: str, stride: int = 1, *, group: int = 1
            f"a = DequantizeLinear(b, bs); c = Conv<{window}>(d, e, a); y = QuantizeLinear(c, ys, yz)")
     integer = f"q, s, z = DynamicQuantizeLinear(x); c = ConvInteger<{window}>(q, w, z); f = Cast<to=1>(c); y = Mul(f, s)"
     channels = weight.split(",")[0]
-    signed: dict[str, Given] = {**codes, "xs": 0.0002, "xz": np.int8(-7), "ws": f"float32>0 {channels}", "wz": [np.int8(0)] * int(channels),
-                                "ys": 0.5, "yz": np.int8(3)}
+    signed: dict[str, Given] = {**codes, "xs": 0.0002, "xz": np.int8(-7), "ws": f"float32>0 {channels}",
+                                "wz": [np.int8(0)] * int(channels), "ys": 0.5, "yz": np.int8(3)}
     rows = {"signed": Row("bytes", f"QLinearConv signed, scales of channels, {name}", linear, {"x": f"int8<128 {data}"}, signed),
             "QLinear": Row("bytes", f"QLinearConv {name}", linear, {"x": f"uint8 {data}"}, {**codes, **result}),
             "QDQ": Row("bytes", f"QDQ conv {name}", qdq, {"x": data}, {**codes, **result, "bs": 0.0002}),
@@ -276,8 +276,8 @@ BYTES = (
     _map("bytes", "max pool 2x2", "o = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x)", "uint8 1,64,h=56,w=56"),
     _map("bytes", "QDQ average pool", "a = DequantizeLinear(x, s, t); b = GlobalAveragePool(a); o = QuantizeLinear(b, s, t)",
          "uint8 1,512,h=7,w=7", s=0.02, t=np.uint8(128)),
-    _map("bytes", "QLinearAdd", "o = com.microsoft.QLinearAdd(x, s, t, y, s, u, v, t)", "uint8 1,64,h=56,w=56", "uint8 1,64,h=56,w=56",
-         s=0.02, t=np.uint8(128), u=np.uint8(120), v=0.03),
+    _map("bytes", "QLinearAdd", "o = com.microsoft.QLinearAdd(x, s, t, y, s, u, v, t)", "uint8 1,64,h=56,w=56",
+         "uint8 1,64,h=56,w=56", s=0.02, t=np.uint8(128), u=np.uint8(120), v=0.03),
     _map("bytes", "QLinearMul", "o = com.microsoft.QLinearMul(x, s, t, y, s, u, v, t)", "uint8 1,64,h=56,w=56", "uint8 1,64,1,1",
          s=0.02, t=np.uint8(128), u=np.uint8(120), v=0.03),
     _map("bytes", "QLinearConcat", "o = com.microsoft.QLinearConcat<axis=1>(v, t, x, s, t, y, s, u)", "uint8 1,64,h=28,w=28",
@@ -288,23 +288,26 @@ BYTES = (
          s=0.02, t=np.uint8(128), u=np.uint8(0), v=0.0039),
     _map("bytes", "QLinearGlobalAveragePool", "o = com.microsoft.QLinearGlobalAveragePool(x, s, t, v, t)", "uint8 1,1280,h=7,w=7",
          s=0.02, t=np.uint8(128), v=0.01),
-    _map("bytes", "QLinearAveragePool 3x3", "o = com.microsoft.QLinearAveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(x, s, t, v, t)",
-         "uint8 1,192,h=28,w=28", s=0.02, t=np.uint8(128), v=0.01),
+    _map("bytes", "QLinearAveragePool 3x3",
+         "o = com.microsoft.QLinearAveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(x, s, t, v, t)", "uint8 1,192,h=28,w=28",
+         s=0.02, t=np.uint8(128), v=0.01),
     _map("bytes", "QLinearSoftmax", "o = com.microsoft.QLinearSoftmax<axis=-1, opset=13>(x, s, t, v, u)", "uint8 1,12,t=128,128",
          s=0.02, t=np.uint8(128), v=0.0039, u=np.uint8(0)),
     _map("bytes", "QGemm 8x2048x1000", "o = com.microsoft.QGemm<transB=1>(x, s, t, w, u, z, c, v, t)", "uint8 n=8,2048",
          w="int8<64 1000,2048", s=0.02, t=np.uint8(128), u=0.01, z=np.int8(0), c="int32<999 1000", v=0.5),
     _map("bytes", "QGemm 1x1280x1000", "o = com.microsoft.QGemm<transB=1>(x, s, t, w, u, z, c, v, t)", "uint8 n=1,1280",
          w="int8<64 1000,1280", s=0.02, t=np.uint8(128), u=0.01, z=np.int8(0), c="int32<999 1000", v=0.5),
-    _map("bytes", "MatMulInteger 197x768x768", "o = MatMulInteger(x, w, t)", "uint8 t=197,768", w="int8<64 768,768", t=np.uint8(128)),
+    _map("bytes", "MatMulInteger 197x768x768", "o = MatMulInteger(x, w, t)", "uint8 t=197,768", w="int8<64 768,768",
+         t=np.uint8(128)),
     _map("bytes", "MatMulIntegerToFloat 128x768x768, signed", "o = com.microsoft.MatMulIntegerToFloat(x, w, s, u, t)",
          "int8<128 t=128,768", w="int8<64 768,768", s=0.02, u="float32>0 768", t=np.int8(-7)),
     _map("bytes", "DynamicQuantizeLinear", "q, s, z = DynamicQuantizeLinear(x)", "1,t=197,768"),
     _map("bytes", "QDQ conv by channel, relu, add", "q = QuantizeLinear(x, xs, xz); d = DequantizeLinear(q, xs, xz); "
          "e = DequantizeLinear<axis=0>(w, ws, wz); a = DequantizeLinear<axis=0>(b, bs, bz); c = Conv<pads=[1,1,1,1]>(d, e, a); "
-         "i = QuantizeLinear(c, ys, yz); j = DequantizeLinear(i, ys, yz); k = Add(j, d); l = Relu(k); y = QuantizeLinear(l, ys, xz)",
-         "1,64,h=56,w=56", w="int8<64 64,64,3,3", xs=0.02, xz=np.int8(-128), ws="float32>0 64", wz=[np.int8(0)] * 64, b="int32<999 64",
-         bs="float32>0 64", bz=[np.int32(0)] * 64, ys=0.5, yz=np.int8(3)),
+         "i = QuantizeLinear(c, ys, yz); j = DequantizeLinear(i, ys, yz); k = Add(j, d); l = Relu(k); "
+         "y = QuantizeLinear(l, ys, xz)",
+         "1,64,h=56,w=56", w="int8<64 64,64,3,3", xs=0.02, xz=np.int8(-128), ws="float32>0 64", wz=[np.int8(0)] * 64,
+         b="int32<999 64", bs="float32>0 64", bz=[np.int32(0)] * 64, ys=0.5, yz=np.int8(3)),
     _map("bytes", "image to float", "f = Cast<to=1>(x); s = Sub(f, m); d = Div(s, v); o = Transpose<perm=[0,3,1,2]>(d)",
          "uint8 1,h=224,w=224,3", m=[123.7, 116.3, 103.5], v=[58.4, 57.1, 57.4]),
 )

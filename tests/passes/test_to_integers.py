@@ -168,8 +168,9 @@ def grouped() -> Graph:
 def test_zero_points_that_are_cast_are_known() -> None:
     """As importers leave those of many channels."""
     b = Builder()
-    x, zeros = b.input(TensorType((1, 8, 5, 5), "uint8"), "x"), whole("int8", 6, 1, 1, 1) // 2
-    data, weight, zero = (b.call("cast", v, dtype="int32") for v in (x, b.constant(whole("int8", 6, 8, 1, 1) // 2), b.constant(zeros)))
+    x = b.input(TensorType((1, 8, 5, 5), "uint8"), "x")
+    codes, zeros = (b.constant(whole("int8", *shape) // 2) for shape in ((6, 8, 1, 1), (6, 1, 1, 1)))
+    data, weight, zero = (b.call("cast", v, dtype="int32") for v in (x, codes, zeros))
     graph = b.output(b.call("nn.conv2d", data, b.call("subtract", weight, zero)))
     assert check(to_integers.run, graph) == 1
     assert [operand(node).dtype for node in graph.nodes if node.op == "nn.conv2d"] == ["uint8"]
