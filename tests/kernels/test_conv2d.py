@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from forge import dims
-from forge.kernels.cpu import conv_plan
+from forge.driver import check_options, compile_module
+from forge.ir.builder import Builder
+from forge.ir.nodes import Module
+from forge.ir.types import TensorType
+from forge.kernels.cpu import conv_plan, tiles
+from forge.kernels.cpu.conv_plan import tail_widths
+from forge.loops.pairs import Group
 from forge.target import Target
 from forge.tir import expr as E
 from tests.codegen.compiled import build
@@ -193,3 +199,23 @@ def test_any_size_with_almost_no_room(typical: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(dims, "TYPICAL", typical)
     for name in ("trimmed last block", "dilated", "pointwise", "image"):
         test_any_size("llvm -mcpu=x86-64-v3", name)
+
+
+@pytest.mark.parametrize("target", targets_here())
+def test_bytes_of_any_width(target: str) -> None:
+    """What is left of a row goes to the narrowest tile that holds it."""
+    b = Builder()
+    x = b.input(TensorType((1, 24, dims.symbol("h"), dims.symbol("w")), "uint8"), "x")
+    weight = RNG.integers(-60, 60, (40, 24, 3, 3)).astype(np.int8)
+    data, kernel = (b.call("cast", v, dtype="int32") for v in (x, b.constant(weight)))
+    graph = b.output(b.call("nn.conv2d", data, kernel, padding=(1, 1)))
+    runtime = compile_module(Module(graph), check_options(target)).runtime()
+    for width in range(1, 18):
+        codes = RNG.integers(0, 256, (1, 24, 3, width)).astype(np.uint8)
+        got = np.asarray(runtime(codes))
+        np.testing.assert_array_equal(got, convolve(codes.astype(np.int64), weight, (1, 1), (1, 1, 1, 1), (1, 1)))
+
+
+def test_tiles_of_bytes_have_a_width_between() -> None:
+    assert tail_widths(Group.of("int8", 4, "int32"), 8, 2) == [4, 6, 8]
+    assert tail_widths(Group.of("float32", 1, "float32"), 8, 2) == tiles.tails(8, 2)

@@ -21,7 +21,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
-from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution
+from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution, tail_widths
 from forge.kernels.cpu.spatial import Image, SpatialAxis, UsedTaps, note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, Variant, kernel
@@ -261,8 +261,8 @@ class _Task:
             return self._tile(source, first_block, group, row, height, column, width, used)
 
         return loops.serial("group", self.counts.groups, lambda group: _cover(
-            "row_tile", self.rows, self.window.height, plan.tile_height, plan.vectors, lambda row, height, _: _cover(
-                "column_tile", self.columns, self.window.width, plan.tile_width, plan.vectors,
+            "row_tile", self.rows, self.window.height, plan.tile_height, plan, lambda row, height, _: _cover(
+                "column_tile", self.columns, self.window.width, plan.tile_width, plan,
                 lambda column, width, used: tile(group, row, height, column, width, used))))
 
     def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
@@ -459,14 +459,14 @@ def _if_used(column: Expr, used: Expr | None, statement: Stmt) -> Stmt:
     return statement if used is None else loops.guard(column < used, statement)
 
 
-def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, vectors: int, body: Callable[[Expr, int, Expr | None], Stmt]
+def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, plan: ConvPlan, body: Callable[[Expr, int, Expr | None], Stmt]
            ) -> Stmt:
     """``body(first, size, used)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest."""
     if not axis.is_known:
         parts: list[Stmt] = [loops.serial(name, count // tile, lambda i: body(i * tile, tile, None))]
         left = loops.bound(count % tile, parts, "left")
         rest = seq()
-        for size in reversed(tiles.tails(tile, vectors)):
+        for size in reversed(tail_widths(plan.unit, tile, plan.vectors)):
             own = body(count - left, size, left)
             rest = own if size == tile else loops.guard(left <= size, own, rest)
         return seq(parts, loops.guard(left > 0, rest))

@@ -276,12 +276,19 @@ def _assumed(axis: SpatialAxis) -> int:
     return axis.out if axis.is_known else max(axis.out, LEAST_TYPICAL)
 
 
-def _pieces(axis: SpatialAxis, size: int, vectors: int) -> list[tuple[float, int]]:
+def tail_widths(unit: Group, size: int, vectors: int) -> list[int]:
+    """`tiles.tails`; dot products of bytes are few enough per position that one between the widest two pays for its code."""
+    widths = tiles.tails(size, vectors)
+    between = [3 * size // 4] if unit.size > 1 and len(widths) > 1 and widths[-2] < 3 * size // 4 else []
+    return [*widths[:-1], *between, *widths[-1:]]
+
+
+def _pieces(axis: SpatialAxis, size: int, vectors: int, unit: Group) -> list[tuple[float, int]]:
     """How many pieces of which sizes cover an axis in tiles of ``size``; of extents known at run time only, likely ones."""
     if axis.is_known:
         full, rest = divmod(axis.out, size)
         return [(full, size), (1, rest)]
-    tails, found = tiles.tails(size, vectors), dict[int, float]()
+    tails, found = tail_widths(unit, size, vectors), dict[int, float]()
     for positions in (*LIKELY, _assumed(axis)):
         share = _assumed(axis) / positions / (len(LIKELY) + 1)
         full, rest = divmod(positions, size)
@@ -294,7 +301,8 @@ def _pieces(axis: SpatialAxis, size: int, vectors: int) -> list[tuple[float, int
 
 def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> float:
     """Cycles of all outputs of an image; each tile shape is code, which costs a little too."""
-    rows, columns = _pieces(problem.window.height, height, vectors), _pieces(problem.window.width, width, vectors)
+    axes = ((problem.window.height, height), (problem.window.width, width))
+    rows, columns = (_pieces(axis, size, vectors, problem.unit) for axis, size in axes)
     shapes = [(n * m, h * w) for n, h in rows for m, w in columns]
     used = [(count, rows) for count, rows in shapes if count * rows]
     cycles = sum(count * _one_tile(problem, rows, vectors) for count, rows in used)
