@@ -42,6 +42,28 @@ def test_elementwise(target: str, shape: tuple[int, ...]) -> None:
 
 
 @TARGETS
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 5), (3, 16), (2, 77), (0, 3), (3, 0)])
+def test_axes_that_sizes_divide(target: str, more: int, sizes: tuple[int, int]) -> None:
+    """Tiles, and ``more`` elements of one more: where the last one is not whole, or a size is 0, nothing may be assumed."""
+    h, w = te.symbol_var("h"), te.symbol_var("w")
+    x = te.placeholder((2, h, w), "float32")
+    if more and 0 in sizes:
+        sizes = (1, 1)
+    result = te.compute((2, 2 * h, 3 * w + more), lambda c, i, j: x[c, i % h, j % w] * 2.0)
+    check([result], {x: normal(2, *sizes)}, target, dict(zip("hw", sizes, strict=True)))
+
+
+def test_rows_of_tiles_are_copied_in_vectors() -> None:
+    h, w = te.symbol_var("h"), te.symbol_var("w")
+    x = te.placeholder((2, h, w), "float32")
+    result = te.compute((2, 2 * h, 2 * w), lambda c, i, j: x[c, i % h, j % w])
+    function = function_for([x], [result], "llvm -mcpu=x86-64-v3", [h, w])
+    loads = [e for e in visit.expressions(function.body) if isinstance(e, E.Load)]
+    assert loads and all(isinstance(e.index, E.Ramp) for e in loads)
+
+
+@TARGETS
 @pytest.mark.parametrize("other", [(5, 1), (1, 77), (1,), (3, 1, 1), (3, 5, 1), (77,)])
 def test_broadcasting(target: str, other: tuple[int, ...]) -> None:
     a, b = normal(3, 5, 77), normal(*other)

@@ -165,16 +165,16 @@ class Algebra:
             slope.append((tuple(place for place in monomial if place != using[0]), factor))
         return collect(slope)
 
-    def divisors(self, p: Poly, variable: Var) -> set[int]:
-        """Numbers greater than 1 that ``variable`` itself is divided by inside ``p``."""
-        found: set[int] = set()
+    def divisors(self, p: Poly, variable: Var) -> set[Poly]:
+        """What ``variable`` itself is divided by inside ``p``: numbers greater than 1, and sizes."""
+        found: set[Poly] = set()
         own = self.poly(variable)
         for monomial, _ in p.terms:
             for atom in (self._atoms[place] for place in monomial):
                 if variable not in atom.variables or atom.kind in ("var", "opaque"):
                     continue
-                if atom.kind == "floordiv" and atom.a == own and atom.b.constant is not None:
-                    found.add(atom.b.constant)
+                if atom.kind == "floordiv" and atom.a == own and self.positive(atom.b):
+                    found.add(atom.b)
                 found |= self.divisors(atom.a, variable) | self.divisors(atom.b, variable)
         return found
 

@@ -12,7 +12,7 @@ from forge import loops
 from forge.loops import PARALLEL_WORK, Loop, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
-from forge.schedule.algebra import Algebra, number
+from forge.schedule.algebra import Algebra, Poly
 from forge.schedule.blocks import whole_blocks
 from forge.schedule.guards import GuardedReads
 from forge.schedule.interior import Interior, decided, depends_on_places, fixed, interior
@@ -36,7 +36,7 @@ MAX_ROW: Final = 256
 # Loops of at most this many iterations in a row are written out.
 MAX_WRITTEN_OUT: Final = 4
 
-# A loop of at most this many vector operations per vector is unrolled.
+# A loop of at most this many vector operations per vector is unrolled; less along rows of unknown length, which are mostly short.
 CHEAP: Final = 12
 
 
@@ -93,37 +93,39 @@ def _split(axes: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[tuple[t
     """
     accesses = analyse((), (body,), algebra)
     for k, axis in enumerate(axes):
-        divisors = set[int]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
-        factor = min(divisors, default=0)
-        divided = Rewriter(_divided(axis.var, factor, E.const(0), E.const(0)))
-        if factor and axis.var not in analyse((), (map_expressions(body, divided),), algebra).value_uses:
-            whole = algebra.floordiv(algebra.poly(axis.extent), number(factor))
-            rest = algebra.poly(axis.extent) - whole * number(factor)
-            if rest.constant is not None:
+        divisors = set[Poly]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
+        if not divisors:
+            continue
+        factor = min(divisors, key=lambda p: (p.constant is None, p.constant, p.terms))
+        divided = Rewriter(_divided(axis.var, factor, E.const(0), E.const(0), algebra))
+        if axis.var not in analyse((), (map_expressions(body, divided),), algebra).value_uses:
+            whole = algebra.floordiv(algebra.poly(axis.extent), factor)
+            rest = algebra.poly(axis.extent) - whole * factor
+            if rest.constant == 0 or rest.constant is not None and factor.constant is not None:
                 return _split_axis(axes, k, algebra.expr(whole), rest.constant, factor, body, algebra)
     return [(axes, body)]
 
 
 def _split_axis(
-    axes: tuple[Loop, ...], k: int, whole: Expr, rest: int, factor: int, body: Stmt, algebra: Algebra
+    axes: tuple[Loop, ...], k: int, whole: Expr, rest: int, factor: Poly, body: Stmt, algebra: Algebra
 ) -> list[tuple[tuple[Loop, ...], Stmt]]:
-    parts = []
-    for first, outer_extent, inner_extent in ((E.const(0), whole, factor), (whole, E.const(1), rest)):
-        if E.is_const(outer_extent, 0) or inner_extent == 0:
+    parts, size = [], algebra.expr(factor)
+    for first, outer_extent, inner_extent in ((E.const(0), whole, size), (whole, E.const(1), E.const(rest))):
+        if E.is_const(outer_extent, 0) or E.is_const(inner_extent, 0):
             continue
-        outer, inner = algebra.loop("o", outer_extent), algebra.loop("i", E.const(inner_extent))
-        divided = Rewriter(_divided(axes[k].var, factor, outer.var + first, inner.var))
-        rename = renaming({axes[k].var: (outer.var + first) * factor + inner.var})
+        outer, inner = algebra.loop("o", outer_extent), algebra.loop("i", inner_extent)
+        divided = Rewriter(_divided(axes[k].var, factor, outer.var + first, inner.var, algebra))
+        rename = renaming({axes[k].var: (outer.var + first) * size + inner.var})
         moved = IndexSimplifier(algebra).stmt(map_expressions(map_expressions(body, divided), rename))
         parts += _split((*axes[:k], outer, inner, *axes[k + 1 :]), moved, algebra)
     return parts
 
 
-def _divided(variable: Var, factor: int, quotient: Expr, rest: Expr) -> Callable[[Expr], Expr | None]:
+def _divided(variable: Var, factor: Poly, quotient: Expr, rest: Expr, algebra: Algebra) -> Callable[[Expr], Expr | None]:
     """A rule that replaces what ``variable`` is when divided by ``factor``."""
 
     def rule(x: Expr) -> Expr | None:
-        if isinstance(x, E.Binary) and x.a is variable and E.is_const(x.b, factor) and x.op in ("floordiv", "floormod"):
+        if isinstance(x, E.Binary) and x.a is variable and x.op in ("floordiv", "floormod") and algebra.poly(x.b) == factor:
             return quotient if x.op == "floordiv" else rest
         return None
 
@@ -273,7 +275,8 @@ class _Injective:
                 lanes //= 2
         if short is not None:
             return self._interleaved_parts(body, Loop(axis.var, extent), short, lanes)
-        unroll = 1 if self.manner.rare or self.cost > CHEAP else 4 if self.cost <= CHEAP // 2 else 2
+        is_row = len(self.axes) > 1 and self.manner.again and loops.static(extent) is None
+        unroll = 1 if self.manner.rare or self.cost > CHEAP else 2 if is_row or self.cost > CHEAP // 2 else 4
         some = self._vectors(body, axis, extent, lanes, unroll)
         if not self.varies:
             return some
@@ -359,7 +362,7 @@ class _Injective:
             return self._inner(moved, Loop(axis.var, extent), extent, short)
 
         inner = self._cases(axis, short, part)
-        return loops.parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
+        return loops.parallel_nest([block, *outer], inner, E.const(max(1, self.cost * size // self.lanes)))
 
 
 def _vectorised(body: Stmt, axis: Loop, at: Expr, lanes: int, mask: Expr | None) -> Stmt:

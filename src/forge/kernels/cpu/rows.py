@@ -16,7 +16,7 @@ from forge import dtypes, loops
 from forge.loops import Accumulators, AxisAccumulators, Loop, RegisterTile, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import OTHER, analyse, collapse, pattern, vector_cost
-from forge.schedule.algebra import Algebra
+from forge.schedule.algebra import Algebra, Poly
 from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.target import Target
 from forge.tir import expr as E
@@ -141,10 +141,10 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
 def _blocks(axis: Loop, values: Mapping[str, Expr], write: Stmt, algebra: Algebra) -> Blocks | None:
     """How the axis is cut by indices that divide it; None where it is not, or not evenly."""
     accesses = analyse(values.values(), (write,), algebra)
-    divisors = set[int]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
-    if axis.static is None or not divisors or axis.static % min(divisors) or axis.var in accesses.value_uses:
+    divisors = set[Poly]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
+    size = min((divisor.constant for divisor in divisors if divisor.constant is not None), default=0)
+    if axis.static is None or not size or axis.static % size or axis.var in accesses.value_uses:
         return None
-    size = min(divisors)
     outer, inner = algebra.loop("block", E.const(axis.static // size)), algebra.loop("inside", E.const(size))
     simplify = IndexSimplifier(algebra)
     rename = renaming({axis.var: outer.var * size + inner.var})
