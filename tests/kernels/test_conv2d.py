@@ -18,6 +18,7 @@ from forge.kernels.cpu.conv_plan import tail_widths
 from forge.loops.pairs import Group
 from forge.target import Target
 from forge.tir import expr as E
+from forge.tir.printer import print_function
 from tests.codegen.compiled import build
 from tests.kernels.case import Case, Spec
 from tests.kernels.support import (
@@ -91,6 +92,8 @@ ROWS = {
     "one by one image": Row(40, 24, (1, 1), (1, 1)),
     "valid": Row(16, 16, (6, 29), (3, 3)),
     "row kernel": Row(16, 32, (5, 31), (1, 7), padding=(0, 3, 0, 3)),
+    "column kernel": Row(16, 32, (31, 5), (7, 1), padding=(3, 0, 3, 0)),
+    "rows of results on padding only": Row(8, 24, (5, 9), (4, 3), (2, 1), (14, 1, 15, 1), (4, 1)),
     "channels in one narrow block": Row(3, 16, (8, 8), (3, 3), padding=(1, 1, 1, 1), in_block=4, out_block=16),
     "wide blocks": Row(32, 64, (10, 10), (3, 3), padding=(1, 1, 1, 1), in_block=16, out_block=32),
     "weights in chunks": Row(632, 40, (6, 7), (3, 3), (2, 2), (1, 1, 1, 1)),
@@ -104,6 +107,13 @@ ROWS = {
 def test_matches_numpy(target: str, name: str) -> None:
     row = ROWS[name]
     row.check(target, row.case(target))
+
+
+def test_long_rows_are_computed_in_parts() -> None:
+    """All channels of a part, rather than all of a row and sums of some channels that wait for the others."""
+    row = Row(80, 32, (1, 1500), (1, 3), padding=(0, 1, 0, 1))
+    assert "partial" not in print_function(row.case("llvm").function("llvm -l2-cache=262144"))
+    row.check("llvm -l2-cache=262144", row.case("llvm"))
 
 
 @pytest.mark.parametrize("target", targets_here())

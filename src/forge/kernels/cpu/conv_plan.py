@@ -28,6 +28,8 @@ MAX_TILE_ROWS: Final = 4
 LEAST_TYPICAL: Final = 28
 # Extents of images in networks.
 LIKELY: Final = (7, 8, 14, 16, 20, 28, 32, 40, 56, 64, 80)
+# Parts of a row have at least as many positions as this many kernels span: they copy few elements twice.
+LONG_PART: Final = 8
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
 MIN_STEPS: Final = 128
 # Rows of taps on padding are left out where they are at least this part of all of known sizes, one in as many.
@@ -252,9 +254,9 @@ def _alternatives(problem: ConvProblem) -> Iterator[_Plan]:
     """The best tiles, each with its best task, then other tasks for the best tile."""
     best = nsmallest(LIMIT // 2 + 1, _tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
     yield from ((*tile, *_choose_task(problem, *tile)) for tile in best)
-    tile, width = best[0], problem.window.width.out
-    tasks = nsmallest(LIMIT // 2 + 1, _tasks(problem, tile[0], tile[2]), key=lambda task: _makespan(problem, tile[2], *task))
-    yield from ((*tile, rows, width, groups, _chunk(problem, tile[2], rows * width * groups)) for rows, groups in tasks[1:])
+    tile = best[0]
+    tasks = nsmallest(LIMIT // 2 + 1, _tasks(problem, *tile), key=lambda task: _makespan(problem, tile[2], *task))
+    yield from ((*tile, *task, _chunk(problem, tile[2], math.prod(task))) for task in tasks[1:])
 
 
 def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
@@ -318,13 +320,12 @@ def _one_tile(problem: ConvProblem, rows: int, vectors: int) -> float:
 
 def _choose_task(problem: ConvProblem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
     """(row_block, column_block, groups, chunk) of a task."""
-    out_w = problem.window.width.out
-    fitting = _tasks(problem, height, vectors)
+    fitting = _tasks(problem, height, width, vectors)
     if fitting:
-        rows, count = min(fitting, key=lambda task: _makespan(problem, vectors, *task))
-        return rows, out_w, count, _chunk(problem, vectors, rows * out_w * count)
+        task = min(fitting, key=lambda task: _makespan(problem, vectors, *task))
+        return *task, _chunk(problem, vectors, math.prod(task))
     if not problem.staged:
-        return height, out_w, problem.out_vectors // vectors, problem.in_blocks
+        return height, problem.window.width.out, problem.out_vectors // vectors, problem.in_blocks
     return _narrow_task(problem, height, width, vectors, _patch_limit(problem))
 
 
@@ -348,25 +349,29 @@ def _patch_limit(problem: ConvProblem) -> int:
     return min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
 
 
-def _tasks(problem: ConvProblem, height: int, vectors: int) -> list[tuple[int, int]]:
-    """Candidate (rows, groups) of tasks of whole rows whose input fits into the cache."""
+def _tasks(problem: ConvProblem, height: int, width: int, vectors: int) -> list[tuple[int, int, int]]:
+    """Candidate (rows, columns, groups) of tasks whose input fits into the cache: whole rows, or long parts of few."""
     groups, window = problem.out_vectors // vectors, problem.window
-    return [(rows, count) for rows in _row_blocks(window.height.out, height) for count in tiles.divisors(groups, groups)
-            if problem.patch_bytes(rows, window.width.out, problem.in_blocks) <= _patch_limit(problem)]
+    wholes = [(rows, window.width.out) for rows in _even_parts(window.height.out, height)]
+    parts = [(height, columns) for columns in _even_parts(window.width.out, width) if columns >= LONG_PART * window.width.reach]
+    fitting = next((found for shapes in (wholes, parts) if (found := [
+        shape for shape in shapes if problem.patch_bytes(*shape, problem.in_blocks) <= _patch_limit(problem)])), [])
+    return [(*shape, count) for shape in fitting for count in tiles.divisors(groups, groups)]
 
 
-def _row_blocks(out: int, height: int) -> list[int]:
-    """Numbers of rows that share a task: whole tiles, evenly spread."""
-    tile_rows = -(-out // height)
-    return sorted({min(out, tiles.even_blocks(tile_rows, count) * height) for count in range(1, tile_rows + 1)})
+def _even_parts(out: int, tile: int) -> list[int]:
+    """Positions along an axis that share a task: whole tiles, evenly spread."""
+    count = -(-out // tile)
+    return sorted({min(out, tiles.even_blocks(count, parts) * tile) for parts in range(1, count + 1)})
 
 
-def _makespan(problem: ConvProblem, vectors: int, rows: int, groups: int) -> float:
+def _makespan(problem: ConvProblem, vectors: int, rows: int, columns: int, groups: int) -> float:
     """Cycles until the last core has finished."""
     window, cores, costs = problem.window, problem.target.num_cores, problem.target.costs
-    tasks = problem.batch * -(-window.height.out // rows) * (problem.out_vectors // vectors // groups)
-    compute = rows * window.width.out * groups * vectors * problem.steps / costs.multiply_adds
-    copied = problem.patch_bytes(rows, window.width.out, problem.in_blocks) / (problem.target.vector_bits / 8)
+    places = -(-window.height.out // rows) * -(-window.width.out // columns)
+    tasks = problem.batch * places * (problem.out_vectors // vectors // groups)
+    compute = rows * columns * groups * vectors * problem.steps / costs.multiply_adds
+    copied = problem.patch_bytes(rows, columns, problem.in_blocks) / (problem.target.vector_bits / 8)
     task = compute + costs.task_overhead + (costs.copy * copied if problem.staged else 0)
     return -(-tasks // cores) * task
 
