@@ -17,9 +17,10 @@ from forge.passes import split_groups
 from tests.passes.checks import AVX2, AVX512, check, weights
 
 
-def grouped(batch: dims.Dim, inner: int, outer: int, groups: int, kernel: int = 3, **attributes: Any) -> Graph:
+def grouped(batch: dims.Dim, inner: int, outer: int, groups: int, kernel: int = 3, height: dims.Dim = 9, **attributes: Any
+            ) -> Graph:
     b = Builder()
-    x = b.input(TensorType((batch, inner * groups, 9, 8), "float32"), "x")
+    x = b.input(TensorType((batch, inner * groups, height, 8), "float32"), "x")
     weight = b.constant(weights(outer * groups, inner, kernel, kernel))
     made = b.call("nn.conv2d", x, weight, groups=groups, name="layer", **attributes)
     return b.output(b.call("nn.relu", made))
@@ -53,6 +54,13 @@ def test_several_transposed_filters_of_each_channel() -> None:
     assert check(split_groups.run, graph) == 1
     assert operators(graph) == ["repeat", "nn.conv2d_transpose", "nn.relu"]
     assert graph.find("layer").attrs.groups == 24
+
+
+def test_several_filters_of_each_channel_of_images_of_any_size() -> None:
+    graph = grouped(2, 1, 2, 32, height=dims.symbol("h"), padding=(1, 1))
+    assert check(split_groups.run, graph, symbols={"h": 7}) == 1
+    assert operators(graph) == ["repeat", "nn.conv2d", "nn.relu"]
+    assert graph.find("layer").attrs.groups == 64
 
 
 def test_a_symbolic_batch() -> None:

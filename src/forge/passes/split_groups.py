@@ -3,7 +3,8 @@
 ``nn.conv2d(%x, w, groups=2)`` --> ``concatenate(nn.conv2d(%x[:, :c], w[:o]), nn.conv2d(%x[:, c:], w[o:]), axis=1)``; in blocked
 layouts slices and the concatenation move whole blocks. Narrow groups share a convolution, whose weights are zero between channels
 of different groups: they would leave the lanes of vectors empty otherwise. Depthwise convolutions, and groups that are mostly
-padding either way, keep the plain form. Several transposed filters of each channel are depthwise ones of repeated channels.
+padding either way, keep the plain form. Several filters of each channel are depthwise ones of repeated channels where they are
+transposed, or the image's size is known at run time only.
 
 A convolution to very few channels, which would use as few lanes, is a depthwise one whose results are summed over channels:
 ``nn.conv2d(%x, w)`` --> ``sum(nn.conv2d(%x, w[0, :, None], groups=c), axis=[1])`` with one output channel.
@@ -26,7 +27,7 @@ from forge.target.blocking import channel_block
 
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose")
 REPEATED = "nn.conv2d_transpose"
-"""Whose plain form is slow with one input channel in a group."""
+"""Whose plain form is slow with one input channel in a group, whatever is known of sizes."""
 LEAST_CHANNELS = 4
 """Input channels of a convolution."""
 LEAST_TAPS = {1: 3, 2: 3, 3: 9}
@@ -48,7 +49,8 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
     if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
     inner, outer = data.shape[1] // groups, node.result.shape[1] // groups
-    if node.op == REPEATED and inner == 1 < outer:
+    unknown = node.op == "nn.conv2d" and not all(isinstance(size, int) for size in node.result.shape[2:])
+    if (node.op == REPEATED or unknown) and inner == 1 < outer:
         return _depthwise(builder, node, weight, outer)
     together = groups_together(groups, inner, outer, lanes)
     if not together:

@@ -1,7 +1,7 @@
 """Kernel families ``conv2d_winograd_nchwc`` and ``conv3d_winograd_ncdhwc``: 3x3 convolutions with fewer multiplications.
 
 Those of images have stride 1, and take four ninths or a quarter of the multiplications. Those of volumes are sums over slices.
-Neighbouring outputs and inputs of a tile are as far from each other as the taps of a dilated kernel.
+Outputs and inputs of a tile are as far from each other as the taps of a dilated kernel.
 
 F(m x m, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), for m of 2 and 4: each m x m tile of
 outputs is A^T ((G g G^T) * (B^T d B)) A over the patch d of (m + 2) x (m + 2) inputs under it, where * is taken element by
@@ -98,19 +98,12 @@ class WinogradProblem:
     @property
     def wide(self) -> Expr:
         """Tiles in a row of them, as ``tiles_wide``, of the sizes that there are."""
-        return self._along(self.window.width)
+        return self.scheme.tiles_of(self.window.width.positions, self.window.width.dilation)
 
     @property
     def count(self) -> Expr:
         """Tiles of an image, as ``tile_count``, of the sizes that there are."""
-        return self._along(self.window.height) * self.wide
-
-    def _along(self, axis: SpatialAxis) -> Expr:
-        """As ``Scheme.tiles``, of the positions that there are."""
-        if axis.dilation == 1:
-            return loops.ceildiv(axis.positions, self.scheme.out)
-        period = self.scheme.out * axis.dilation
-        return axis.positions // period * axis.dilation + E.binary("min", axis.positions % period, axis.dilation)
+        return self.scheme.tiles_of(self.window.height.positions, self.window.height.dilation) * self.wide
 
     @property
     def element(self) -> str:
@@ -635,9 +628,9 @@ class Task:
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
-            at = (self._first_of(window.height, row) + y * window.height.dilation,
-                  self._first_of(window.width, column) + x * window.width.dilation)
-            return window.write(self.places.at(number), block, *at, lanes, value)
+            at_row = self._first_of(window.height, row) + y * window.height.dilation
+            at_column = self._first_of(window.width, column) + x * window.width.dilation
+            return window.write(self.places.at(number), block, at_row, at_column, lanes, value)
 
         transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
         high, wide = self._left(window.height, row), self._left(window.width, column)

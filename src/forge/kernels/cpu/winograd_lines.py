@@ -37,6 +37,12 @@ class Scheme:
         whole, rest = divmod(extent, self.out * dilation)
         return whole * dilation + min(rest, dilation)
 
+    def tiles_of(self, extent: Expr, dilation: int) -> Expr:
+        """As ``tiles``, where the extent is known at run time only."""
+        if dilation == 1:
+            return loops.ceildiv(extent, self.out)
+        return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
+
 
 def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
     """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""
