@@ -135,7 +135,8 @@ def _compile(c: Compilation) -> None:
     weights = Weights(c.lowered.library.weights_size, c.lowered.weights)
     if c.draft is not None:
         c.draft.begin(weights, c.options.target)
-    *kernels, entry = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts))
+    levels = [*(min(level, f.most_optimized) for f in c.lowered.library.functions), level]
+    *kernels, entry = compile_modules(c.llvm, c.options.target, levels, lambda *counts: c.progress("compile", *counts))
     sizes = [function.plan.arena_size for function in c.functions]
     known = [size for size in sizes if isinstance(size, int)]
     arena = max(known) if known == sizes else ", ".join(map(str, sizes))

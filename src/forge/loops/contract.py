@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from forge import dims
 from forge.loops.values import known
@@ -35,6 +35,11 @@ from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.rewrite import substitute
 from forge.tir.stmt import Function, Stmt
 from forge.tir.tensor import dim
+
+
+SHARED_LEVEL: Final = 2
+"""LLVM's level for code that calls share: at 3 it writes out loops for each outcome of a condition on sizes, which takes a third
+more time and a half more code, and is no faster."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class KernelCall:
         return dim(size)
 
     def function(self, body: Stmt) -> Function:
-        return Function(self.name, self.buffers, self.scalars, body)
+        return Function(self.name, self.buffers, self.scalars, body, most_optimized=SHARED_LEVEL if self.numbers else 3)
 
 
 class KernelFamily(Protocol):

@@ -236,7 +236,7 @@ class Function:
     """One kernel. Native signature: ``int32 name(buffer pointers..., int64 scalars..., host*)``; 0 means success.
 
     Buffers of one function do not overlap, unless two are the same ``Buffer`` object or are listed in ``aliases``
-    (pairs of an input and the output that overwrites it element by element).
+    (pairs of an input and the output that overwrites it element by element). ``most_optimized``: LLVM's highest level for it.
     """
 
     name: str
@@ -244,6 +244,7 @@ class Function:
     scalars: tuple[Var, ...]
     body: Stmt
     aliases: tuple[tuple[Buffer, Buffer], ...] = field(default=())
+    most_optimized: int = 3
 
 
 def seq(*body: Stmt | Iterable[Stmt]) -> Stmt:

@@ -448,7 +448,7 @@ class _Task:
 
 def _runs_ahead(plan: ConvPlan) -> bool:
     """Whether tiles prefetch what they read of the next channel block."""
-    return not plan.staged and plan.in_blocks >= MANY_BLOCKS
+    return not plan.staged and (plan.in_blocks >= MANY_BLOCKS or plan.shared is not None)
 
 
 def _clamp(x: Expr, high: Expr) -> Expr:

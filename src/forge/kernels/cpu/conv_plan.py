@@ -30,6 +30,8 @@ LEAST_TYPICAL: Final = 28
 LIKELY: Final = (7, 8, 14, 16, 20, 28, 32, 40, 56, 64, 80)
 # Parts of a row have at least as many positions as this many kernels span: they copy few elements twice.
 LONG_PART: Final = 8
+# Register tiles for sizes that are known at run time only are chosen for sums as long, so that most layers have the same code.
+LEAST_STEPS: Final = 256
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
 MIN_STEPS: Final = 128
 # Rows of taps on padding are left out where they are at least this part of all of known sizes, one in as many.
@@ -191,7 +193,9 @@ class ConvPlan(ConvProblem):
 
     @property
     def prefetches(self) -> bool:
-        """Whether the tiles of a task prefetch weights."""
+        """Whether the tiles of a task prefetch weights; there may be few of them where sizes are known at run time only."""
+        if not self.window.is_known:
+            return self.group_bytes // self.chunks <= tiles.prefetch_bytes(self.target)
         count = -(-self.row_block // self.tile_height) * -(-self.column_block // self.tile_width)
         return tiles.prefetches(count, self.group_bytes // self.chunks, self.target)
 
@@ -315,7 +319,8 @@ def _one_tile(problem: ConvProblem, rows: int, vectors: int) -> float:
     costs = problem.target.costs
     step_bytes = vectors * problem.lanes * problem.unit.size * dtypes.itemsize(problem.window.weight.dtype)
     weight_stream = step_bytes / costs.streamed_bytes
-    return problem.steps * max(tiles.step_cycles(rows, vectors, costs), weight_stream) + costs.tile_overhead + rows * vectors
+    steps = problem.steps if problem.window.is_known else max(problem.steps, LEAST_STEPS)
+    return steps * max(tiles.step_cycles(rows, vectors, costs), weight_stream) + costs.tile_overhead + rows * vectors
 
 
 def _choose_task(problem: ConvProblem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
