@@ -36,7 +36,6 @@ from forge.tir.rewrite import substitute
 from forge.tir.stmt import Function, Stmt
 from forge.tir.tensor import dim
 
-
 SHARED_LEVEL: Final = 2
 """LLVM's level for code that calls share: at 3 it writes out loops for each outcome of a condition on sizes, which takes a third
 more time and a half more code, and is no faster."""

@@ -70,6 +70,8 @@ class Sizes:
 
     def of_dim(self, dim: Dim) -> Dim:
         """``dim`` in the kernel's symbols."""
+        if isinstance(dim, int):
+            return dim
         for atom in dims.atoms(dim):
             if atom not in self._symbols:
                 self._symbols[atom] = self._new(dims.of_atom(atom))

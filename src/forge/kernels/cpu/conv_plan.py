@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import nsmallest
 from typing import Final
 
@@ -294,9 +295,14 @@ def _pieces(axis: SpatialAxis, size: int, vectors: int, unit: Group) -> list[tup
     if axis.is_known:
         full, rest = divmod(axis.out, size)
         return [(full, size), (1, rest)]
-    tails, found = tail_widths(unit, size, vectors), dict[int, float]()
-    for positions in (*LIKELY, _assumed(axis)):
-        share = _assumed(axis) / positions / (len(LIKELY) + 1)
+    return _likely_pieces(_assumed(axis), size, tuple(tail_widths(unit, size, vectors)))
+
+
+@lru_cache(4096)
+def _likely_pieces(assumed: int, size: int, tails: Sequence[int]) -> list[tuple[float, int]]:
+    found = dict[int, float]()
+    for positions in (*LIKELY, assumed):
+        share = assumed / positions / (len(LIKELY) + 1)
         full, rest = divmod(positions, size)
         found[size] = found.get(size, 0) + full * share
         if rest:
