@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from forge import loops
-from forge.kernels.cpu import conv_plan, dense, tiles, winograd
+from forge.kernels.cpu import conv_plan, dense, tiles, winograd_plan
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.kernels.cpu.winograd_lines import SCHEMES
 from forge.target import Target
@@ -66,7 +66,7 @@ def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
     """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
     if convolution.in_channels // convolution.slices < channel_block(target):
         return 0
-    cycles = {s.out: winograd.estimate(convolution, s, target) * _WINOGRAD_MARGIN for s in SCHEMES.values()}
+    cycles = {s.out: winograd_plan.estimate(convolution, s, target) * _WINOGRAD_MARGIN for s in SCHEMES.values()}
     cycles[0] = conv_plan.estimate(convolution, target)
     best, *others = sorted(cycles, key=lambda tile: (cycles[tile], tile))
     (tile,) = target.choices.pick(convolution.key(target), (best,), lambda: ((t,) for t in (best, *others)))

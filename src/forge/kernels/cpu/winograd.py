@@ -19,212 +19,27 @@ back at a time.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, Image, SpatialAxis, note_algorithm, static_shape, window_of
-from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme, square
-from forge.loops import RegisterTile
+from forge.kernels.cpu.spatial import Image, SpatialAxis, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.winograd_lines import SCHEMES, square
+from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.pairs import Group
-from forge.target import Target
-from forge.target.blocking import channel_block
-from forge.target.choices import LIMIT
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
-_Tasks = tuple[int, int, int]
-"""(blocks of tiles of an image, parts of the output channels, slices of a task)"""
 IndexBody = Callable[[Expr], Stmt]
 
-# Register tiles have at most this many rows.
-TILE_ROWS: Final = 14
-# A task has at most this many slices of a volume: of more, less is gained from patches that they share.
-MAX_RUN: Final = 8
 # The weights of each block of output channels are prefetched this many bytes ahead of the multiply-adds.
 PREFETCH_BYTES: Final = 4096
-# Both transformations take this many cycles per position of a patch and vector of channels.
-TRANSFORM_CYCLES: Final = 14.0
-# A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
-OVERHEAD_TILES: Final = 1.0
-
-
-@dataclass(frozen=True)
-class WinogradProblem:
-    """What the choice of tasks depends on.
-
-    Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data. ``vectors`` vectors of output
-    channels, each of ``lanes`` sums of ``dtype``, are summed together. A step of a sum takes a ``unit`` of input channels. Images
-    are padded with ``pad_value``. Patches and sums are transformed in ``transform_cycles`` per position and vector of channels;
-    where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a step and vector.
-    """
-
-    scheme: Scheme
-    window: BlockedWindow
-    target: Target
-    in_channels: int
-    in_padded: int
-    in_lanes: int
-    out_vectors: int
-    vectors: int
-    lanes: int
-    dtype: str
-    unit: Group
-    pad_value: int = 0
-    transform_cycles: float = TRANSFORM_CYCLES
-    weight_cycles: float = 0.0
-
-    @property
-    def tiles_wide(self) -> int:
-        return self.scheme.tiles(self.window.width.out, self.window.width.dilation)
-
-    @property
-    def tile_count(self) -> int:
-        return self.scheme.tiles(self.window.height.out, self.window.height.dilation) * self.tiles_wide
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the number of tiles is known."""
-        return self.window.height.is_known and self.window.width.is_known
-
-    @property
-    def wide(self) -> Expr:
-        """Tiles in a row of them, as ``tiles_wide``, of the sizes that there are."""
-        return self.scheme.tiles_of(self.window.width.positions, self.window.width.dilation)
-
-    @property
-    def count(self) -> Expr:
-        """Tiles of an image, as ``tile_count``, of the sizes that there are."""
-        return self.scheme.tiles_of(self.window.height.positions, self.window.height.dilation) * self.wide
-
-    @property
-    def element(self) -> str:
-        """The dtype of transformed patches."""
-        return self.unit.dtype
-
-    @property
-    def steps(self) -> int:
-        """Steps of a sum: with zeros where there are channels of another slice after those of one."""
-        slices = self.window.slices
-        return -(-self.in_channels // self.unit.size) if slices == 1 else slices * self.in_padded // self.unit.size
-
-    def slices(self, run: int) -> int:
-        """Slices of data under ``run`` neighbouring ones of the result; 1 of images."""
-        return 1 if self.window.depth is None else self.window.depth.span(run)
-
-    def in_stride(self, run: int) -> int:
-        """Elements from tile to tile."""
-        return _off_sets(self.slices(run) * self.in_padded, self.in_lanes, self.element, 2048)
-
-    def rows(self, block: int) -> int:
-        """Rows of the register tiles that share out ``block`` tiles evenly."""
-        registers = self.target.vector_registers - self.unit.registers
-        return tiles.even_blocks(block, min(TILE_ROWS, tiles.largest_rows(self.vectors, registers)))
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of a plan that code takes as they are, or as variables that each call of it sets."""
-
-    in_padded: Expr
-    block: Expr
-    stride: Expr
-    parts: Expr
-    part_groups: Expr
-
-
-@dataclass(frozen=True)
-class WinogradPlan(WinogradProblem):
-    """A task: ``block`` tiles of ``run`` slices, one of ``parts`` parts of the output channels; less of images of any size.
-
-    Register tiles are rows of tiles by vectors of output channels.
-    """
-
-    block: int = 1
-    parts: int = 1
-    run: int = 1
-    shared: Counts | None = None
-
-    @property
-    def counts(self) -> Counts:
-        """The numbers of this plan, or what code has instead that calls share."""
-        numbers = (self.in_padded, self.block, self.stride, self.parts, self.part_groups)
-        return self.shared or Counts(*map(E.const, numbers))
-
-    @property
-    def patch_places(self) -> int:
-        """Elements from position to position of transformed patches; in code that calls share, as many as any may need."""
-        size = self.block * self.stride
-        if self.shared is not None:
-            room = task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions
-            size = loops.round_up(max(room, size), self.in_lanes)
-        return _off_sets(size, self.in_lanes, self.element, 1024)
-
-    @property
-    def sum_places(self) -> int:
-        """Vectors from position to position of sums, likewise: of the fewest channels they take two thirds of a task's memory."""
-        size = self.run * self.block * self.vectors
-        if self.shared is not None:
-            room = task_bytes(self) * 2 // 3 // (self.lanes * dtypes.itemsize(self.dtype))
-            size = max(room // self.scheme.positions, size)
-        return _off_sets(size * self.lanes, self.lanes, self.dtype, 1024) // self.lanes
-
-    @property
-    def stride(self) -> int:
-        """Elements from tile to tile of transformed patches."""
-        return self.in_stride(self.run)
-
-    @property
-    def tile(self) -> RegisterTile:
-        return RegisterTile(self.rows(self.block), self.vectors, self.lanes, self.dtype)
-
-    @property
-    def blocks(self) -> tuple[Expr, Expr]:
-        """How many blocks of tiles there are, and the tiles of one.
-
-        Where their number is known at run time only, there are enough for all cores, each of whole register tiles but the last.
-        """
-        if self.is_known:
-            return E.const(-(-self.tile_count // self.block)), E.const(self.block)
-        rows, counts = self.tile.rows, self.counts
-        wanted = loops.ceildiv(E.const(self.target.num_cores), counts.parts * self.window.image_count)
-        least = E.binary("min", wanted, loops.ceildiv(self.count, rows))
-        count = E.binary("max", loops.ceildiv(self.count, counts.block), least)
-        even = (self.count + (count - 1)) // E.binary("max", count, 1)
-        return count, loops.ceildiv(even, rows) * rows
-
-    @property
-    def part_groups(self) -> int:
-        """Groups of output channels in one part."""
-        return self.out_vectors // self.vectors // self.parts
-
-
-def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> float:
-    """Cycles of one core: multiply-adds, transformations, and the weights.
-
-    Weights come from memory once, and from the outer caches again for each block of tiles that the second-level cache holds.
-    In the Winograd domain bfloat16 is float32.
-    """
-    lanes, positions, costs = channel_block(target), scheme.positions, target.costs
-    inner, outer = convolution.in_channels, convolution.out_channels
-    changed = inner // convolution.slices
-    extents = (convolution.height, convolution.width)
-    tiles = convolution.images * math.prod(map(scheme.tiles, extents, convolution.dilation))
-    products = positions * tiles * inner * outer / (costs.multiply_adds * lanes)
-    transforms = TRANSFORM_CYCLES * positions * tiles * (changed + outer) / (2 * lanes)
-    held = max(1, _room(target) // (positions * 4 * (inner + 2 * lanes)))
-    few = 1 + OVERHEAD_TILES / min(held, tiles)
-    blocks = -(-tiles // held)
-    weights = 4 * positions * inner * outer * (1 / costs.memory_bytes + (blocks - 1) / costs.reread_bytes)
-    return max(products * few, weights) + transforms
 
 
 def variant(call: KernelCall) -> Variant | None:
@@ -298,80 +113,10 @@ def _problem(call: KernelCall) -> WinogradProblem:
                            out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
 
 
-def _off_sets(size: int, lanes: int, dtype: str, period: int) -> int:
-    """``size``, or a vector more: rows of a multiple of ``period`` bytes would fall on the same few cache sets."""
-    return size + (lanes if size * dtypes.itemsize(dtype) % period == 0 else 0)
-
-
 def _group_vectors(out_vectors: int, per_block: int) -> int:
     """Vectors of output channels that are summed together: two or three, in whole blocks or whole parts of one."""
     fitting = [v for v in tiles.divisors(out_vectors, 3) if v % per_block == 0 or per_block % v == 0]
     return 2 if 2 in fitting else fitting[0]
-
-
-def task_bytes(problem: WinogradProblem) -> int:
-    """What the patches and sums of a task may take: most of the second-level cache, through whose rest weights pass.
-
-    Tasks that transform weights take all of the cache, but need stack for weights, too; so does code that calls share, which has
-    room for the most patches of any and the most sums.
-    """
-    target = problem.target
-    if problem.weight_cycles:
-        return min(target.l2_cache, tiles.STACK_LIMIT // 2)
-    return _room(target) if problem.is_known else _room(target) * 3 // 4
-
-
-def _room(target: Target) -> int:
-    return min(target.l2_cache * 3 // 4, tiles.STACK_LIMIT)
-
-
-def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
-    """Tiles of a task, whose patches and sums take ``task_bytes``, and parts of the output channels.
-
-    Where there are few tiles, parts occupy the cores while each weight is read once.
-    """
-    p, target, positions, depth = problem, problem.target, problem.scheme.positions, problem.window.depth
-    count, size = p.tile_count, dtypes.itemsize(p.element)
-    sums = p.vectors * p.lanes * dtypes.itemsize(p.dtype)
-    room = task_bytes(p)
-    change = positions * p.transform_cycles / 2
-    steps = p.window.slices * p.in_padded // p.unit.size
-    weights = positions * steps * p.unit.size * p.out_vectors * p.lanes * size / target.costs.shared_bytes
-
-    def most(run: int) -> int:
-        """Tiles of a task of ``run`` slices."""
-        return room // (positions * (p.in_stride(run) * size + run * sums))
-
-    def makespan(choice: _Tasks) -> float:
-        blocks, parts, run = choice
-        block = -(-count // blocks)
-        rows = p.rows(block)
-        one_tile = steps * tiles.step_cycles(rows, p.vectors, target.costs) + target.costs.tile_overhead + rows * p.vectors
-        products = run * positions * p.out_vectors // p.vectors * -(-block // rows) * one_tile
-        transformed = steps * p.out_vectors * p.weight_cycles
-        each = max(products, weights) if not transformed else products + transformed
-        changed = p.slices(run) * p.in_padded / p.lanes + run * p.out_vectors / parts
-        task = each / parts + block * change * changed
-        return -(-images // run * blocks * parts // target.num_cores) * task
-
-    def choices() -> Iterator[_Tasks]:
-        for run in range(1, min(MAX_RUN, 1 if depth is None else depth.out) + 1):
-            least = -(-count // max(1, most(run)))
-            if run == 1 or most(run):
-                blocks = range(least, min(count, least + 8 * target.num_cores) + 1)
-                yield from ((b, parts, run) for parts in divisions for b in blocks)
-
-    images = p.window.image_count
-    divisions = sorted(tiles.divisors(p.out_vectors // p.vectors, target.num_cores))
-    best, *others = nsmallest(LIMIT + 1, choices(), key=makespan)
-    key = f"winograd tasks {images} {count} {positions} {p.in_padded} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
-    key += "" if depth is None else f" {depth.kernel},{depth.stride} {depth.out}"
-    blocks, parts, run = target.choices.pick(key, best, lambda: (best, *others), kernel)
-    plan = WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts, run=run)
-    if plan.is_known:
-        return plan
-    rows, limit = p.rows(TILE_ROWS * TILE_ROWS), max(1, most(run))
-    return replace(plan, block=limit // rows * rows or limit)
 
 
 @dataclass(frozen=True)

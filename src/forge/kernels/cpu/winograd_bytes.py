@@ -19,6 +19,7 @@ from forge.kernels.cpu import winograd, winograd_lines
 from forge.kernels.cpu.conv_plan import ConvProblem
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.kernels.cpu.tiles import CACHE_LINE, STACK_LIMIT
+from forge.kernels.cpu.winograd_plan import WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -54,11 +55,11 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
 def build(call: KernelCall, problem: ConvProblem) -> Function:
     """The kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
-    wanted = winograd.WinogradProblem(
+    wanted = WinogradProblem(
         winograd_lines.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
         problem.in_blocks * window.block, window.block, problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype,
         problem.unit, problem.pad_value, TRANSFORM_CYCLES, WEIGHT_CYCLES)
-    return winograd.in_tasks(call, winograd.plan_tasks(wanted, call.name), _Task)
+    return winograd.in_tasks(call, plan_tasks(wanted, call.name), _Task)
 
 
 def _vectors(problem: ConvProblem) -> int:
@@ -90,7 +91,7 @@ def _filter_line(g: Sequence[Expr]) -> list[Expr]:
 class _Task(winograd.Task):
     """Statements of one task, which transforms weights too."""
 
-    def __init__(self, plan: winograd.WinogradPlan, places: winograd.Places, first: Expr, size: Expr, first_group: Expr) -> None:
+    def __init__(self, plan: WinogradPlan, places: winograd.Places, first: Expr, size: Expr, first_group: Expr) -> None:
         super().__init__(plan, places, first, size, first_group)
         # Positions are a cache line more than a power of two apart: their stores would fall on the same few cache sets.
         self.stride = plan.steps * plan.vectors + CACHE_LINE // (4 * plan.lanes)
