@@ -308,13 +308,17 @@ class _Injective:
         return seq(parts, vectors(found.inside.body, begin, end), *ends)
 
     def _with_interior(self, body: Stmt, axis: Loop, lanes: int, unroll: int) -> Stmt:
-        """Vectors along ``axis``: whole ones inside of its interior as that says, others as ``body`` says."""
+        """Vectors along ``axis``: inside of its interior as that says, others as ``body`` says.
+
+        Where sizes are known, vectors at both ends go a little into the interior, unless they are gathered.
+        """
         found = interior(body, axis, self.algebra)
         if found is None:
             return self._vectors(body, axis, axis.extent, lanes, unroll)
         inside = found.inside
         known = [loops.static(limit) for limit in (inside.begin, inside.end, axis.extent)]
-        if None not in known:
+        is_gathered = None in analyse((), (body,), self.algebra).strides(self.algebra, axis.var)
+        if None not in known and not is_gathered:
             low, high, size = (int(limit) for limit in known if limit is not None)
             low, high = loops.round_up(max(0, low), lanes), min(high, size) // lanes * lanes
             if high - low < 2 * lanes:
