@@ -63,6 +63,22 @@ def test_rows_of_tiles_are_copied_in_vectors() -> None:
     assert loads and all(isinstance(e.index, E.Ramp) for e in loads)
 
 
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_planes_of_padding_read_nothing(symbolic: bool) -> None:
+    """Not even lanes that are off: where no memory is, they take hundreds of cycles."""
+    symbols = [te.symbol_var("h"), te.symbol_var("w")] if symbolic else []
+    h, w = symbols or (te.const(40), te.const(40))
+    x = te.placeholder((4, h, w), "float32")
+
+    def padded(c: te.Expr, i: te.Expr, j: te.Expr) -> te.Expr:
+        inside = te.logical_and(c >= 2, c < 6)
+        return te.select(inside, x[te.clamp(c - 2, te.const(4)), i, j], te.const(0.0, "float32"))
+
+    function = function_for([x], [te.compute((8, h, w), padded)], "llvm -mcpu=x86-64-v4", symbols)
+    masks = [e.mask for e in visit.expressions(function.body) if isinstance(e, E.Load) and e.mask is not None]
+    assert not any(isinstance(e, E.Broadcast) and e.x.dtype == "bool" for e in visit.nodes(*masks))
+
+
 @TARGETS
 @pytest.mark.parametrize("other", [(5, 1), (1, 77), (1,), (3, 1, 1), (3, 5, 1), (77,)])
 def test_broadcasting(target: str, other: tuple[int, ...]) -> None:

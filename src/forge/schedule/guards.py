@@ -45,7 +45,7 @@ class GuardedReads:
         if not isinstance(x, E.Select):
             return set(), E.cast(x, outer)
         facts = self._facts(x.condition)
-        parts = list(_conjuncts(x.condition))
+        parts = list(conjuncts(x.condition))
         identity = identity_of(kind, outer)
         if not isinstance(identity, E.Const) or not E.is_const(x.b, identity.value) or len(facts) != len(parts):
             return None
@@ -70,7 +70,7 @@ class GuardedReads:
     def _facts(self, condition: Expr) -> set[Poly]:
         """What is at least 0 wherever ``condition`` holds."""
         found: set[Poly] = set()
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             if isinstance(part, E.Compare) and part.a.dtype == "int64":
                 found |= self._at_least_zero(part)
         return found
@@ -82,7 +82,7 @@ class GuardedReads:
     def _condition(self, condition: Expr) -> Expr:
         """``condition`` without what always holds, and in int32 where that is enough."""
         total: Expr = E.const(True, "bool")
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             found = self._at_least_zero(part) if isinstance(part, E.Compare) and part.a.dtype == "int64" else set()
             if len(found) != 1:
                 total = E.logical_and(total, part)
@@ -127,9 +127,10 @@ class GuardedReads:
         return a if larger in facts or larger == ZERO else None
 
 
-def _conjuncts(x: Expr) -> Iterator[Expr]:
+def conjuncts(x: Expr) -> Iterator[Expr]:
+    """What must all hold for condition ``x``; nothing where it always does."""
     if isinstance(x, E.Binary) and x.op == "and":
-        yield from _conjuncts(x.a)
-        yield from _conjuncts(x.b)
+        yield from conjuncts(x.a)
+        yield from conjuncts(x.b)
     elif not isinstance(x, E.Const):
         yield x

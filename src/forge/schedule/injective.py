@@ -209,10 +209,11 @@ class _Injective:
         begin = loops.bound(E.binary("min", found.inside.begin, row.extent), parts, "begin")
         end = loops.bound(E.binary("max", begin, found.inside.end), parts, "end")
         held = decided(found.inside.body, [row, *inner], self.algebra)
-        condition, body = (E.const(True, "bool"), found.inside.body) if held is None else held
-        inside = self._piece(body, row, begin, end, inner)
-        if held is not None:
-            inside = If(condition, inside, self._piece(found.inside.body, row, begin, end, inner))
+        if held is None:
+            inside = self._piece(found.inside.body, row, begin, end, inner)
+        else:
+            condition, *bodies = held
+            inside = If(condition, *(self._piece(body, row, begin, end, inner) for body in bodies))
         ends = [self._piece(self.body, row, first, last, inner) for first, last in ((E.const(0), begin), (end, row.extent))]
         around = (other.extent for other in self.axes[place:-1])
         work = loops.product([*around, loops.ceildiv(axis.extent, self.lanes)]) * self.cost
@@ -277,12 +278,12 @@ class _Injective:
             return self._interleaved_parts(body, Loop(axis.var, extent), short, lanes)
         is_row = len(self.axes) > 1 and self.manner.again and loops.static(extent) is None
         unroll = 1 if self.manner.rare or self.cost > CHEAP else 2 if is_row or self.cost > CHEAP // 2 else 4
-        some = self._vectors(body, axis, extent, lanes, unroll)
         if not self.varies:
-            return some
+            return self._vectors(body, axis, extent, lanes, unroll)
         held = decided(body, [axis], self.algebra)
-        condition, body = (E.const(True, "bool"), body) if held is None else held
-        return loops.guard(condition, self._with_interior(body, Loop(axis.var, extent), lanes, unroll), some)
+        condition, body, otherwise = (E.const(True, "bool"), body, body) if held is None else held
+        inside = self._with_interior(body, Loop(axis.var, extent), lanes, 1 if is_row else unroll)
+        return inside if held is None else If(condition, inside, self._vectors(otherwise, axis, extent, lanes, unroll))
 
     def _interleaved_parts(self, body: Stmt, axis: Loop, short: Loop, lanes: int) -> Stmt:
         """Interleaved vectors in the interior of ``axis``, single elements at its ends; each for all ``self.rows``."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from forge.loops import Loop
 from forge.schedule.algebra import ONE, Algebra, Poly
-from forge.schedule.guards import NARROW
+from forge.schedule.guards import NARROW, conjuncts
 from forge.schedule.simplify import IndexSimplifier
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
@@ -126,8 +126,12 @@ class _Decisions:
         return choice.value
 
 
-def decided(body: Stmt, inner: Sequence[Loop], algebra: Algebra) -> tuple[Expr, Stmt] | None:
-    """Comparisons of variables but those of ``inner`` that choose data all along these, and ``body`` where all of them hold."""
+def decided(body: Stmt, inner: Sequence[Loop], algebra: Algebra) -> tuple[Expr, Stmt, Stmt] | None:
+    """Comparisons of variables but those of ``inner`` that choose data all along these, and ``body`` where all of them hold.
+
+    And where they do not: there nothing is read that is not chosen, not even under a mask, as lanes that are all off take
+    hundreds of cycles where no memory is.
+    """
     chosen: dict[Expr, Expr] = {}
     condition: Expr = E.const(True, "bool")
     known: set[Poly] = set()
@@ -140,7 +144,19 @@ def decided(body: Stmt, inner: Sequence[Loop], algebra: Algebra) -> tuple[Expr, 
         if margin not in known:
             known.add(margin)
             condition = E.logical_and(condition, algebra.expr(margin) >= 0)
-    return (condition, _replaced(body, chosen, algebra)) if 0 < len(known) <= MAX_CONDITIONS else None
+    if not 0 < len(known) <= MAX_CONDITIONS:
+        return None
+
+    def other(x: Expr) -> Expr | None:
+        if not isinstance(x, E.Select):
+            return None
+        needed = {_margin(part, algebra) for part in conjuncts(x.condition) if isinstance(part, E.Compare)}
+        return rewrite(x.b) if known <= needed else None
+
+    rewrite = Rewriter(other)
+    otherwise = map_expressions(body, rewrite)
+    is_exact = chosen.keys().isdisjoint(_places(otherwise))
+    return condition, _replaced(body, chosen, algebra), otherwise if is_exact else body
 
 
 def fixed(body: Stmt, algebra: Algebra) -> tuple[Expr, Stmt] | None:
