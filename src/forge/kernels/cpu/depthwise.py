@@ -6,8 +6,8 @@ has taps [kd] before [kh].
 
 Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
 taps and multiplied with all taps that meet it. Slices and rows of taps outside the data are left out by the bounds of their
-loops, columns outside by building the first and the last tiles of a row separately, or, where sizes are known at run time only,
-by asking of each column of a tile that is not inside whether it is there.
+loops, columns outside by building the first and the last tiles of a row separately. Where sizes are known at run time only, tiles
+that are not inside ask of their first and last columns whether they are there, of as many as there is padding.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from forge.tir.stmt import Function, Stmt, seq
 TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 3
+# Outputs of a tile of rows whose length is known at run time only: networks make images of multiples of seven and of eight, and
+# rows of eight are little longer in tiles of seven and four.
+WIDTH: Final = 7
 
 Taps = tuple[Expr, Expr]
 """The first tap, and the end of them."""
@@ -89,9 +92,8 @@ def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
                            f"{window.out_block}; expected equal ones")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
-    width = 8 if call.target.vector_registers >= 32 else 6
-    if window.width.is_known:
-        width = min(window.width.out, width)
+    most = 8 if call.target.vector_registers >= 32 else 6
+    width = min(window.width.out, most) if window.width.is_known else min(WIDTH, most)
     wanted = -(-TASKS_PER_CORE * call.target.num_cores // (window.image_count * blocks))
     row_blocks, row_block = window.height.parts(wanted)
     return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
@@ -112,7 +114,7 @@ def _row(plan: DepthwisePlan, image: Image, block: Expr, row: Expr) -> Stmt:
             return _Tile(plan, image, block, out_row, lane, first, width, border).statement(slices, rows)
 
         if not plan.window.width.is_known:
-            return _guarded_run(plan, tile)
+            return _any_run(plan, tile)
         return seq(_run(plan, begin, end, tile) for begin, end in _runs(plan.window.width, plan.width))
 
     return seq(let_row, lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
@@ -152,22 +154,31 @@ def _run(plan: DepthwisePlan, begin: int, end: int, tile: TileBuilder) -> Stmt:
 
 
 class Guarded:
-    """Stands for the position of a tile of which any input column, and any output, may lie outside."""
+    """Stands for the position of a tile whose first and last input columns may lie outside."""
 
 
-def _guarded_run(plan: DepthwisePlan, tile: TileBuilder) -> Stmt:
-    """Tiles of a row of any length."""
-    axis, width = plan.window.width, plan.width
+def _any_run(plan: DepthwisePlan, tile: TileBuilder) -> Stmt:
+    """Tiles of a row of any length: wide ones, then narrow ones. The last one computes some outputs of the one before again."""
+    axis, width, narrow = plan.window.width, plan.width, plan.width // 2
+    positions, parts = axis.positions, list[Stmt]()
+    wide = E.select(positions >= width, loops.ceildiv(positions - narrow, width), E.const(0))
+    wide = loops.bound(wide, parts, "wide")
 
     def one(number: Expr) -> Stmt:
-        lets, first = loops.bind("first", number * width)
-        inside = first + width <= axis.positions
-        if axis.padded:
-            column = first * axis.stride - axis.pad
-            inside = E.logical_and(inside, E.logical_and(column >= 0, column + axis.span(width) <= axis.data))
+        lets, first = loops.bind("first", E.binary("min", number * width, positions - width))
+        if not axis.padded:
+            return seq(lets, tile(first, width, None))
+        column = first * axis.stride - axis.pad
+        inside = E.logical_and(column >= 0, column + axis.span(width) <= axis.data)
         return seq(lets, loops.guard(inside, tile(first, width, None), tile(first, width, Guarded())))
 
-    return loops.serial("tile", loops.ceildiv(axis.positions, width), one)
+    def rest(number: Expr) -> Stmt:
+        lets, first = loops.bind("first", E.binary("min", wide * width + number * narrow, positions - narrow))
+        return seq(lets, tile(first, narrow, Guarded()))
+
+    parts += [loops.serial("tile", wide, one), loops.serial("rest", loops.ceildiv(positions - wide * width, narrow), rest)]
+    single = loops.serial("position", positions, lambda i: tile(i, 1, Guarded()))
+    return loops.guard(positions >= narrow, seq(parts), single)
 
 
 class _Tile:
@@ -195,12 +206,16 @@ class _Tile:
 
     def _write(self, position: Expr) -> Stmt:
         value = loops.finished(self.acc.get(position, 0), self.window.result.dtype)
-        written = self.window.write(self.image, self.block, self.row, self.first + position, self.lanes, value)
-        return loops.guard(self.first + position < self.window.width.positions, written) if self.is_guarded else written
+        return self.window.write(self.image, self.block, self.row, self.first + position, self.lanes, value)
 
-    @property
-    def is_guarded(self) -> bool:
-        return isinstance(self.border, Guarded)
+    def _is_inside(self, column: int, columns: int, w: Expr) -> Expr:
+        """Whether the input column at ``w`` is there."""
+        inside: Expr = E.const(True, "bool")
+        if isinstance(self.border, Guarded):
+            before, past = self.window.width.may_be_outside(columns, column)
+            inside = E.logical_and(w >= 0, inside) if before else inside
+            inside = E.logical_and(w < self.window.width.data, inside) if past else inside
+        return inside
 
     def _tap_row(self, tap_slice: Expr, tap: Expr) -> Stmt:
         """One row of taps: each input column once."""
@@ -213,15 +228,14 @@ class _Tile:
             taps = [tap, E.const(k)] if self.window.depth is None else [tap_slice, tap, E.const(k)]
             value = self.window.weight.read([self.block, *taps, self.lanes])
             weights.append(loops.bound(E.cast(value, self.plan.dtype), body, f"weight{k}"))
-        for column, meeting in self._columns().items():
+        columns = self._columns()
+        for column, meeting in columns.items():
             w = self.first * width.stride + (column - width.pad)
             updates: list[Stmt] = []
-            if self.is_guarded:
-                w = loops.bound(w, body, "w")
+            inside = self._is_inside(column, max(columns) + 1, w)
             value = self.window.data.read([*source, h, w, self.lanes])
             x = loops.bound(E.cast(value, self.plan.dtype), updates, "x")
             updates += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
-            inside = E.logical_and(w >= 0, w < width.data) if self.is_guarded else E.const(True, "bool")
             body.append(loops.guard(inside, seq(updates)))
         return seq(body)
 
