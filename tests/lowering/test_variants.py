@@ -120,6 +120,19 @@ def test_what_is_no_multiple_of_the_blocks_is_right() -> None:
 
 
 @EVERY_TARGET
+def test_depthwise_layers_of_other_channels_share_a_kernel(target: str) -> None:
+    net = Net()
+    x = net.image(32)
+    for channels in (32, 64, 64, 160):
+        weight = np.random.default_rng(1).normal(size=(x.shape[1], 1, 3, 3)).astype(np.float32)
+        y = net.call("nn.conv2d", x, net.constant(weight), groups=x.shape[1], padding=(1, 1, 1, 1))
+        x = net.layer(net.call("nn.relu", y), channels, 1, 1)
+    compiled = net.compiled(target, x)
+    assert kernels(compiled, "depthwise") < 3
+    net.check(compiled, (1, 9, 11), (2, 3, 40), (1, 1, 1), (1, 70, 5))
+
+
+@EVERY_TARGET
 def test_concatenations_of_other_channels_share_a_kernel(target: str) -> None:
     net = Net()
     x, outputs = net.image(16), []

@@ -21,7 +21,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import depthwise_bytes, tiles
 from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, UsedTaps, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
-from forge.loops.contract import KernelCall, kernel
+from forge.loops.contract import KernelCall, Variant, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
@@ -47,7 +47,7 @@ class DepthwisePlan:
     """
 
     window: BlockedWindow
-    blocks: int
+    blocks: Expr
     lanes: int
     dtype: str
     width: int
@@ -55,8 +55,18 @@ class DepthwisePlan:
     row_block: Expr
 
 
-@kernel("depthwise_conv3d_ncdhwc")
-@kernel("depthwise_conv2d_nchwc")
+def variant(call: KernelCall) -> Variant | None:
+    """Of floats over images or volumes of unknown sizes."""
+    data, weight = call.readers
+    if len(data.shape) == len(weight.shape) == 5:
+        return None
+    window = _plan(call, None).window
+    places = {(0, 1): 0, (1, 0): 0, (len(call.operands), 1): 0}
+    return None if window.is_known else Variant("", (window.out_blocks,), places, ("channels", "in_channels", "groups"))
+
+
+@kernel("depthwise_conv3d_ncdhwc", variant=variant)
+@kernel("depthwise_conv2d_nchwc", variant=variant)
 def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution over blocked channels."""
     return convolution(call)
@@ -69,7 +79,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
         return depthwise_bytes.build(call)
     plan = _plan(call, used)
     window = plan.window
-    extents = [*window.images.values(), E.const(plan.blocks), plan.row_blocks]
+    extents = [*window.images.values(), plan.blocks, plan.row_blocks]
 
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
@@ -86,7 +96,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
 
 def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     rank = len(call.results[0].shape) - 1
-    blocks, *taps, block = static_shape(call, call.operands[1], rank, "[C/c], taps, [c]")
+    _, *taps, block = static_shape(call, call.operands[1], rank, "[C/c], taps, [c]")
     window = window_of(call, taps, used)
     if not block == window.block == window.out_block:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
@@ -94,7 +104,8 @@ def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     most = 8 if call.target.vector_registers >= 32 else 6
     width = min(window.width.out, most) if window.width.is_known else min(WIDTH, most)
-    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (window.image_count * blocks))
+    blocks = call.numbers[0] if call.numbers else E.const(window.out_blocks)
+    wanted = loops.ceildiv(E.const(TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
     row_blocks, row_block = window.height.parts(wanted)
     return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
 

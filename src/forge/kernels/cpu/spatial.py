@@ -97,9 +97,9 @@ class SpatialAxis:
         even = (self.positions + (count - 1)) // E.binary("max", count, 1)
         return count, loops.ceildiv(even, tile) * tile
 
-    def parts(self, count: int) -> tuple[Expr, Expr]:
+    def parts(self, count: ExprLike) -> tuple[Expr, Expr]:
         """The number of even parts of the positions, about ``count`` or as many as there are, and the positions of one."""
-        wanted = E.binary("max", E.binary("min", E.const(count), self.positions), 1)
+        wanted = E.binary("max", E.binary("min", E.as_expr(count), self.positions), 1)
         block = (self.positions + (wanted - 1)) // wanted
         return (self.positions + (block - 1)) // E.binary("max", block, 1), block
 
