@@ -72,6 +72,7 @@ def resize(
     else:
         plans = _plans_by_scale(g, x, places, [float(s) for s in np.asarray(known).ravel()], corners)
     changed = [p for p in plans if crop or not (dims.equal(p.size, p.target) and p.scale in (None, 1.0))]
+    changed.sort(key=lambda p: p.turn(x.rank))
     if not crop and (repeated := _repeated(g, x, changed, method)) is not None:
         return repeated
     if all(isinstance(p.size, int) and isinstance(p.target, int) for p in changed):

@@ -63,6 +63,14 @@ class AxisPlan:
     scale: float | None  # None: target / size, which is not known yet
     roi: tuple[float, float] = (0.0, 1.0)
 
+    def turn(self, rank: int) -> int:
+        """When this axis of a tensor of ``rank`` is resized.
+
+        Elements along the last axis are gathered one by one, those along others are read in whole vectors: the last axis comes
+        before those that become longer, and after those that become shorter.
+        """
+        return 1 if self.axis == rank - 1 else 0 if self.scale is not None and self.scale < 1 else 2
+
     def positions(self, g: Composer, mode: str) -> Array:
         """Where the elements of the result lie on the axis of the operand, whose sizes are numbers."""
         numbers = AxisNumbers(*(np.asarray(v, np.float64) for v in (self.size, self.target, self.scale, *self.roi)))

@@ -76,6 +76,10 @@ class Take(Op[TakeAttrs]):
     is_strided = True
     picks = "indices"
 
+    def is_costly(self, attrs: TakeAttrs, data: Value, indices: Value) -> bool:
+        """Along the last axis neighbours are gathered one by one."""
+        return data.rank > 1 and indices.rank > 0 and attrs.axis in (-1, data.rank - 1)
+
     def infer(self, attrs: TakeAttrs, data: Value, indices: Value) -> Types:
         if attrs.mode not in TAKE_MODES:
             raise fail(self.name, "attribute mode", repr(attrs.mode), f"one of {', '.join(TAKE_MODES)}")
