@@ -55,6 +55,8 @@ def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
 
 WORDS = 16
 """Numbers of 32 bits in the table that fits into one register or two."""
+PERMUTES = {4: ("avx", "avx.vpermilvar.ps"), 8: ("avx2", "avx2.permps"), 16: ("avx512f", "avx512.permvar.sf.512")}
+"""By lanes, a feature and its instruction that permutes float32 as numbers of 32 bits say."""
 MOST_VECTORS = 4
 """The longest stride at which lanes are taken out of whole vectors: as many are loaded."""
 
@@ -267,8 +269,50 @@ class MemoryAccess:
         place = self._place_in_registers()
         if place is not None:
             return self._permuted(place)
+        if self._is_by_table():
+            return self._neighbours()
+        return self._gathered()
+
+    def _gathered(self) -> str:
         args = f"{self._pointers()}, {self._mask_text()}, {self.t.type} zeroinitializer"
         return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
+
+    def _is_by_table(self) -> bool:
+        """Whether places stand in memory one after the other, as those of a resized row do: mostly they are close to each other."""
+        has_permute = self.lanes in PERMUTES and self.e.target.has(PERMUTES[self.lanes][0])
+        return has_permute and self.mask is None and self.buffer.dtype == "float32" and _is_read_in_order(self.index)
+
+    def _neighbours(self) -> str:
+        """One load of all from the first lane's element to the last one's, where no lane reads another and a register holds it."""
+        b, index, places = self.builder, Typed(self.builder, tir.INDEX, self.lanes), Typed(self.builder, "int32", self.lanes)
+        given = index.text(self.e.value(tir.cast(self.index, tir.INDEX)))
+        first = str(index.extract(given, 0))
+        reach = b.pure(f"sub i64 {index.extract(given, self.lanes - 1)}, {first}")
+        distance = index.op("sub", given, _in_all_lanes(index, first))
+        inside = index.op("icmp ule", distance, _in_all_lanes(index, reach))
+        all_inside = b.pure(f"call i1 @llvm.vector.reduce.and.v{self.lanes}i1(<{self.lanes} x i1> {inside})")
+        is_near = b.pure(f"and i1 {all_inside}, {b.pure(f'icmp ult i64 {reach}, {self.lanes}')}")
+        near, far, after = b.fresh("near"), b.fresh("far"), b.fresh("after")
+        b.effect(f"br i1 {is_near}, label %{near}, label %{far}")
+        b.enter()
+        b.label(near)
+        order = f"<{', '.join(f'i32 {lane}' for lane in range(self.lanes))}>"
+        last = _in_all_lanes(places, b.pure(f"trunc i64 {reach} to i32"))
+        mask = f"<{self.lanes} x i1> {b.pure(f'icmp ule {places.type} {order}, {last}')}"
+        pointer = f"ptr align {self.aligned} {self._step(self._base(), first)}"
+        args = f"{pointer}, {self._whole_mask(mask)}, {self.t.type} zeroinitializer"
+        loaded = self._opaque(b.value(f"call {self.t.type} {self._intrinsic('load')}.p0({args})"))
+        numbers = b.pure(f"trunc {index.type} {distance} to {places.type}")
+        permuted = self.t.native(f"x86.{PERMUTES[self.lanes][1]}", self.t.typed(loaded), places.typed(numbers))
+        b.effect(f"br label %{after}")
+        b.leave()
+        b.enter()
+        b.label(far)
+        gathered = self._gathered()
+        b.effect(f"br label %{after}")
+        b.leave()
+        b.label(after)
+        return b.value(f"phi {self.t.type} [ {permuted}, %{near} ], [ {gathered}, %{far} ]")
 
     def _place_in_table(self) -> tir.Expr | None:
         """The numbers of eight bits that are the indices into a table of 256 bytes, where there are instructions for those."""
@@ -281,8 +325,8 @@ class MemoryAccess:
     def _place_in_registers(self) -> tir.Expr | None:
         """The numbers below 16 that are the indices into a table of as many of float32, where instructions permute lanes so."""
         place = self.index.x if isinstance(self.index, tir.Cast) else self.index
-        feature = {16: "avx512f", 8: "avx2"}.get(self.lanes)
-        if feature is None or not self.e.target.has(feature) or self.mask is not None or self.buffer.dtype != "float32":
+        feature, _ = PERMUTES.get(self.lanes, ("", ""))
+        if self.lanes < 8 or not self.e.target.has(feature) or self.mask is not None or self.buffer.dtype != "float32":
             return None
         has_size = [getattr(extent, "value", None) for extent in self.buffer.shape] == [WORDS]
         return place if has_size and place.dtype in ("uint32", "int32") and _is_below(place, WORDS) else None
@@ -293,8 +337,7 @@ class MemoryAccess:
         numbers = index.text(self.e.value(place))
         parts = [self.builder.value(f"load {self.t.type}, ptr {self._step(self._base(), k)}, align {self.aligned}")
                  for k in range(0, WORDS, self.lanes)]
-        name = "avx512.permvar.sf.512" if len(parts) == 1 else "avx2.permps"
-        found = [self.t.native(f"x86.{name}", self.t.typed(part), index.typed(numbers)) for part in parts]
+        found = [self.t.native(f"x86.{PERMUTES[self.lanes][1]}", self.t.typed(part), index.typed(numbers)) for part in parts]
         if len(found) == 1:
             return found[0]
         upper = index.op("icmp uge", numbers, self.lanes)
@@ -324,6 +367,22 @@ class MemoryAccess:
 def hidden(e: ExpressionEmitter, vector: str, value: str, register: str = "v") -> str:
     """``value`` as LLVM knows nothing of it."""
     return e.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
+
+
+def _in_all_lanes(t: Values, value: str) -> str:
+    return t.shuffle(t.insert("poison", value, 0), "poison", [0] * t.lanes)
+
+
+def _is_read_in_order(x: tir.Expr) -> bool:
+    """Whether integers that lie one after the other in memory say where the lanes of ``x`` are, shifted and clamped only."""
+    match x:
+        case tir.Load():
+            return dtypes.is_integer(x.dtype) and isinstance(x.index, tir.Ramp) and tir.is_const(x.index.stride, 1)
+        case tir.Cast():
+            return dtypes.is_integer(x.x.dtype) and _is_read_in_order(x.x)
+        case tir.Binary(op="add" | "sub" | "min" | "max", a=a, b=b):
+            return _is_read_in_order(a) != _is_read_in_order(b) and any(isinstance(part, (tir.Broadcast, tir.Const)) for part in (a, b))
+    return False
 
 
 def _is_below(x: tir.Expr, limit: int) -> bool:
