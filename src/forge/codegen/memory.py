@@ -278,12 +278,12 @@ class MemoryAccess:
         return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
 
     def _is_by_table(self) -> bool:
-        """Whether places stand in memory one after the other, as those of a resized row do: mostly they are close to each other."""
+        """Whether places stand in memory one after the other, as those of a resized row do: mostly they are close."""
         has_permute = self.lanes in PERMUTES and self.e.target.has(PERMUTES[self.lanes][0])
         return has_permute and self.mask is None and self.buffer.dtype == "float32" and _is_read_in_order(self.index)
 
     def _neighbours(self) -> str:
-        """One load of all from the first lane's element to the last one's, where no lane reads another and a register holds it."""
+        """One load from the first lane's element to the last one's, where no lane reads another and a register holds them."""
         b, index, places = self.builder, Typed(self.builder, tir.INDEX, self.lanes), Typed(self.builder, "int32", self.lanes)
         given = index.text(self.e.value(tir.cast(self.index, tir.INDEX)))
         first = str(index.extract(given, 0))
@@ -381,7 +381,8 @@ def _is_read_in_order(x: tir.Expr) -> bool:
         case tir.Cast():
             return dtypes.is_integer(x.x.dtype) and _is_read_in_order(x.x)
         case tir.Binary(op="add" | "sub" | "min" | "max", a=a, b=b):
-            return _is_read_in_order(a) != _is_read_in_order(b) and any(isinstance(part, (tir.Broadcast, tir.Const)) for part in (a, b))
+            moved = b if isinstance(a, (tir.Broadcast, tir.Const)) else a if isinstance(b, (tir.Broadcast, tir.Const)) else None
+            return moved is not None and _is_read_in_order(moved)
     return False
 
 
