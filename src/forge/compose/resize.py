@@ -7,7 +7,7 @@ are known when the sizes are, so they are constants of the graph. Axes are indep
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial, reduce
 
@@ -24,6 +24,8 @@ from forge.ops.core.term import Term
 from forge.ops.vision.resize import MAX_FACTOR, ROUNDINGS
 
 MAX_TAPS_READ_SINGLY = 4
+MAX_TAPS, NO_WEIGHT = 8, 1e-12
+"""Elements that are read one by one for one of an axis that keeps every k-th, and what is no weight but a rounding error."""
 MAX_SCALE = float(1 << 32)
 OPERATORS = {3: ("image.resize1d", "NCW"), 4: ("image.resize2d", "NCHW"), 5: ("image.resize3d", "NCDHW")}
 """By rank: the operator that resizes all axes but the first two, and their layout."""
@@ -79,41 +81,55 @@ def resize(
         return resized(g, x, changed, method)
     if crop or policy != "stretch":
         return _at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
-    x, changed = _shrunk(g, x, changed, method)
+    wide = x if method.mode == "nearest" or x.dtype == dynamic.WIDE else g.cast(x, "float32")
+    wide, changed = _shrunk(g, wide, changed, method)
     sizes_given = given if by_size else None
-    numbers = [(p.axis, _numbers(g, x, p, sizes_given, places)) for p in changed]
-    return dynamic.resize_axes(g, x, numbers, method, {p.axis: p.target for p in changed})
+    numbers = [(p.axis, _numbers(g, wide, p, sizes_given, places)) for p in changed]
+    return g.cast(dynamic.resize_axes(g, wide, numbers, method, {p.axis: p.target for p in changed}), x.dtype)
 
 
 def _shrunk(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> tuple[Value, list[AxisPlan]]:
-    """``x`` with the axes done that keep one element of k: each is the same few of its k elements, with the same weights."""
-    left, is_nearest = [], method.mode == "nearest"
-    exact = method.mode in ("nearest", "linear") and (is_nearest or not method.antialias)
+    """``x`` with the axes done that keep one element of k: each is the same few elements around, with the same weights.
+
+    Not those where the only one of a short axis may lie elsewhere between elements, but for reading the first.
+    """
+    left = []
     for plan in plans:
         step = 0 if plan.scale is None else round(1 / plan.scale)
-        if not exact or step < 2 or plan.scale != 1 / step or method.coordinates not in SHRINKING:
+        taps = _taps(g, step, method) if step > 1 and plan.scale == 1 / step and method.coordinates in SHRINKING else {}
+        is_inside = all(0 <= tap < step for tap in taps)
+        moves_one = method.coordinates == "pytorch_half_pixel" and (len(taps) > 2 or not is_inside)
+        if not 0 < len(taps) <= MAX_TAPS or moves_one:
             left.append(plan)
-            continue
-        at = np.array([(step - 1) / 2 if SHRINKING[method.coordinates] == "half_pixel" else 0.0])
-        if is_nearest:
-            taps = [(int(nearest_indices(g, at, method.nearest)[0]), 1.0)]
-        else:  # a place as far inside as that no tap is moved
-            indices, weights = neighbours(at + step, 3 * step, plan.scale, method)
-            taps = [(int(i) - step, float(w)) for i, w in zip(indices[:, 0], weights[:, 0]) if w]
-        is_one = method.coordinates == "pytorch_half_pixel"  # reads the first element where the axis has one step
-        parts = []
-        for tap, weight in taps:
-            begin = dims.minimum(dims.floordiv(plan.size, step + 1), 1) * tap if is_one else tap
-            part = g.call("strided_slice", x, begin=(begin,), end=(plan.target * step,), strides=(step,), axes=(plan.axis,))
-            part = g.reshape(part, [plan.target if k == plan.axis else size for k, size in enumerate(part.shape)])
-            parts.append(part if weight == 1 else _scaled(g, part, weight))
-        x = parts[0] if len(parts) == 1 else g.cast(reduce(partial(g.call, "add"), parts), x.dtype)
+        elif is_inside:
+            x = _sliced(g, x, plan, step, taps, method)
+        else:
+            weights = tuple(taps.get(k, 0.0) for k in range(min(taps), max(taps) + 1))
+            x = g.call("image.shrink", x, axis=plan.axis, step=step, first=min(taps), weights=weights,
+                       exclude_outside=method.exclude_outside)
     return x, left
 
 
-def _scaled(g: Composer, x: Value, weight: float) -> Value:
-    wide = x if x.dtype in ("float32", "float64") else g.cast(x, "float32")
-    return g.call("multiply", wide, g.scalar(weight, wide))
+def _taps(g: Composer, step: int, method: Method) -> dict[int, float]:
+    """What the first of ``step`` elements is made of, where there are enough before it: places, and their weights."""
+    at = np.array([(step - 1) / 2 if SHRINKING[method.coordinates] == "half_pixel" else 0.0])
+    if method.mode == "nearest":
+        return {int(nearest_indices(g, at, method.nearest)[0]): 1.0}
+    before = 4 * step
+    indices, weights = neighbours(at + before, 9 * step, 1 / step, method)
+    return {int(i) - before: float(w) for i, w in zip(indices[:, 0], weights[:, 0]) if abs(w) > NO_WEIGHT}
+
+
+def _sliced(g: Composer, x: Value, plan: AxisPlan, step: int, taps: Mapping[int, float], method: Method) -> Value:
+    """The sum of slices, where ``taps`` lie among the ``step`` elements."""
+    is_one = method.coordinates == "pytorch_half_pixel"  # reads the first element where the axis has one step
+    parts = []
+    for tap, weight in taps.items():
+        begin = dims.minimum(dims.floordiv(plan.size, step + 1), 1) * tap if is_one else tap
+        part = g.call("strided_slice", x, begin=(begin,), end=(plan.target * step,), strides=(step,), axes=(plan.axis,))
+        part = g.reshape(part, [plan.target if k == plan.axis else size for k, size in enumerate(part.shape)])
+        parts.append(part if weight == 1 else g.call("multiply", part, g.scalar(weight, part)))
+    return reduce(partial(g.call, "add"), parts)
 
 
 def _repeated(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value | None:

@@ -105,12 +105,27 @@ WHOLE = [
     Method(mode, coordinates, "round_prefer_floor" if coordinates == "half_pixel" else "floor")
     for mode in ("nearest", "linear", "cubic") for coordinates in ("half_pixel", "asymmetric", "pytorch_half_pixel")
 ]
+AS_WIDE = [
+    Method(mode, coordinates, antialias=True, exclude_outside=exclude)
+    for exclude in (False, True) for mode in ("linear", "cubic")
+    for coordinates in ("half_pixel", "asymmetric", "pytorch_half_pixel")
+]
 
 
 @pytest.mark.parametrize("method", WHOLE, ids=lambda m: f"{m.mode} {m.coordinates}")
 @pytest.mark.parametrize("scales", [(2, 2), (1, 4), (3, 1), (1.5, 2), (0.5, 0.25), (0.25, 0.5)])
 @pytest.mark.parametrize("shape", [(1, 2, 5, 7), (1, 2, 3, 40), (1, 2, 3, 4)])
 def test_symbolic_sizes_give_what_known_ones_give(method: Method, scales: tuple[float, float], shape: tuple[int, ...]) -> None:
+    assert_symbolic_like_known(method, scales, shape)
+
+
+@pytest.mark.parametrize("method", AS_WIDE, ids=str)
+@pytest.mark.parametrize("shape", [(1, 2, 2, 4), (1, 2, 9, 43)])
+def test_symbolic_sizes_are_shrunk_as_known_ones(method: Method, shape: tuple[int, ...]) -> None:
+    assert_symbolic_like_known(method, (0.5, 0.25), shape)
+
+
+def assert_symbolic_like_known(method: Method, scales: tuple[float, float], shape: tuple[int, ...]) -> None:
     image = rng.standard_normal(shape).astype(np.float32)
 
     def compose(g: Composer, x: Value) -> Value:
@@ -124,6 +139,25 @@ def test_symbolic_sizes_give_what_known_ones_give(method: Method, scales: tuple[
     for symbolic in (False, True):
         (got,) = run_compiled(compose, image, symbolic=symbolic)
         check(got, wanted, Accuracy.ACCUMULATING)
+
+
+def test_integers_are_rounded_once() -> None:
+    image = rng.integers(0, 99, (1, 2, 8, 12)).astype(np.int32)
+
+    def compose(g: Composer, x: Value) -> Value:
+        return resize(g, x, [2, 3], Method("linear"), scales=g.constant((0.5, 0.5), "float32"))
+
+    (known,), (unknown,) = run_compiled(compose, image), run_compiled(compose, image, symbolic=True)
+    np.testing.assert_array_equal(unknown, known)
+
+
+def test_an_axis_with_fewer_elements_than_a_step_is_empty() -> None:
+    def compose(g: Composer, x: Value) -> Value:
+        return resize(g, x, [2, 3], Method("linear", antialias=True), scales=g.constant((0.5, 0.5), "float32"))
+
+    for shape in ((1, 2, 0, 4), (1, 2, 1, 4)):
+        (got,) = run_compiled(compose, np.zeros(shape, np.float32), symbolic=True)
+        assert got.shape == (1, 2, 0, 2)
 
 
 def test_whole_factors_keep_the_name_of_sizes() -> None:

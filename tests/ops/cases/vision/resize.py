@@ -55,4 +55,22 @@ def other_rows() -> list[Case]:
     ]
 
 
-CASES = [*mode_rows(), *other_rows()]
+def shrunk_rows() -> list[Case]:
+    """The oracle is onnxruntime's interpolation as wide as the step."""
+    half, sizes = (0.125, 0.375, 0.375, 0.125), np.array([2, 3, 3, 3], np.int64)
+
+    def oracle(exclude: int):
+        run = onnx_node("Resize", mode="linear", antialias=1, exclude_outside=exclude, opset=18)
+        return lambda x: run(x, None, None, sizes)
+
+    return [
+        row("image.shrink", [f32(2, 3, 6, 3)], oracle(0), axis=2, first=-1, weights=half),
+        row("image.shrink", [f32(2, 3, 3, 6)], oracle(1), axis=3, first=-1, weights=half, exclude_outside=True),
+        row("image.shrink", [f32(1, 3, 40, 45)], axis=2, step=3, first=-2, weights=(0.5, 0.25, 1.0, 0.25, -0.5)),
+        row("image.shrink", [f32(1, 3, 7, 101)], axis=-1, step=4, first=-2, weights=(0.5, 0.25, 1.0), exclude_outside=True),
+        row("image.shrink", [f32(2, 1)], axis=1, step=2, first=-1, weights=half),
+        row("image.shrink", [f16(2, 9)], axis=0, step=2, first=0, weights=(0.5, 0.5)),
+    ]
+
+
+CASES = [*mode_rows(), *other_rows(), *shrunk_rows()]
