@@ -97,6 +97,17 @@ def test_a_softmax_reads_its_scaled_operand_through() -> None:
     }""") == [["multiply", "nn.softmax"]]
 
 
+def test_rows_are_transposed_before_they_are_read() -> None:
+    text = """def @main(%x: Tensor[(2, 5, 3, 4), float32]) {
+      %0 = transpose(%x, axes=[0, 2, 3, 1]);
+      nn.softmax(%0)
+    }"""
+    assert groups_of(text) == [["transpose"], ["nn.softmax"]]
+    assert groups_of(text.replace("[0, 2, 3, 1]", "[0, 2, 1, 3]")) == [["transpose", "nn.softmax"]]
+    assert groups_of(text.replace(", axes=[0, 2, 3, 1]", "")) == [["transpose"], ["nn.softmax"]]
+    assert groups_of(text.replace("nn.softmax(%0)", "nn.layer_norm(%0, None, None)")) == [["transpose"], ["nn.layer_norm"]]
+
+
 def test_a_product_reads_through_transpositions_but_not_through_arithmetic() -> None:
     assert groups_of("""def @main(%x: Tensor[(2, 5, 3, 4), float32], %y: Tensor[(2, 3, 4, 5), float32]) {
       %0 = exp(%x);

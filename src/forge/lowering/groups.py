@@ -184,6 +184,8 @@ class _Former:
             return False
         if user is host.anchor and user.op_def.is_transposition and _interpolates(node):
             return False
+        if user is host.anchor and user.op_def.works_in_rows and _moves_neighbours(node):
+            return False
         if user in self.reread:
             return _kernel_of(host.anchor) == "attention" and _is_read_through(node, host.anchor)
         return user is not host.anchor or _is_read_through(node, user) or user.op_def.reads_once(position)
@@ -204,6 +206,14 @@ def _is_read_through(node: Node, reader: Node) -> bool:
     if kernel == "attention":
         return node.op_def.is_strided or _widens(node)
     return kernel == "matmul" and node.op_def.is_permutation
+
+
+def _moves_neighbours(node: Node) -> bool:
+    """Whether a kernel that reads through it, and writes vectors of neighbours, reads their elements one by one."""
+    if not node.op_def.is_permutation:
+        return node.op_def.is_transposition
+    axes = node.attributes["axes"] or (0,)
+    return axes[-1] % node.result.rank != node.result.rank - 1
 
 
 def _widens(node: Node) -> bool:

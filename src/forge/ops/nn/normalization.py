@@ -40,6 +40,7 @@ class _RowNorm(Op[Any]):
     kind = Kind.ANCHOR
     kernel = "layer_norm"
     read_once = ("data",)
+    works_in_rows = True
     precision = Precision.FOLLOWS_IN_RANGE
     category = Category.NORMALISATION
     flops_per_element = 8

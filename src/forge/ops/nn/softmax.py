@@ -29,6 +29,7 @@ class _Softmax(Op[SoftmaxAttrs]):
     kind = Kind.ANCHOR
     kernel = "softmax"
     read_once = ("data",)
+    works_in_rows = True
     precision = Precision.SENSITIVE
     category = Category.NORMALISATION
     flops_per_element = 5
