@@ -43,6 +43,9 @@ MAX_TAIL: Final = 64
 ROWS: Final = 16
 # Rows of at most this many bytes are computed together, one vector after the other, so that what a row costs is paid once.
 NARROW_ROW: Final = 1024
+# Rows of this many windows, one step apart, are reduced in registers, in blocks of this many rows.
+REGISTERS: Final = 5
+TALL: Final = 32
 # This many vectors are computed side by side.
 VECTORS: Final = 2
 
@@ -103,6 +106,7 @@ class _Problem:
     reduction: Reduction
     outer: tuple[Loop, ...]
     pair: _Pair | None
+    pairs: tuple[_Pair, ...]
     tail: Loop | None
     rows: tuple[Loop, ...]
     bounds: tuple[_Bound, ...]
@@ -149,7 +153,7 @@ def _problem(target: Target, axes: Sequence[Loop], r: Reduction, body: Stmt, alg
     around = outer.loops if pair is not None else (*outer.loops, axes[place])
     rows = tuple(tap for tap in taps if pair is None or tap is not pair.tap)
     kept = tuple(bound for bound in bounds if bound is not None)
-    return _Problem(r, around, pair, tail.loops[0] if tail.loops else None, rows, kept, value, body)
+    return _Problem(r, around, pair, tuple(pairs), tail.loops[0] if tail.loops else None, rows, kept, value, body)
 
 
 def _pairs(value: Expr, inside: Iterable[Poly], axes: Sequence[Loop], taps: Sequence[Loop], algebra: Algebra) -> list[_Pair]:
@@ -248,6 +252,9 @@ class _Windows:
         count = max(self.lanes, (room - pair.reach) // pair.stride // self.lanes * self.lanes)
         if pair.axis.static is not None:
             count = min(count, pair.axis.static)
+        down_pair = self._down_pair()
+        if down_pair is not None:
+            return _Registers(self, pair, down_pair).build()
         row = _Row(self, pair, tail, width, count)
         if row.rows == 0:
             return None
@@ -262,6 +269,16 @@ class _Windows:
         strips = loops.nest([strip], row.build(start, extent, (down.var, first, rows)))
         return loops.parallel_nest([*around, block], strips, work * E.binary("min", E.const(row.rows), down.extent))
 
+    def _down_pair(self) -> _Pair | None:
+        """The pair down columns of windows that lie one step apart both ways, and are small; None of others."""
+        problem = self.problem
+        if not self.together or problem.tail is not None or not self.target.has("avx512bw") or not self.masked:
+            return None
+        found = [pair for pair in problem.pairs if pair.axis.var is problem.outer[-1].var and problem.rows == (pair.tap,)]
+        if not found or any((p.stride, p.dilation) != (1, 1) or _steps(p.tap) > REGISTERS for p in (problem.pair, found[0])):
+            return None
+        return found[0]
+
     def _along_tail(self, tail: Loop) -> Stmt:
         def elements(at: Expr, lanes: int, mask: Expr | None) -> Vectorizer:
             return Vectorizer(tail.var, at, lanes, mask)
@@ -271,11 +288,13 @@ class _Windows:
 
         return self.reduced(tail.extent, E.const(0), elements, sink, self.is_pure)
 
-    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt]) -> tuple[Expr, Expr]:
-        """The part of ``range(begin, end)`` in which the bounds of ``tap`` hold."""
+    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt], along: Loop | None = None) -> tuple[Expr, Expr]:
+        """The part of ``range(begin, end)`` in which the bounds of ``tap`` hold; of ``tap + along``, if that is given."""
         first, last = begin, end
         for bound in self.problem.bounds:
             if bound.tap is tap:
+                if along is not None:
+                    bound = replace(bound, rest=bound.rest - number(bound.factor) * self.algebra.poly(along.var))
                 low, high = bound.limits(self.algebra)
                 first = first if low is None else E.binary("max", first, low)
                 last = last if high is None else E.binary("min", last, high)
@@ -352,13 +371,16 @@ class _Windows:
         return low, loops.bound(E.binary("max", low, high), parts, "last")
 
     def _written_out(self, at: Expr, lanes: int, mask: Expr | None, elements: Elements, sink: VectorSink) -> Stmt:
-        vectorizer, variables = elements(at, lanes, mask), [tap.var for tap in self.problem.rows]
-        values = []
+        parts: list[Stmt] = []
+        return seq(parts, sink(at, lanes, mask, self.written_out(elements(at, lanes, mask), lanes, parts)))
+
+    def written_out(self, vectorizer: Vectorizer, lanes: int, parts: list[Stmt]) -> Expr:
+        """The value reduced along all ``rows``."""
+        variables, values = [tap.var for tap in self.problem.rows], []
         for places in itertools.product(*(range(_steps(tap)) for tap in self.problem.rows)):
             known = dict(zip(variables, map(E.const, places), strict=True))
             values.append(E.broadcast(vectorizer.expr(substitute(self.problem.value, known)), lanes))
-        parts: list[Stmt] = []
-        return seq(parts, sink(at, lanes, mask, self.total(values, parts)))
+        return self.total(values, parts)
 
     def total(self, values: Sequence[Expr], parts: list[Stmt]) -> Expr:
         """``values`` reduced, one after the other."""
@@ -515,3 +537,59 @@ class _Row:
         number = E.var("t")
         taps = seq(*(accumulators.step(u, tap(at, lanes, number)) for u, at in enumerate(places)))
         return [accumulators.get(0, u) for u in range(len(places))], [accumulators.start(), loop(number, steps, taps)]
+
+
+class _Registers:
+    """Windows one step apart along two axes: what is reduced along a row stays in registers for the rows below."""
+
+    def __init__(self, windows: _Windows, across: _Pair, down: _Pair) -> None:
+        self.windows, self.across, self.down, self.problem = windows, across, down, windows.problem
+
+    def build(self) -> Stmt:
+        windows, axis = self.windows, self.across.axis
+        *around, down = self.problem.outer
+        block, start, extent = loops.blocks(down.extent, TALL, "b")
+        column = Loop(E.var("v"), loops.ceildiv(axis.extent, windows.lanes))
+        taps = _steps(self.across.tap) * (loops.expression_cost(self.problem.value) + 1) + _steps(self.down.tap)
+        work = column.extent * (taps + loops.statement_cost(self.problem.body))
+        body = loops.nest([column], self._column(column.var * windows.lanes, start, extent))
+        return loops.parallel_nest([*around, block], body, work * E.binary("min", E.const(TALL), down.extent))
+
+    def _column(self, at: Expr, start: Expr, extent: Expr) -> Stmt:
+        """Vectors of windows from ``at`` on, in ``extent`` rows from ``start`` on."""
+        windows, lanes, parts, body = self.windows, self.windows.lanes, list[Stmt](), list[Stmt]()
+        axis, steps, row = self.across.axis, _steps(self.down.tap), E.var("y")
+        masks = self._masks(at, parts)
+        kept = loops.bound(loops.tail_mask(at, axis.extent, lanes), parts, "kept")
+        states = Accumulators(RegisterTile(1, steps, lanes, windows.dtype), windows.kind, windows.target)
+        first, last = windows.limits(self.down.tap, start, start + extent + self.down.reach - 1, parts, self.down.axis)
+        values = self._values(at, row, masks, body)
+        inside = E.logical_and(row >= first, row < last)
+        last_state = If(inside, seq(body, states.set(0, steps - 1, windows.total(values, body))),
+                        states.set(0, steps - 1, loops.identity(windows.kind, windows.dtype, lanes)))
+        results: list[Stmt] = []
+        value = windows.total([states.get(0, k) for k in range(steps)], results)
+        place = {self.down.axis.var: row - (steps - 1)}
+        results.append(windows.finish(
+            self.problem.body, value, lanes, lambda bound: Vectorizer(axis.var, at, lanes, kept, {**bound, **place})))
+        shift = [states.set(0, k, states.get(0, k + 1)) for k in range(steps - 1)]
+        return seq(parts, states.start(), loop(row, extent + steps - 1, seq(
+            last_state, If(row >= start + (steps - 1), seq(results)), shift), begin=start))
+
+    def _masks(self, at: Expr, parts: list[Stmt]) -> list[Expr]:
+        """Which lanes have data, by the step of the window along the row."""
+        lanes, span = self.windows.lanes, self.across.axis.extent + self.across.reach - 1
+        first, last = self.windows.limits(self.across.tap, E.const(0), span, parts)
+        places = [at + k * self.across.dilation for k in range(_steps(self.across.tap))]
+        return [loops.bound(E.logical_and(E.logical_not(loops.tail_mask(place, first, lanes)), loops.tail_mask(place, last, lanes)),
+                            parts, "inside") for place in places]
+
+    def _values(self, at: Expr, row: Expr, masks: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
+        """What is reduced in row ``row``, by the step of the window along it; the identity where there are no data."""
+        windows, lanes, values = self.windows, self.windows.lanes, []
+        nothing = loops.identity(windows.kind, windows.dtype, lanes)
+        for k, mask in enumerate(masks):
+            vectorizer = Vectorizer(self.across.axis.var, at, lanes, mask, {self.across.tap.var: E.const(k), **self.down.at(row)})
+            value = E.broadcast(vectorizer.expr(self.problem.value), lanes)
+            values.append(loops.bound(E.select(mask, value, nothing), parts))
+        return values
