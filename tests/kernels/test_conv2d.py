@@ -227,5 +227,13 @@ def test_bytes_of_any_width(target: str) -> None:
 
 
 def test_tiles_of_bytes_have_a_width_between() -> None:
-    assert tail_widths(Group.of("int8", 4, "int32"), 8, 2) == [4, 6, 8]
+    assert tail_widths(Group.of("int8", 4, "int32"), 8, 2) == [4, 6, 7]
     assert tail_widths(Group.of("float32", 1, "float32"), 8, 2) == tiles.tails(8, 2)
+
+
+def test_tiles_that_take_a_whole_one_and_the_rest_fit_into_the_registers() -> None:
+    floats = Group.of("float32", 1, "float32")
+    assert tail_widths(floats, 8, 3, 9) == [3, 6, 7, 9]
+    assert tail_widths(floats, 8, 2, 14) == [4, 7, 10]
+    assert tail_widths(floats, 14, 2, 14) == tiles.tails(14, 2)
+    assert tail_widths(floats, 1, 2, 14) == []

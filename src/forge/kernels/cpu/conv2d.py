@@ -463,12 +463,18 @@ def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, plan: ConvPlan,
            ) -> Stmt:
     """``body(first, size, used)`` over ``count`` positions of an axis in tiles; only its last block may leave a rest."""
     if not axis.is_known:
-        parts: list[Stmt] = [loops.serial(name, count // tile, lambda i: body(i * tile, tile, None))]
-        left = loops.bound(count % tile, parts, "left")
+        parts, widths = list[Stmt](), tail_widths(plan.unit, tile, plan.vectors, plan.most_positions(plan.vectors))
+        more = max(widths, default=tile) - tile
+        whole = count // tile
+        if more:
+            is_longer = E.logical_and(count > tile, E.logical_and((count % tile).ne(0), count % tile <= more))
+            whole = loops.bound(whole - E.select(is_longer, E.const(1), E.const(0)), parts, "whole")
+        parts.append(loops.serial(name, whole, lambda i: body(i * tile, tile, None)))
+        left = loops.bound(count - whole * tile, parts, "left")
         rest = seq()
-        for size in reversed(tail_widths(plan.unit, tile, plan.vectors)):
+        for size in reversed(widths):
             own = body(count - left, size, left)
-            rest = own if size == tile else loops.guard(left <= size, own, rest)
+            rest = own if size == widths[-1] else loops.guard(left <= size, own, rest)
         return seq(parts, loops.guard(left > 0, rest))
     left_over = axis.out % tile
     full = loops.serial(name, count // tile, lambda i: body(i * tile, tile, None)) if axis.out >= tile else seq()

@@ -79,6 +79,10 @@ class ConvProblem:
     def out_vectors(self) -> int:
         return self.window.out_blocks * self.window.out_block // self.lanes
 
+    def most_positions(self, vectors: int) -> int:
+        """Of a register tile."""
+        return tiles.largest_rows(vectors, self.target.vector_registers - self.unit.registers)
+
     @property
     def steps(self) -> int:
         """Reduction steps of one output."""
@@ -283,19 +287,25 @@ def _assumed(axis: SpatialAxis) -> int:
     return axis.out if axis.is_known else max(axis.out, LEAST_TYPICAL)
 
 
-def tail_widths(unit: Group, size: int, vectors: int) -> list[int]:
-    """`tiles.tails`; dot products of bytes are few enough per position that one between the widest two pays for its code."""
+def tail_widths(unit: Group, size: int, vectors: int, most: int = 0) -> list[int]:
+    """`tiles.tails`, and two more that pay for their code.
+
+    Dot products of bytes are few enough per position for one between the widest two. One is wider than ``size``, of at most
+    ``most`` positions: it takes the last whole tile, too, so that no tile has only one or two.
+    """
     widths = tiles.tails(size, vectors)
-    between = [3 * size // 4] if unit.size > 1 and len(widths) > 1 and widths[-2] < 3 * size // 4 else []
-    return [*widths[:-1], *between, *widths[-1:]]
+    between, longer = 3 * size // 4, min(most, size + max(1, size // 4))
+    if unit.size > 1 and len(widths) > 1 and widths[-2] < between < widths[-1]:
+        widths.insert(-1, between)
+    return [*widths, longer] if vectors > 1 and len(widths) > 1 and longer > size else widths
 
 
-def _pieces(axis: SpatialAxis, size: int, vectors: int, unit: Group) -> list[tuple[float, int]]:
+def _pieces(axis: SpatialAxis, size: int, vectors: int, problem: ConvProblem) -> list[tuple[float, int]]:
     """How many pieces of which sizes cover an axis in tiles of ``size``; of extents known at run time only, likely ones."""
     if axis.is_known:
         full, rest = divmod(axis.out, size)
         return [(full, size), (1, rest)]
-    return _likely_pieces(_assumed(axis), size, tuple(tail_widths(unit, size, vectors)))
+    return _likely_pieces(_assumed(axis), size, tuple(tail_widths(problem.unit, size, vectors, problem.most_positions(vectors))))
 
 
 @lru_cache(4096)
@@ -304,6 +314,8 @@ def _likely_pieces(assumed: int, size: int, tails: Sequence[int]) -> list[tuple[
     for positions in (*LIKELY, assumed):
         share = assumed / positions / (len(LIKELY) + 1)
         full, rest = divmod(positions, size)
+        if full and 0 < rest <= max(tails, default=size) - size:
+            full, rest = full - 1, rest + size
         found[size] = found.get(size, 0) + full * share
         if rest:
             tail = next(width for width in tails if rest <= width)
@@ -314,7 +326,7 @@ def _likely_pieces(assumed: int, size: int, tails: Sequence[int]) -> list[tuple[
 def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> float:
     """Cycles of all outputs of an image; each tile shape is code, which costs a little too."""
     axes = ((problem.window.height, height), (problem.window.width, width))
-    rows, columns = (_pieces(axis, size, vectors, problem.unit) for axis, size in axes)
+    rows, columns = (_pieces(axis, size, vectors, problem) for axis, size in axes)
     shapes = [(n * m, h * w) for n, h in rows for m, w in columns]
     used = [(count, rows) for count, rows in shapes if count * rows]
     cycles = sum(count * _one_tile(problem, rows, vectors) for count, rows in used)

@@ -57,9 +57,9 @@ def tails(size: int, vectors: int) -> list[int]:
     None has so few sums that multiply-adds wait for each other: a tile of one position may take as long as one of four.
     """
     widths = [-(-CHAINS // vectors)]
-    while widths[-1] < size:
+    while widths[-1] < size - 1:
         widths.append(2 * widths[-1])
-    return [*widths[:-1], size] if size > 1 else []
+    return [*widths[:-1], size - 1] if size > 1 else []
 
 
 def vector_lanes(width: int, target: Target, dtype: str) -> int:
