@@ -291,13 +291,13 @@ def tail_widths(unit: Group, size: int, vectors: int, most: int = 0) -> list[int
     """`tiles.tails`, and two more that pay for their code.
 
     Dot products of bytes are few enough per position for one between the widest two. One is wider than ``size``, of at most
-    ``most`` positions: it takes the last whole tile, too, so that no tile has only one or two.
+    ``most`` positions: it takes the last whole tile, too, so that no tile has only one or two, of three vectors and more.
     """
     widths = tiles.tails(size, vectors)
     between, longer = 3 * size // 4, min(most, size + max(1, size // 4))
     if unit.size > 1 and len(widths) > 1 and widths[-2] < between < widths[-1]:
         widths.insert(-1, between)
-    return [*widths, longer] if vectors > 1 and len(widths) > 1 and longer > size else widths
+    return [*widths, longer] if vectors > 2 and len(widths) > 1 and longer > size else widths
 
 
 def _pieces(axis: SpatialAxis, size: int, vectors: int, problem: ConvProblem) -> list[tuple[float, int]]:
