@@ -13,7 +13,7 @@ from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
-from forge.kernels.cpu import conv_plan, tiles
+from forge.kernels.cpu import conv2d, conv_plan, tiles
 from forge.kernels.cpu.conv_plan import tail_widths
 from forge.loops.pairs import Group
 from forge.target import Target
@@ -234,6 +234,31 @@ def test_tiles_of_bytes_have_a_width_between() -> None:
 def test_tiles_that_take_a_whole_one_and_the_rest_fit_into_the_registers() -> None:
     floats = Group.of("float32", 1, "float32")
     assert tail_widths(floats, 8, 3, 9) == [3, 6, 7, 9]
-    assert tail_widths(floats, 8, 2, 14) == [4, 7, 10]
-    assert tail_widths(floats, 14, 2, 14) == tiles.tails(14, 2)
+    assert tail_widths(floats, 8, 2, 14) == tiles.tails(8, 2)
     assert tail_widths(floats, 1, 2, 14) == []
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_one_tap_of_any_size(target: str, has_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of an image are one, unless what is added to it has others."""
+    known = list[bool]()
+
+    def note(problem: conv_plan.ConvProblem, kernel: str = "") -> conv_plan.ConvPlan:
+        known.append(problem.window.height.is_known)
+        return conv_plan.plan_convolution(problem, kernel)
+
+    monkeypatch.setattr(conv2d, "plan_convolution", note)
+    h, w, b = dims.symbol("h"), dims.symbol("w"), Builder()
+    x = b.input(TensorType((2, 24, h, w), "float32"), "x")
+    y = b.input(TensorType((1, 1, h, 1) if has_rows else (1, 1, 1, 1), "float32"), "y")
+    first, second = normal(40, 24, 1, 1), normal(40, 40, 1, 1)
+    inner = b.call("nn.relu", b.call("add", b.call("nn.conv2d", x, b.constant(first)), y))
+    graph = b.output(b.call("add", b.call("nn.conv2d", inner, b.constant(second)), inner))
+    runtime = compile_module(Module(graph), check_options(target)).runtime()
+    assert True in known and (False in known) is has_rows
+    for height, width in ((1, 1), (7, 9), (10, 10), (37, 41), (3, 160)):
+        data, more = normal(2, 24, height, width), normal(*((1, 1, height, 1) if has_rows else (1, 1, 1, 1)))
+        sums = np.maximum(np.einsum("nihw,oi->nohw", data, first[:, :, 0, 0]) + more, 0)
+        expected = np.einsum("nihw,oi->nohw", sums, second[:, :, 0, 0]) + sums
+        np.testing.assert_allclose(np.asarray(runtime(data, more)), expected, rtol=1e-4, atol=1e-3)

@@ -54,6 +54,7 @@ class Writer:
     shape: tuple[Expr, ...]
     dtype: str  # of the value that the kernel hands to write (before the epilogue)
     write: Callable[..., Stmt]  # (indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt
+    joins: bool = False  # axes 2 to -2 may be taken as one: indices of 0, but for the last of them, which counts all their places
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,20 @@ class _GroupBuilder:
 
     def writer(self, value: Value) -> Writer:
         type_ = self.sizes.of_tensor(value)
-        return Writer(te.shape_of(type_.shape), type_.dtype, lambda indices, x, mask=None: self.write(value, indices, x, mask))
+        return Writer(te.shape_of(type_.shape), type_.dtype, lambda indices, x, mask=None: self.write(value, indices, x, mask),
+                      self._joins(value))
+
+    def _joins(self, value: Value) -> bool:
+        """Whether all that the epilogue of ``value`` reads has either none of its axes 2 to -2, or all of them."""
+        inner = value.shape[2:-1]
+
+        def joins(other: Value) -> bool:
+            own = ((1,) * (value.rank - other.rank) + other.shape)[2:-1]
+            return other.rank != 1 and own in (inner, (1,) * len(inner)) or all(d == 1 for d in other.shape)
+
+        others = [node for node in self.group.nodes if node is not self.group.anchor]
+        read = [v for node in others for v in node.operands if v is not None]
+        return all(node.op_def.kind is Kind.ELEMENTWISE for node in others) and all(map(joins, read))
 
     def write(self, value: Value, indices: Sequence[Expr], x: Expr, mask: Expr | None) -> Stmt:
         """Applies the epilogue to ``x``, the anchor's result at ``indices``, and stores."""

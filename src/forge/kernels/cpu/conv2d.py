@@ -22,7 +22,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution, tail_widths
-from forge.kernels.cpu.spatial import Image, SpatialAxis, UsedTaps, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import Image, SpatialAxis, UsedTaps, each_axis, note_algorithm, padding, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.tir import expr as E
@@ -95,6 +95,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
 
 
 def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
+    call = _joined(call)
     data, weight = call.operands[:2]
     axes = 2 if data is None else len(data.shape) - 3
     grouped = weight is not None and len(weight.shape) == axes + 5
@@ -113,6 +114,23 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     fills = window.padded or pad_value != 0 and window.depth is not None and window.depth.padded
     return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size) * window.slices, in_steps,
                        in_blocks * window.slices, fills or not ready, unit, pad_value)
+
+
+def _joined(call: KernelCall) -> KernelCall:
+    """A convolution of one tap without stride as one of rows, where sizes are unknown: fewer tiles are not whole."""
+    data, weight, result = *call.operands[:2], call.results[0]
+    if data is None or data.buffer is None or weight is None or not result.joins or len(data.shape) < 5:
+        return call
+    inner, axes = slice(2, len(data.shape) - 1), len(data.shape) - 3
+    moves = (*each_axis(call.attrs.strides, axes), *(1 if p == 0 else 0 for p in padding(call.attrs.padding, axes)))
+    if {loops.static(d) for d in weight.shape[inner]} | set(moves) != {1} or None not in map(loops.static, data.shape[inner]):
+        return call
+
+    def shape(old: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return *old[:2], *[E.const(1)] * (axes - 1), loops.product(list(old[inner])), old[-1]
+
+    operands = replace(data, shape=shape(data.shape)), *call.operands[1:]
+    return replace(call, operands=operands, results=(replace(result, shape=shape(result.shape)), *call.results[1:]))
 
 
 @dataclass(frozen=True)

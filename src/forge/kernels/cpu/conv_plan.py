@@ -9,7 +9,7 @@ from functools import lru_cache
 from heapq import nsmallest
 from typing import Final
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis
 from forge.loops import RegisterTile, product, round_up
@@ -18,7 +18,7 @@ from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
 from forge.target.choices import LIMIT
 from forge.tir import expr as E
-from forge.tir.expr import Expr
+from forge.tir.expr import Expr, ExprLike
 
 _Plan = tuple[int, int, int, int, int, int, int]
 """(height, width, vectors) of a register tile; (row_block, column_block, groups, chunk) of a task."""
@@ -164,19 +164,30 @@ class ConvPlan(ConvProblem):
     def blocks(self) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
         """How many tasks there are along the height, and the rows of one; along the width, and the columns.
 
-        Where both are known at run time only, a task has more rows the fewer columns there are: it reads all weights.
+        Where both are known at run time only, a task has more rows the fewer columns there are: it reads all weights. Where
+        some are, none has more than its share of the cores.
         """
         height, width, room = self.window.height, self.window.width, self.counts
-        columns, column_block = width.blocks(self.column_block if width.is_known else room.column_block, self.tile_width)
+        others = product([*self.window.images.values(), room.group_blocks])
         if not self.has_room:
-            return height.blocks(self.row_block if height.is_known else room.row_block, self.tile_height), (columns, column_block)
+            rows, row_block = height.blocks(self.row_block if height.is_known else room.row_block, self.tile_height)
+            most: ExprLike = self.column_block
+            if not width.is_known:
+                share = loops.ceildiv(self._share(width, others * rows), self.tile_width) * self.tile_width
+                most = E.binary("min", room.column_block, share)
+            return (rows, row_block), width.blocks(most, self.tile_width)
+        columns, column_block = width.blocks(room.column_block, self.tile_width)
         used = E.binary("max", column_block, 1)
         span = height.span(room.row_block) * width.span(room.column_block) // width.span(used)
         most = E.binary("min", room.row_block * room.column_block // used, (span - height.reach) // height.stride + 1)
-        others = E.binary("max", product(list(self.window.images.values())) * columns * room.group_blocks, 1)
-        parts = (others + (self.target.num_cores - 1)) // others
-        share = E.binary("max", (height.positions + (parts - 1)) // parts, 1)
+        share = self._share(height, others * columns)
         return height.blocks(E.binary("min", most, share), self.tile_height), (columns, column_block)
+
+    def _share(self, axis: SpatialAxis, others: Expr) -> Expr:
+        """Most positions along an axis with which all cores have a task, where each has ``others``."""
+        others = E.binary("max", others, 1)
+        parts = (others + (self.target.num_cores - 1)) // others
+        return E.binary("max", (axis.positions + (parts - 1)) // parts, 1)
 
     @property
     def has_room(self) -> bool:
