@@ -262,3 +262,20 @@ def test_one_tap_of_any_size(target: str, has_rows: bool, monkeypatch: pytest.Mo
         sums = np.maximum(np.einsum("nihw,oi->nohw", data, first[:, :, 0, 0]) + more, 0)
         expected = np.einsum("nihw,oi->nohw", sums, second[:, :, 0, 0]) + sums
         np.testing.assert_allclose(np.asarray(runtime(data, more)), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize(("kernel", "dilation", "stride"), [(7, 1, 1), (7, 3, 1), (5, 1, 2)])
+def test_narrow_images_leave_out_taps_on_padding(target: str, kernel: int, dilation: int, stride: int) -> None:
+    reach = dilation * (kernel // 2)
+    row = Row(40, 48, (1, 256), (1, kernel), strides=(1, stride), padding=(0, reach, 0, reach), dilation=(1, dilation))
+    w = normal(row.out, row.inner, 1, kernel)
+    case = row.case(target)
+    i, o = case.operands[0].shape[-1], case.result.shape[-1]
+    shared = AnySize(case, target)
+    centre = np.where(np.arange(kernel) == kernel // 2, w, np.float32("nan"))
+    for width in (1, 2, 3, 5, 9, 29):
+        x, weight = normal(1, row.inner, 1, width), centre if width == 1 else w
+        got = shared.run(replace(row, image=(1, width)).case(target), [block_channels(x, i), pack_convolution(weight, i, o)])
+        expected = convolve(x, np.nan_to_num(weight), row.strides, row.padding, row.dilation)
+        assert_close(unblock_channels(got, row.out), expected, row.inner * kernel)

@@ -163,6 +163,7 @@ class _Task:
         self.block = rows, columns
         self.patch_height = self.window.height.span(plan.row_block)
         self.patch_width = self.window.width.span(plan.column_block)
+        self.columns_on_data = self._columns_on_data() if plan.skips_columns else None
         self.partial = loops.local("partial", plan.dtype, plan.partial_size, plan.lanes)
 
     def _positions(self, axis: SpatialAxis, first: Expr, count: Expr) -> tuple[Expr, Expr]:
@@ -171,6 +172,13 @@ class _Task:
             return first, axis.rest(count, first)
         first = loops.bound(first, self.bindings, "first")
         return first, loops.bound(axis.rest(count, first), self.bindings, "count")
+
+    def _columns_on_data(self) -> tuple[Expr, Expr]:
+        """The first column of taps and the end of those that lie on data at any position of the task."""
+        axis, lets = self.window.width, self.bindings
+        begin = self.first_column * axis.stride - axis.pad
+        first = axis.taps_on_data(begin + (self.columns - 1) * axis.stride, lets, E.const(0), E.const(axis.kernel))[0]
+        return first, axis.taps_on_data(begin, lets, first, E.const(axis.kernel))[1]
 
     def statement(self) -> Stmt:
         computed = self._computed()
@@ -379,7 +387,8 @@ class _Task:
             loops.bound(tap, lets, "tap") for tap in used.rows(out_block))
         if start is not None:
             first_row, end_row = self.window.height.taps_on_data(start, lets, first_row, end_row)
-        columns = None if used.columns is None else [loops.bound(tap, lets, "tap") for tap in used.columns(out_block)]
+        columns = self.columns_on_data if used.columns is None else [
+            loops.bound(tap, lets, "tap") for tap in used.columns(out_block)]
 
         def block_taps(channels: int) -> Callable[[Expr], Stmt]:
             def taps(block: Expr) -> Stmt:
@@ -411,10 +420,15 @@ class _Task:
             update = acc.add_outer_product(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
             return seq(self._prefetch(group, first_block + block, tap, k), update)
 
-        if columns is None and (width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block):
+        are_neighbours = width.dilation == 1 and channels == plan.in_block == plan.block
+        if columns is None and (width.kernel == 1 or are_neighbours):
             extent = size if channels == plan.in_block else channels
             return loops.unroll_by("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
         unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
+        if columns is not None and are_neighbours and channels % unroll == 0:
+            part = channels // unroll
+            return loops.serial("part", (columns[1] - columns[0]) * part, lambda i: loops.unroll(
+                "k", unroll, lambda k: step(i * unroll + k, i * unroll + k)), columns[0] * part)
         shift = width.dilation * plan.block
         first, end = (E.const(0), E.const(width.kernel)) if columns is None else columns
         return loops.serial("tap", end - first, lambda t: loops.unroll_by(

@@ -76,6 +76,12 @@ class ConvProblem:
         return not axis.is_known or outside * PADDING_SHARE >= axis.out * axis.kernel
 
     @property
+    def skips_columns(self) -> bool:
+        """Whether a task leaves out the columns of taps that lie on padding at all its positions, as of a very narrow image."""
+        axis = self.window.width
+        return not axis.is_known and axis.padded and self.pad_value == 0 and axis.kernel > 3 and self.window.used is None
+
+    @property
     def out_vectors(self) -> int:
         return self.window.out_blocks * self.window.out_block // self.lanes
 
