@@ -269,7 +269,9 @@ class MemoryAccess:
         place = self._place_in_registers()
         if place is not None:
             return self._permuted(place)
-        if self._is_by_table():
+        if self._is_permuted() and _is_clamped_step(self.index):
+            return self._near(*self._distances())
+        if self._is_permuted() and _is_read_in_order(self.index):
             return self._neighbours()
         return self._gathered()
 
@@ -277,25 +279,31 @@ class MemoryAccess:
         args = f"{self._pointers()}, {self._mask_text()}, {self.t.type} zeroinitializer"
         return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
 
-    def _is_by_table(self) -> bool:
-        """Whether places stand in memory one after the other, as those of a resized row do: mostly they are close."""
+    def _is_permuted(self) -> bool:
+        """Whether an instruction permutes the lanes of a vector of these elements."""
         has_permute = self.lanes in PERMUTES and self.e.target.has(PERMUTES[self.lanes][0])
-        return has_permute and self.mask is None and self.buffer.dtype == "float32" and _is_read_in_order(self.index)
+        return has_permute and self.mask is None and self.buffer.dtype == "float32"
 
-    def _neighbours(self) -> str:
-        """One load from the first lane's element to the last one's, where no lane reads another and a register holds them."""
-        b, index, places = self.builder, Typed(self.builder, tir.INDEX, self.lanes), Typed(self.builder, "int32", self.lanes)
-        given = index.text(self.e.value(tir.cast(self.index, tir.INDEX)))
+    def _distances(self) -> tuple[str, str, str]:
+        """The place of the first lane, how far from it the last lane is, and how far all of them are.
+
+        What all lanes have in common is left out of all but the first: loads that differ in it alone share the rest.
+        """
+        index, lanes, common = Typed(self.builder, tir.INDEX, self.lanes), self.index, []
+        while isinstance(lanes, tir.Binary) and lanes.op == "add" and isinstance(lanes.a, tir.Broadcast):
+            common.append(lanes.a.x)
+            lanes = lanes.b
+        given = index.text(self.e.value(tir.cast(lanes, tir.INDEX)))
         first = str(index.extract(given, 0))
-        reach = b.pure(f"sub i64 {index.extract(given, self.lanes - 1)}, {first}")
+        reach = self.builder.pure(f"sub i64 {index.extract(given, self.lanes - 1)}, {first}")
         distance = index.op("sub", given, _in_all_lanes(index, first))
-        inside = index.op("icmp ule", distance, _in_all_lanes(index, reach))
-        all_inside = b.pure(f"call i1 @llvm.vector.reduce.and.v{self.lanes}i1(<{self.lanes} x i1> {inside})")
-        is_near = b.pure(f"and i1 {all_inside}, {b.pure(f'icmp ult i64 {reach}, {self.lanes}')}")
-        near, far, after = b.fresh("near"), b.fresh("far"), b.fresh("after")
-        b.effect(f"br i1 {is_near}, label %{near}, label %{far}")
-        b.enter()
-        b.label(near)
+        for part in common:
+            first = self.builder.pure(f"add i64 {first}, {self.e.value(tir.cast(part, tir.INDEX))}")
+        return first, reach, distance
+
+    def _near(self, first: str, reach: str, distance: str) -> str:
+        """One load from the first lane's element to the last one's, whose lanes are permuted."""
+        b, index, places = self.builder, Typed(self.builder, tir.INDEX, self.lanes), Typed(self.builder, "int32", self.lanes)
         order = f"<{', '.join(f'i32 {lane}' for lane in range(self.lanes))}>"
         last = _in_all_lanes(places, b.pure(f"trunc i64 {reach} to i32"))
         mask = f"<{self.lanes} x i1> {b.pure(f'icmp ule {places.type} {order}, {last}')}"
@@ -303,16 +311,27 @@ class MemoryAccess:
         args = f"{pointer}, {self._whole_mask(mask)}, {self.t.type} zeroinitializer"
         loaded = self._opaque(b.value(f"call {self.t.type} {self._intrinsic('load')}.p0({args})"))
         numbers = b.pure(f"trunc {index.type} {distance} to {places.type}")
-        permuted = self.t.native(f"x86.{PERMUTES[self.lanes][1]}", self.t.typed(loaded), places.typed(numbers))
-        b.effect(f"br label %{after}")
-        b.leave()
-        b.enter()
-        b.label(far)
-        gathered = self._gathered()
-        b.effect(f"br label %{after}")
-        b.leave()
+        return self.t.native(f"x86.{PERMUTES[self.lanes][1]}", self.t.typed(loaded), places.typed(numbers))
+
+    def _neighbours(self) -> str:
+        """As ``_near`` where no lane reads another and a register holds them, else a gather."""
+        b, index = self.builder, Typed(self.builder, tir.INDEX, self.lanes)
+        self._pointers()
+        first, reach, distance = self._distances()
+        inside = index.op("icmp ule", distance, _in_all_lanes(index, reach))
+        all_inside = b.pure(f"call i1 @llvm.vector.reduce.and.v{self.lanes}i1(<{self.lanes} x i1> {inside})")
+        is_near = b.pure(f"and i1 {all_inside}, {b.pure(f'icmp ult i64 {reach}, {self.lanes}')}")
+        near, far, after = b.fresh("near"), b.fresh("far"), b.fresh("after")
+        b.effect(f"br i1 {is_near}, label %{near}, label %{far}")
+        values = []
+        for label in (near, far):
+            b.enter()
+            b.label(label)
+            values.append(self._near(first, reach, distance) if label == near else self._gathered())
+            b.effect(f"br label %{after}")
+            b.leave()
         b.label(after)
-        return b.value(f"phi {self.t.type} [ {permuted}, %{near} ], [ {gathered}, %{far} ]")
+        return b.value(f"phi {self.t.type} [ {values[0]}, %{near} ], [ {values[1]}, %{far} ]")
 
     def _place_in_table(self) -> tir.Expr | None:
         """The numbers of eight bits that are the indices into a table of 256 bytes, where there are instructions for those."""
@@ -383,6 +402,17 @@ def _is_read_in_order(x: tir.Expr) -> bool:
         case tir.Binary(op="add" | "sub" | "min" | "max", a=a, b=b):
             moved = b if isinstance(a, (tir.Broadcast, tir.Const)) else a if isinstance(b, (tir.Broadcast, tir.Const)) else None
             return moved is not None and _is_read_in_order(moved)
+    return False
+
+
+def _is_clamped_step(x: tir.Expr) -> bool:
+    """Whether lanes are at most one element apart, as where neighbours are read up to the ends of a row."""
+    match x:
+        case tir.Ramp():
+            return tir.is_const(x.stride, 1)
+        case tir.Binary(op="add" | "min" | "max", a=a, b=b):
+            moved = b if isinstance(a, (tir.Broadcast, tir.Const)) else a if isinstance(b, (tir.Broadcast, tir.Const)) else None
+            return moved is not None and _is_clamped_step(moved)
     return False
 
 

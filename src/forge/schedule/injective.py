@@ -39,6 +39,10 @@ MAX_WRITTEN_OUT: Final = 4
 # A loop of at most this many vector operations per vector is unrolled; less along rows of unknown length, which are mostly short.
 CHEAP: Final = 12
 
+# At the ends of rows of unknown length at most this many operations are done on vectors: for each place that is read, how far its
+# lanes lie apart is computed.
+MAX_AT_ENDS: Final = 100
+
 
 @dataclass(frozen=True)
 class _Manner:
@@ -304,9 +308,32 @@ class _Injective:
         parts: list[Stmt] = []
         begin = loops.bound(E.binary("min", found.inside.begin, axis.extent), parts, "begin")
         end = loops.bound(E.binary("max", begin, found.inside.end), parts, "end")
-        ends = (loops.serial("v", last - first, lambda at: some(body, "unrolled", axis.extent, at, 1, None), first)
-                for first, last in ((E.const(0), begin), (end, axis.extent)))
-        return seq(parts, vectors(found.inside.body, begin, end), *ends)
+        ends = [loops.serial("v", last - first, lambda at: some(body, "unrolled", axis.extent, at, 1, None), first)
+                for first, last in ((E.const(0), begin), (end, axis.extent))]
+        singly = seq(vectors(found.inside.body, begin, end), *ends)
+        has_permute = lanes >= 8 and self.target.has("avx2") and loops.memory_dtypes(body) == {"float32"}
+        if not self.manner.again or not has_permute or axis.static is None and self.cost > MAX_AT_ENDS:
+            return seq(parts, singly)
+        return seq(parts, self._whole_vectors(some, body, found.inside.body, axis, (begin, end), lanes, singly))
+
+    def _whole_vectors(
+        self, some: Callable[..., Stmt], body: Stmt, inside: Stmt, axis: Loop, limits: tuple[Expr, Expr], lanes: int, singly: Stmt
+    ) -> Stmt:
+        """The ends of ``axis`` in vectors, whose lanes permute those of a load, where all then overlap little; else ``singly``.
+
+        ``limits``: from where to where ``body`` is ``inside``.
+        """
+        (begin, end), size = limits, axis.extent
+
+        def middle(v: Expr) -> Stmt:
+            place = E.binary("max", begin, E.binary("min", lanes + v * lanes, end - lanes))
+            return some(inside, "unrolled", end, place, lanes, None)
+
+        between = loops.serial("v", loops.ceildiv(size - 2 * lanes, lanes), middle)
+        first, last = (some(body, "unrolled", size, place, lanes, None) for place in (E.const(0), size - lanes))
+        overlap = loops.ceildiv(size, lanes) * lanes - size
+        fits = E.logical_and(E.logical_and(size >= lanes, begin + size - end <= lanes), overlap <= lanes // 2)
+        return loops.guard(fits, seq(first, between, last), singly)
 
     def _with_interior(self, body: Stmt, axis: Loop, lanes: int, unroll: int) -> Stmt:
         """Vectors along ``axis``: inside of its interior as that says, others as ``body`` says.

@@ -9,10 +9,12 @@ import onnx
 import pytest
 
 from forge.compose.resize import AxisPlan, Method, resize, resized
+from forge.driver import check_options, compile_module
 from forge.errors import OpAttributeInvalid
-from forge.ir.nodes import Value
+from forge.ir.nodes import Module, Value
 from forge.ir.op import Accuracy
 from forge.ops.core.composer import Composer
+from tests import guard
 from tests.ops.compare import check
 from tests.ops.compose.support import build, run, run_compiled
 
@@ -139,6 +141,23 @@ def assert_symbolic_like_known(method: Method, scales: tuple[float, float], shap
     for symbolic in (False, True):
         (got,) = run_compiled(compose, image, symbolic=symbolic)
         check(got, wanted, Accuracy.ACCUMULATING)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("factor", [2, 4])
+def test_rows_of_all_lengths_stay_inside(factor: int, mode: str, target: str) -> None:
+    """Their ends are single elements or vectors, as many as fit."""
+
+    def compose(g: Composer, x: Value) -> Value:
+        return resize(g, x, [2, 3], Method(mode), scales=g.constant((2, factor), "float32"))
+
+    module = Module(build(compose, [IMAGE], symbolic=True))
+    compiled = compile_module(module, check_options(target), use_cache=False)
+    for width in (1, 2, 3, 8, 11, 12, 15, 16, 17, 25, 31, 32, 40, 41, 48, 55, 64):
+        image = rng.standard_normal((1, 2, 3, width)).astype(np.float32)
+        (got,) = guard.run(compiled, module.main, [image])
+        check(got, run(compose, image)[0], Accuracy.ACCUMULATING, f"{width} elements")
 
 
 def test_integers_are_rounded_once() -> None:
