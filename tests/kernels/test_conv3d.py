@@ -203,6 +203,24 @@ def test_winograd_of_any_size(target: str, name: str, typical: int, monkeypatch:
             near(other, kernel.run(case, winograd_arrays(other, case, 4, x, w)), x, w, 4)
 
 
+@EVERY_TARGET
+@pytest.mark.parametrize("name", ["same", "strided past taps", "only padding under some"])
+def test_small_volumes_take_the_direct_sum(target: str, name: str) -> None:
+    """Other weights tell which sum it was."""
+    row = replace(SLICED[name], batch=1)
+    case, plain = winograd_case(row, target, 4), row.case(target).operands[1]
+    kernel, lanes = AnySize(replace(case, operands=[*case.operands, plain]), target), case.result.shape[-1]
+    assert isinstance(lanes, int)
+    for volume in ((1, 1, 1), (1, 2, 2), (2, 1, 3), (3, 1, 1), (40, 29, 40)):
+        other = replace(row, volume=volume)
+        if min(other.result) < 1:
+            continue
+        case, (x, w) = winograd_case(other, target, 4), other.arrays()
+        arrays = [*winograd_arrays(other, case, 4, x, w), pack_convolution(2 * w, lanes, lanes)]
+        got = kernel.run(replace(case, operands=[*case.operands, plain]), arrays)
+        near(other, got, x, w if volume == (40, 29, 40) else 2 * w, 4)
+
+
 @pytest.mark.parametrize("limit", [24, 80, 400])
 def test_winograd_in_small_tasks(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of tiles and runs of slices that do not divide the volume, of what is computed before."""

@@ -44,7 +44,7 @@ PREFETCH_BYTES: Final = 4096
 
 def variant(call: KernelCall) -> Variant | None:
     """Of whole blocks of channels over images of unknown sizes."""
-    problem = _problem(call)
+    problem = problem_of(call)
     if problem.is_known or problem.in_channels != problem.in_padded:
         return None
     plan = _shared(plan_tasks(problem))
@@ -61,11 +61,10 @@ def _shared(plan: WinogradPlan, numbers: Sequence[Expr] = (E.const(1),) * 6) -> 
     return replace(plan, shared=Counts(in_blocks * plan.window.block, *others))
 
 
-@kernel("conv3d_winograd_ncdhwc")
 @kernel("conv2d_winograd_nchwc", variant=variant)
 def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     """3x3 convolution in the Winograd domain."""
-    plan = plan_tasks(_problem(call), call.name)
+    plan = plan_tasks(problem_of(call), call.name)
     return in_tasks(call, _shared(plan, call.numbers) if call.numbers else plan, Task)
 
 
@@ -92,7 +91,8 @@ def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function
     return call.function(loops.parallel(loops.product(list(extents.values())), sums * steps, task))
 
 
-def _problem(call: KernelCall) -> WinogradProblem:
+def problem_of(call: KernelCall) -> WinogradProblem:
+    """What the plan of a call depends on."""
     rank = len(call.results[0].shape)
     wanted = "[O/o][16 or 36][I/i][i][o], or with [kd] before [I/i]"
     out_blocks, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)

@@ -10,8 +10,8 @@ import numpy as np
 from forge import dtypes
 from forge.dims import ceildiv, product
 from forge.ops.core.inference import fail
-from forge.ops.core.op import register
-from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Value
+from forge.ops.core.op import Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, windows
 from forge.ops.packed.convolution import Conv2DNCHWc, Conv3DNCDHWc
 
@@ -120,18 +120,37 @@ def transform_slices(packed: np.ndarray, tile: int) -> np.ndarray:
 class WinogradConv3DNCDHWc(WinogradConv2DNCHWc, Conv3DNCDHWc):
     """``nn.contrib_conv3d_NCDHWc`` with kd x 3 x 3 filters in the same domain: along the depth any stride, and dilation 1.
 
-    As nn.contrib_conv2d_winograd_NCHWc, with weight ``[ceil(O / b), P, kd, ceil(I / a), a, b]`` (``transform_slices``). Kernel
-    family ``conv3d_winograd_ncdhwc``.
+    As nn.contrib_conv2d_winograd_NCHWc, with weight ``[ceil(O / b), P, kd, ceil(I / a), a, b]`` (``transform_slices``), and, if
+    kernels may take the direct sum of small volumes, the weight of nn.contrib_conv3d_NCDHWc. Kernel family
+    ``conv3d_winograd_ncdhwc``.
     """
 
     name = "nn.contrib_conv3d_winograd_NCDHWc"
-    data = Conv3DNCDHWc.data
+    data, plain = Conv3DNCDHWc.data, Operand(optional=True, accepts="float", rank=7)
     Attrs = Conv3DNCDHWc.Attrs
     kernel = "conv3d_winograd_ncdhwc"
     weight_rank = 6
 
     def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
         return windows(self.name, (weight_shape[2], 3, 3), attrs.strides, attrs.dilation, attrs.padding)
+
+    def infer(self, attrs: Any, data: Value, weight: Value, plain: Value | None = None) -> TensorTypes:
+        results = super().infer(attrs, data, weight)
+        if plain is not None:
+            out_blocks, _, depth, in_blocks, *blocks = weight.shape
+            expected = out_blocks, in_blocks, depth, 3, 3, *blocks
+            if plain.shape != expected:
+                raise fail(self.name, "shape of the plain weight", plain.shape, expected)
+        return results
+
+    def requires(self, attrs: Any, results: TensorTypes, data: TensorType, weight: TensorType, *_: object) -> Conditions:
+        return super().requires(attrs, results, data, weight)
+
+    def reference(self, attrs: Any, data: Array, weight: Array, *_: object) -> Arrays:
+        return super().reference(attrs, data, weight)
+
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value, *_: object) -> Any:
+        return super().flops(attrs, results, data, weight)
 
     def filters(self, attrs: Any, weight: Array) -> Array:
         """The weight of nn.contrib_conv3d_NCDHWc."""
