@@ -160,6 +160,30 @@ def test_what_is_read_inside_needs_no_mask() -> None:
     assert not any(isinstance(e, E.Select) for s in rows for e in visit.nodes(s.value))
 
 
+@TARGETS
+@pytest.mark.parametrize("kind", ["max", "sum"])
+@pytest.mark.parametrize("taps", [(3, 3), (2, 5), (5, 2), (4, 1)])
+@pytest.mark.parametrize("pads", [(1, 1), (0, 2), (9, 4)])
+@pytest.mark.parametrize("sizes", [(1, 1), (33, 16), (67, 5), (37, 257)])
+@pytest.mark.sampled(6)
+def test_rows_that_stay_in_registers(
+    target: str, kind: str, taps: tuple[int, int], pads: tuple[int, int], sizes: tuple[int, int]
+) -> None:
+    """More rows than are computed one below the other, and windows that are wholly outside."""
+    if any(size + 2 * pad < tap for size, tap, pad in zip(sizes, taps, pads)):
+        sizes = (5, 7)
+    windows = [(axis, tap, 1, 1, pad) for axis, tap, pad in zip((1, 2), taps, pads)]
+    for symbolic, dtype in ((True, "float32"), (False, "float32"), (True, "uint8")):
+        check((3, *sizes), windows, target, kind, dtype, symbolic)
+
+
+def test_small_windows_one_step_apart_need_no_memory() -> None:
+    sizes = [te.symbol_var("h"), te.symbol_var("w")]
+    x = te.placeholder((8, *sizes), "float32")
+    function = function_for([x], [pooled(x, [(k, 3, 1, 1, 1) for k in (1, 2)], "max", -math.inf)], "llvm -mcpu=x86-64-v4", sizes)
+    assert not any(isinstance(s, S.Allocate) and s.buffer.name == "row" for s in visit.statements(function.body))
+
+
 def test_reductions_of_matrices_are_no_windows() -> None:
     """Rows of a matrix lie at places ``1024 * row + column``, as windows of a dilation of 1024 would."""
     x = te.placeholder((16384, 1024), "float32")

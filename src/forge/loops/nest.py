@@ -73,11 +73,11 @@ def ravel(loops: Sequence[Loop]) -> Expr:
     return number
 
 
-def blocks(extent: Expr, size: int, name: str = "b") -> tuple[Loop, Expr, Expr]:
+def blocks(extent: Expr, size: ExprLike, name: str = "b") -> tuple[Loop, Expr, Expr]:
     """A loop over blocks of ``size`` elements of ``extent``; the first element of a block, and how many it has."""
     block = Loop(E.var(name), ceildiv(extent, size))
     start = block.var * size
-    return block, start, E.binary("min", E.const(size), extent - start)
+    return block, start, E.binary("min", E.as_expr(size), extent - start)
 
 
 def serial(name: str, extent: ExprLike, body: Body, begin: ExprLike = 0) -> Stmt:

@@ -43,8 +43,10 @@ MAX_TAIL: Final = 64
 ROWS: Final = 16
 # Rows of at most this many bytes are computed together, one vector after the other, so that what a row costs is paid once.
 NARROW_ROW: Final = 1024
-# Rows of this many windows, one step apart, are reduced in registers, in blocks of this many rows.
-REGISTERS: Final = 5
+# Windows one step apart of at most this many steps along both axes, two less where sizes are numbers, are reduced in registers,
+# for at most this many rows one below the other; half as many where rows are not narrow, as a cache has few lines at places that
+# lie far apart.
+STEPS: Final = 5
 TALL: Final = 32
 # This many vectors are computed side by side.
 VECTORS: Final = 2
@@ -222,12 +224,13 @@ class _Windows:
         self.kind, self.dtype = problem.reduction.kind, problem.reduction.result.dtype
         self.together = problem.pair is not None and problem.pair.axis.static is None and bool(problem.outer)
         self.inside = self._interior()
-        # What depends on places is one number for a row in its interior, so that integers of 8 bytes are in no vectors.
-        after = [] if self.together and self.inside is not None else list(stores(problem.body))
         sizes = loops.memory_sizes(seq(problem.body, Evaluate(problem.value)))
-        widest = max(*sizes, loops.element_size(problem.value), *(loops.element_size(s.value) for s in after))
-        self.lanes = max(1, target.vector_bits // (8 * widest))
         self.masked = loops.supports_masks(target, sizes)
+        self.down = self._down_pair()
+        # What depends on places is made once for many rows, or is one number for the interior of a row: vectors need not fit it.
+        alone = self.down is not None or self.together and self.inside is not None
+        after = [] if alone else [loops.element_size(s.value) for s in stores(problem.body)]
+        self.lanes = max(1, target.vector_bits // (8 * max(*sizes, loops.element_size(problem.value), *after)))
         self.steps = math.prod(map(_steps, problem.rows))
         self.is_pure = not any(isinstance(e, E.Load) for root in roots(problem.body) for e in nodes(root))
 
@@ -252,9 +255,8 @@ class _Windows:
         count = max(self.lanes, (room - pair.reach) // pair.stride // self.lanes * self.lanes)
         if pair.axis.static is not None:
             count = min(count, pair.axis.static)
-        down_pair = self._down_pair()
-        if down_pair is not None:
-            return _Registers(self, pair, down_pair).build()
+        if self.down is not None:
+            return _Registers(self, pair, self.down).build()
         row = _Row(self, pair, tail, width, count)
         if row.rows == 0:
             return None
@@ -271,13 +273,12 @@ class _Windows:
 
     def _down_pair(self) -> _Pair | None:
         """The pair down columns of windows that lie one step apart both ways, and are small; None of others."""
-        problem = self.problem
-        if not self.together or problem.tail is not None or not self.target.has("avx512bw") or not self.masked:
+        problem, most = self.problem, STEPS if self.together else STEPS - 2
+        if not problem.outer or problem.tail is not None or not self.target.has("avx512bw") or not self.masked:
             return None
-        found = [pair for pair in problem.pairs if pair.axis.var is problem.outer[-1].var and problem.rows == (pair.tap,)]
-        if not found or any((p.stride, p.dilation) != (1, 1) or _steps(p.tap) > REGISTERS for p in (problem.pair, found[0])):
-            return None
-        return found[0]
+        small = [p for p in problem.pairs if p.stride == p.dilation == 1 and _steps(p.tap) <= most]
+        down = [p for p in small if p.axis.var is problem.outer[-1].var and problem.rows == (p.tap,)]
+        return down[0] if down and problem.pair in small else None
 
     def _along_tail(self, tail: Loop) -> Stmt:
         def elements(at: Expr, lanes: int, mask: Expr | None) -> Vectorizer:
@@ -548,12 +549,14 @@ class _Registers:
     def build(self) -> Stmt:
         windows, axis = self.windows, self.across.axis
         *around, down = self.problem.outer
-        block, start, extent = loops.blocks(down.extent, TALL, "b")
+        narrow = axis.extent <= NARROW_ROW // dtypes.itemsize(windows.dtype)
+        tall = E.select(narrow, E.const(TALL), E.const(TALL // 2))
+        block, start, extent = loops.blocks(down.extent, tall, "b")
         column = Loop(E.var("v"), loops.ceildiv(axis.extent, windows.lanes))
         taps = _steps(self.across.tap) * (loops.expression_cost(self.problem.value) + 1) + _steps(self.down.tap)
         work = column.extent * (taps + loops.statement_cost(self.problem.body))
         body = loops.nest([column], self._column(column.var * windows.lanes, start, extent))
-        return loops.parallel_nest([*around, block], body, work * E.binary("min", E.const(TALL), down.extent))
+        return loops.parallel_nest([*around, block], body, work * E.binary("min", tall, down.extent))
 
     def _column(self, at: Expr, start: Expr, extent: Expr) -> Stmt:
         """Vectors of windows from ``at`` on, in ``extent`` rows from ``start`` on."""
@@ -580,9 +583,11 @@ class _Registers:
         """Which lanes have data, by the step of the window along the row."""
         lanes, span = self.windows.lanes, self.across.axis.extent + self.across.reach - 1
         first, last = self.windows.limits(self.across.tap, E.const(0), span, parts)
-        places = [at + k * self.across.dilation for k in range(_steps(self.across.tap))]
-        return [loops.bound(E.logical_and(E.logical_not(loops.tail_mask(place, first, lanes)), loops.tail_mask(place, last, lanes)),
-                            parts, "inside") for place in places]
+        masks = []
+        for place in (at + k for k in range(_steps(self.across.tap))):
+            before, below = (loops.tail_mask(place, limit, lanes) for limit in (first, last))
+            masks.append(loops.bound(E.logical_and(E.logical_not(before), below), parts, "inside"))
+        return masks
 
     def _values(self, at: Expr, row: Expr, masks: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
         """What is reduced in row ``row``, by the step of the window along it; the identity where there are no data."""
