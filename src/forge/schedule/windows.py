@@ -272,13 +272,14 @@ class _Windows:
         return loops.parallel_nest([*around, block], strips, work * E.binary("min", E.const(row.rows), down.extent))
 
     def _down_pair(self) -> _Pair | None:
-        """The pair down columns of windows that lie one step apart both ways, and are small; None of others."""
+        """The pair down columns of small windows, one or two steps apart, that do not overlap in loaded pairs; None of others."""
         problem, most = self.problem, STEPS if self.together else STEPS - 2
         if not problem.outer or problem.tail is not None or not self.target.has("avx512bw") or not self.masked:
             return None
-        small = [p for p in problem.pairs if p.stride == p.dilation == 1 and _steps(p.tap) <= most]
+        small = [p for p in problem.pairs if p.stride <= 2 and p.dilation == 1 and _steps(p.tap) <= most]
         down = [p for p in small if p.axis.var is problem.outer[-1].var and problem.rows == (p.tap,)]
-        return down[0] if down and problem.pair in small else None
+        fits = problem.pair in small and (problem.pair.stride == 1 or self.together and problem.pair.reach == 2)
+        return down[0] if down and fits else None
 
     def _along_tail(self, tail: Loop) -> Stmt:
         def elements(at: Expr, lanes: int, mask: Expr | None) -> Vectorizer:
@@ -289,13 +290,14 @@ class _Windows:
 
         return self.reduced(tail.extent, E.const(0), elements, sink, self.is_pure)
 
-    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt], along: Loop | None = None) -> tuple[Expr, Expr]:
-        """The part of ``range(begin, end)`` in which the bounds of ``tap`` hold; of ``tap + along``, if that is given."""
+    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt], pair: _Pair | None = None) -> tuple[Expr, Expr]:
+        """The part of ``range(begin, end)`` in which the bounds of ``tap`` hold; of places of ``pair``, if that is given."""
         first, last = begin, end
         for bound in self.problem.bounds:
             if bound.tap is tap:
-                if along is not None:
-                    bound = replace(bound, rest=bound.rest - number(bound.factor) * self.algebra.poly(along.var))
+                if pair is not None:
+                    moved = number(bound.factor * pair.stride) * self.algebra.poly(pair.axis.var)
+                    bound = replace(bound, rest=bound.rest - moved)
                 low, high = bound.limits(self.algebra)
                 first = first if low is None else E.binary("max", first, low)
                 last = last if high is None else E.binary("min", last, high)
@@ -565,27 +567,31 @@ class _Registers:
         masks = self._masks(at, parts)
         kept = loops.bound(loops.tail_mask(at, axis.extent, lanes), parts, "kept")
         states = Accumulators(RegisterTile(1, steps, lanes, windows.dtype), windows.kind, windows.target)
-        first, last = windows.limits(self.down.tap, start, start + extent + self.down.reach - 1, parts, self.down.axis)
+        stride = self.down.stride
+        begin, count = start * stride, (extent - 1) * stride + steps
+        first, last = windows.limits(self.down.tap, begin, begin + count, parts, self.down)
         values = self._values(at, row, masks, body)
         inside = E.logical_and(row >= first, row < last)
         last_state = If(inside, seq(body, states.set(0, steps - 1, windows.total(values, body))),
                         states.set(0, steps - 1, loops.identity(windows.kind, windows.dtype, lanes)))
         results: list[Stmt] = []
         value = windows.total([states.get(0, k) for k in range(steps)], results)
-        place = {self.down.axis.var: row - (steps - 1)}
+        below = row - (steps - 1)
+        place = {self.down.axis.var: below // stride}
         results.append(windows.finish(
             self.problem.body, value, lanes, lambda bound: Vectorizer(axis.var, at, lanes, kept, {**bound, **place})))
         shift = [states.set(0, k, states.get(0, k + 1)) for k in range(steps - 1)]
-        return seq(parts, states.start(), loop(row, extent + steps - 1, seq(
-            last_state, If(row >= start + (steps - 1), seq(results)), shift), begin=start))
+        ready = E.logical_and(below >= begin, (below % stride).eq(0))
+        return seq(parts, states.start(), loop(row, count, seq(last_state, If(ready, seq(results)), shift), begin=begin))
 
     def _masks(self, at: Expr, parts: list[Stmt]) -> list[Expr]:
         """Which lanes have data, by the step of the window along the row."""
-        lanes, span = self.windows.lanes, self.across.axis.extent + self.across.reach - 1
+        lanes, stride = self.windows.lanes, self.across.stride
+        span = (self.across.axis.extent - 1) * stride + self.across.reach
         first, last = self.windows.limits(self.across.tap, E.const(0), span, parts)
         masks = []
-        for place in (at + k for k in range(_steps(self.across.tap))):
-            before, below = (loops.tail_mask(place, limit, lanes) for limit in (first, last))
+        for k in range(_steps(self.across.tap)):
+            before, below = (loops.tail_mask(at, loops.ceildiv(limit - k, stride), lanes) for limit in (first, last))
             masks.append(loops.bound(E.logical_and(E.logical_not(before), below), parts, "inside"))
         return masks
 
