@@ -6,39 +6,39 @@ first-level cache, with the identity of the reduction where there are no data, s
     for h: for w: out[h, w] = max over r, q of select(inside, x[2*h + r - 1, 2*w + q - 1], -inf)
     -->  for h: for strips of w: row[k] = max over r of x[2*h + r - 1, k - 1], or -inf outside
                                  out[h, w] = max over q of row[2*w + q]
+
+Small windows one step apart are reduced along rows first, under masks: the vectors stay in registers for all windows of which
+they are a row.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
 from forge import dtypes, loops
 from forge.loops import Accumulators, GroupBody, Loop, RegisterTile, Vectorizer
-from forge.schedule.access import OTHER, analyse, collapse, pattern
-from forge.schedule.algebra import ONE, ZERO, Algebra, Poly, number
-from forge.schedule.guards import GuardedReads
+from forge.schedule.access import analyse
+from forge.schedule.algebra import ONE, Algebra, number
 from forge.schedule.interior import Interior, depends_on_places, interior
-from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.schedule.stages import Reduction
+from forge.schedule.window_problem import Pair, Problem, find_windows, steps_of
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
-from forge.tir.rewrite import map_expressions, substitute
+from forge.tir.rewrite import substitute
 from forge.tir.stmt import Allocate, Evaluate, If, Let, Stmt, loop, seq, store
-from forge.tir.visit import free_variables, nodes, roots, stores
+from forge.tir.visit import nodes, roots, stores
 
 # A row of what is reduced takes about this many bytes, and all that are reduced before they are read at most that many.
 ROW_BYTES: Final = 4096
 MAX_BYTES: Final = 1 << 16
 # Windows of at most this many steps along an axis, or all but the last axis, are written out.
 WRITTEN_OUT: Final = 16
-# Axes after the last window axis have at most this many elements in all.
-MAX_TAIL: Final = 64
 # At most this many rows, one below the other, are reduced before they are read: what was just stored is slow to load.
 ROWS: Final = 16
 # Rows of at most this many bytes are computed together, one vector after the other, so that what a row costs is paid once.
@@ -62,164 +62,20 @@ Rows = tuple[Var, Expr, Expr]
 """(variable, first value, number of values) of rows one below the other."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """Reduction axis ``tap`` of windows along ``axis``: their places are ``axis * stride + tap * dilation``, coprime numbers."""
-
-    axis: Loop
-    tap: Loop
-    stride: int
-    dilation: int
-
-    @property
-    def reach(self) -> int:
-        """Places under one window."""
-        return (_steps(self.tap) - 1) * self.dilation + 1
-
-    def at(self, place: Expr) -> dict[Var, Expr]:
-        """Values of the axis and the tap with which ``axis * stride + tap * dilation`` is ``place``; they may be out of range."""
-        inverse = pow(self.stride, -1, self.dilation)
-        return {self.axis.var: place * inverse, self.tap.var: place * ((1 - inverse * self.stride) // self.dilation)}
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """``factor * tap + rest >= 0``; of the tap of the last pair: of the place under it."""
-
-    tap: Loop
-    factor: int
-    rest: Poly
-
-    def limits(self, algebra: Algebra) -> tuple[Expr | None, Expr | None]:
-        """The first number that keeps it, or the one after the last."""
-        rest = algebra.expr(self.rest)
-        if self.factor > 0:
-            return (E.const(self.factor - 1) - rest) // self.factor, None
-        return None, rest // -self.factor + 1
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """``value`` reduced over all taps within ``bounds``, for ``outer``, the axis of ``pair``, and ``tail``.
-
-    ``rows`` are the taps but that of ``pair``, which is None where vectors lie along ``tail``.
-    """
-
-    reduction: Reduction
-    outer: tuple[Loop, ...]
-    pair: _Pair | None
-    pairs: tuple[_Pair, ...]
-    tail: Loop | None
-    rows: tuple[Loop, ...]
-    bounds: tuple[_Bound, ...]
-    value: Expr
-    body: Stmt
-
-
 def reduce_windows(
     target: Target, axes: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
 ) -> Stmt | None:
     """The loop nest of a reduction over sliding windows; None of others, and of windows that neither overlap nor overhang."""
-    problem = _problem(target, axes, reductions[0], body, algebra) if len(reductions) == 1 else None
+    problem = find_windows(target, axes, reductions[0], body, algebra) if len(reductions) == 1 else None
     return None if problem is None else _Windows(target, algebra, problem).build()
-
-
-def _problem(target: Target, axes: Sequence[Loop], r: Reduction, body: Stmt, algebra: Algebra) -> _Problem | None:
-    if any(tap.static is None for tap in r.axes) or dtypes.is_complex(r.result.dtype):
-        return None
-    guard, simplify = GuardedReads(target, algebra), IndexSimplifier(algebra)
-    single = renaming({axis.var: E.const(0) for axis in (*axes, *r.axes) if axis.static == 1})
-    axes, body = [axis for axis in axes if axis.static != 1], map_expressions(body, single)
-    found = guard.unguarded(single(r.value), r.kind)
-    if found is None or not {axis.var for axis in axes} <= free_variables(r.value):
-        return None
-    inside, value = found[0], simplify.expr(found[1])
-    taps = [tap for tap in r.axes if tap.static != 1]
-    pairs = _pairs(value, inside, axes, taps, algebra)
-    if not pairs or not inside and all(pair.reach <= pair.stride for pair in pairs):
-        return None
-    pair: _Pair | None = max(pairs, key=lambda pair: axes.index(pair.axis))
-    assert pair is not None
-    place = axes.index(pair.axis)
-    if math.prod(axis.static or MAX_TAIL + 1 for axis in axes[place + 1 :]) > MAX_TAIL:
-        pair, place = None, len(axes) - 2
-    body = simplify.stmt(map_expressions(body, guard))
-    accesses = analyse((value,), (body,), algebra)
-    accesses = replace(accesses, value_uses=accesses.value_uses.union(*map(algebra.variables, inside)))
-    outer, tail = (collapse(part, accesses, algebra) for part in (axes[:place], axes[place + 1 :]))
-    rename, simplify = renaming({**outer.substitution, **tail.substitution}), IndexSimplifier(algebra)
-    value, body = simplify.expr(rename(value)), simplify.stmt(map_expressions(body, rename))
-    bounds = [_bound(q, taps, pair, tail.loops, algebra) for q in inside]
-    if len(tail.loops) > 1 or None in bounds or pair is None and not _is_contiguous(value, tail.loops, algebra):
-        return None
-    around = outer.loops if pair is not None else (*outer.loops, axes[place])
-    rows = tuple(tap for tap in taps if pair is None or tap is not pair.tap)
-    kept = tuple(bound for bound in bounds if bound is not None)
-    return _Problem(r, around, pair, tuple(pairs), tail.loops[0] if tail.loops else None, rows, kept, value, body)
-
-
-def _pairs(value: Expr, inside: Iterable[Poly], axes: Sequence[Loop], taps: Sequence[Loop], algebra: Algebra) -> list[_Pair]:
-    """Taps and the axes along which windows are placed: those of the most similar steps, where sizes are numbers."""
-    accesses = analyse((value,), (), algebra)
-    places = [*(item.index for item in accesses.items), *inside]
-    pairs = []
-    for tap in taps:
-        found = [_pair(places, axis, tap, algebra) for axis in axes if accesses.value_uses.isdisjoint({axis.var, tap.var})]
-        pairs += sorted((pair for pair in found if pair is not None), key=lambda pair: max(pair.stride, pair.dilation))[:1]
-    return pairs
-
-
-def _pair(places: Sequence[Poly], axis: Loop, tap: Loop, algebra: Algebra) -> _Pair | None:
-    """The pair of ``axis`` and ``tap`` if all ``places`` depend on both in one ratio, and some place lies under two windows."""
-    ratio: tuple[int, int] | None = None
-    for place in places:
-        a, b = algebra.coefficient(place, axis.var), algebra.coefficient(place, tap.var)
-        if a == b == ZERO:
-            continue
-        if a is None or b is None or not len(a.terms) == len(b.terms) == 1 or a.terms[0][0] != b.terms[0][0]:
-            return None
-        (_, stride), (_, dilation) = a.terms[0], b.terms[0]
-        divisor = math.gcd(stride, dilation)
-        own = abs(stride) // divisor, abs(dilation) // divisor
-        if stride * dilation < 0 or ratio not in (None, own):
-            return None
-        ratio = own
-    if ratio is None or axis.static is not None and (axis.static - 1) * ratio[0] < ratio[1]:
-        return None
-    return _Pair(axis, tap, *ratio)
-
-
-def _bound(q: Poly, taps: Sequence[Loop], pair: _Pair | None, tail: Sequence[Loop], algebra: Algebra) -> _Bound | None:
-    """Condition ``q >= 0`` as a bound of the one tap that it depends on."""
-    used = [tap for tap in taps if tap.var in algebra.variables(q)]
-    step = algebra.coefficient(q, used[0].var) if len(used) == 1 else None
-    if step is None or step.constant is None:
-        return None
-    (tap,), factor = used, step.constant
-    rest = q - step * algebra.poly(tap.var)
-    if pair is not None and tap is pair.tap:
-        factor //= pair.dilation
-        rest = rest - number(factor * pair.stride) * algebra.poly(pair.axis.var)
-        return None if algebra.variables(rest) & set(algebra.extents) else _Bound(tap, factor, rest)
-    inner = {axis.var for axis in (*tail, *(() if pair is None else (pair.axis,)))}
-    return _Bound(tap, factor, rest) if inner.isdisjoint(algebra.variables(rest)) else None
-
-
-def _is_contiguous(value: Expr, tail: Sequence[Loop], algebra: Algebra) -> bool:
-    """Whether vectors along ``tail`` are loaded whole."""
-    return len(tail) == 1 and all(pattern(s) != OTHER for s in analyse((value,), (), algebra).strides(algebra, tail[0].var))
 
 
 def _each(rows: Rows | None, body: Stmt) -> Stmt:
     return body if rows is None else loop(rows[0], rows[2], body, begin=rows[1])
 
 
-def _steps(tap: Loop) -> int:
-    return loops.known(tap.extent, "schedule: the extent of a window")
-
-
 class _Windows:
-    def __init__(self, target: Target, algebra: Algebra, problem: _Problem) -> None:
+    def __init__(self, target: Target, algebra: Algebra, problem: Problem) -> None:
         self.target, self.algebra, self.problem = target, algebra, problem
         self.kind, self.dtype = problem.reduction.kind, problem.reduction.result.dtype
         self.together = problem.pair is not None and problem.pair.axis.static is None and bool(problem.outer)
@@ -231,7 +87,7 @@ class _Windows:
         alone = self.down is not None or self.together and self.inside is not None
         after = [] if alone else [loops.element_size(s.value) for s in stores(problem.body)]
         self.lanes = max(1, target.vector_bits // (8 * max(*sizes, loops.element_size(problem.value), *after)))
-        self.steps = math.prod(map(_steps, problem.rows))
+        self.steps = math.prod(map(steps_of, problem.rows))
         self.is_pure = not any(isinstance(e, E.Load) for root in roots(problem.body) for e in nodes(root))
 
     def _interior(self) -> Interior | None:
@@ -250,7 +106,7 @@ class _Windows:
             assert tail is not None
             work = loops.ceildiv(tail.extent, self.lanes) * (cost + after)
             return loops.parallel_nest(self.problem.outer, self._along_tail(tail), work)
-        width = 1 if tail is None else _steps(tail)
+        width = 1 if tail is None else steps_of(tail)
         room = ROW_BYTES // (dtypes.itemsize(self.dtype) * width)
         count = max(self.lanes, (room - pair.reach) // pair.stride // self.lanes * self.lanes)
         if pair.axis.static is not None:
@@ -261,7 +117,7 @@ class _Windows:
         if row.rows == 0:
             return None
         elements = E.binary("min", E.const(count), pair.axis.extent) * width
-        work = loops.ceildiv(elements, self.lanes) * (cost * pair.stride + _steps(pair.tap) + after)
+        work = loops.ceildiv(elements, self.lanes) * (cost * pair.stride + steps_of(pair.tap) + after)
         strip, start, extent = loops.blocks(pair.axis.extent, count, "s")
         around = list(self.problem.outer)
         if not self.problem.rows or not around:
@@ -271,12 +127,12 @@ class _Windows:
         strips = loops.nest([strip], row.build(start, extent, (down.var, first, rows)))
         return loops.parallel_nest([*around, block], strips, work * E.binary("min", E.const(row.rows), down.extent))
 
-    def _down_pair(self) -> _Pair | None:
+    def _down_pair(self) -> Pair | None:
         """The pair down columns of small windows, one or two steps apart, that do not overlap in loaded pairs; None of others."""
         problem, most = self.problem, STEPS if self.together else STEPS - 2
         if not problem.outer or problem.tail is not None or not self.target.has("avx512bw") or not self.masked:
             return None
-        small = [p for p in problem.pairs if p.stride <= 2 and p.dilation == 1 and _steps(p.tap) <= most]
+        small = [p for p in problem.pairs if p.stride <= 2 and p.dilation == 1 and steps_of(p.tap) <= most]
         down = [p for p in small if p.axis.var is problem.outer[-1].var and problem.rows == (p.tap,)]
         fits = problem.pair in small and (problem.pair.stride == 1 or self.together and problem.pair.reach == 2)
         return down[0] if down and fits else None
@@ -290,7 +146,7 @@ class _Windows:
 
         return self.reduced(tail.extent, E.const(0), elements, sink, self.is_pure)
 
-    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt], pair: _Pair | None = None) -> tuple[Expr, Expr]:
+    def limits(self, tap: Loop, begin: Expr, end: Expr, parts: list[Stmt], pair: Pair | None = None) -> tuple[Expr, Expr]:
         """The part of ``range(begin, end)`` in which the bounds of ``tap`` hold; of places of ``pair``, if that is given."""
         first, last = begin, end
         for bound in self.problem.bounds:
@@ -358,7 +214,7 @@ class _Windows:
         for bound in self.problem.bounds:
             if bound.tap not in self.problem.rows:
                 continue
-            margin = bound.rest + number(min(0, bound.factor * (_steps(bound.tap) - 1)))
+            margin = bound.rest + number(min(0, bound.factor * (steps_of(bound.tap) - 1)))
             step = self.algebra.coefficient(margin, row)
             if step is None or step.constant is None:
                 high = first
@@ -380,7 +236,7 @@ class _Windows:
     def written_out(self, vectorizer: Vectorizer, lanes: int, parts: list[Stmt]) -> Expr:
         """The value reduced along all ``rows``."""
         variables, values = [tap.var for tap in self.problem.rows], []
-        for places in itertools.product(*(range(_steps(tap)) for tap in self.problem.rows)):
+        for places in itertools.product(*(range(steps_of(tap)) for tap in self.problem.rows)):
             known = dict(zip(variables, map(E.const, places), strict=True))
             values.append(E.broadcast(vectorizer.expr(substitute(self.problem.value, known)), lanes))
         return self.total(values, parts)
@@ -398,7 +254,7 @@ class _Windows:
 class _Row:
     """Strips of at most ``count`` windows along the axis of ``pair``, each of ``width`` elements along ``tail``."""
 
-    def __init__(self, windows: _Windows, pair: _Pair, tail: Loop | None, width: int, count: int) -> None:
+    def __init__(self, windows: _Windows, pair: Pair, tail: Loop | None, width: int, count: int) -> None:
         self.windows, self.pair, self.tail, self.width = windows, pair, tail, width
         self.slack = (pair.stride + 1) * windows.lanes  # edges are stored, and windows loaded, in whole vectors
         size = loops.round_up(((count - 1) * pair.stride + pair.reach) * width, windows.lanes) + self.slack
@@ -533,7 +389,7 @@ class _Row:
     def _reduced_taps(
         self, tap: Callable[[Expr, int, Expr], Expr], places: Sequence[Expr], lanes: int
     ) -> tuple[list[Expr], list[Stmt]]:
-        windows, steps, parts = self.windows, _steps(self.pair.tap), list[Stmt]()
+        windows, steps, parts = self.windows, steps_of(self.pair.tap), list[Stmt]()
         if steps <= WRITTEN_OUT:
             return [windows.total([tap(at, lanes, E.const(k)) for k in range(steps)], parts) for at in places], parts
         accumulators = Accumulators(RegisterTile(1, len(places), lanes, windows.dtype), windows.kind, windows.target)
@@ -545,7 +401,7 @@ class _Row:
 class _Registers:
     """Windows one step apart along two axes: what is reduced along a row stays in registers for the rows below."""
 
-    def __init__(self, windows: _Windows, across: _Pair, down: _Pair) -> None:
+    def __init__(self, windows: _Windows, across: Pair, down: Pair) -> None:
         self.windows, self.across, self.down, self.problem = windows, across, down, windows.problem
 
     def build(self) -> Stmt:
@@ -555,7 +411,7 @@ class _Registers:
         tall = E.select(narrow, E.const(TALL), E.const(TALL // 2))
         block, start, extent = loops.blocks(down.extent, tall, "b")
         column = Loop(E.var("v"), loops.ceildiv(axis.extent, windows.lanes))
-        taps = _steps(self.across.tap) * (loops.expression_cost(self.problem.value) + 1) + _steps(self.down.tap)
+        taps = steps_of(self.across.tap) * (loops.expression_cost(self.problem.value) + 1) + steps_of(self.down.tap)
         work = column.extent * (taps + loops.statement_cost(self.problem.body))
         body = loops.nest([column], self._column(column.var * windows.lanes, start, extent))
         return loops.parallel_nest([*around, block], body, work * E.binary("min", tall, down.extent))
@@ -563,7 +419,7 @@ class _Registers:
     def _column(self, at: Expr, start: Expr, extent: Expr) -> Stmt:
         """Vectors of windows from ``at`` on, in ``extent`` rows from ``start`` on."""
         windows, lanes, parts, body = self.windows, self.windows.lanes, list[Stmt](), list[Stmt]()
-        axis, steps, row = self.across.axis, _steps(self.down.tap), E.var("y")
+        axis, steps, row = self.across.axis, steps_of(self.down.tap), E.var("y")
         masks = self._masks(at, parts)
         kept = loops.bound(loops.tail_mask(at, axis.extent, lanes), parts, "kept")
         states = Accumulators(RegisterTile(1, steps, lanes, windows.dtype), windows.kind, windows.target)
@@ -590,7 +446,7 @@ class _Registers:
         span = (self.across.axis.extent - 1) * stride + self.across.reach
         first, last = self.windows.limits(self.across.tap, E.const(0), span, parts)
         masks = []
-        for k in range(_steps(self.across.tap)):
+        for k in range(steps_of(self.across.tap)):
             before, below = (loops.tail_mask(at, loops.ceildiv(limit - k, stride), lanes) for limit in (first, last))
             masks.append(loops.bound(E.logical_and(E.logical_not(before), below), parts, "inside"))
         return masks
