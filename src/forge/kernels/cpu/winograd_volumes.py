@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from forge import loops
-from forge.kernels.cpu import conv_plan, tiles, winograd
+from forge.kernels.cpu import conv_plan, tiles, winograd, winograd_plan
 from forge.kernels.cpu.conv2d import convolution
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.loops.contract import KernelCall, kernel
@@ -38,7 +38,7 @@ def conv3d_winograd_ncdhwc(call: KernelCall) -> Function:
 
 def _least_edge(call: KernelCall) -> int:
     """Edge of the smallest cube that is estimated to be faster in the Winograd domain, where each run of slices reads weights."""
-    plan = winograd.plan_tasks(winograd.problem_of(call))
+    plan = winograd_plan.plan_tasks(winograd.problem_of(call))
     channels = plan.in_channels * plan.window.slices, plan.out_vectors * plan.lanes
 
     def is_faster(edge: int) -> bool:
@@ -46,7 +46,7 @@ def _least_edge(call: KernelCall) -> int:
             return Convolution3x3(plan.dtype, slices, *channels, edge, edge, plan.window.slices)
 
         run = min(plan.run, edge)
-        domain = -(-edge // run) * winograd.estimate(cube(run), plan.scheme, call.target)
+        domain = -(-edge // run) * winograd_plan.estimate(cube(run), plan.scheme, call.target)
         return domain < conv_plan.estimate(cube(edge), call.target)
 
     return next(filter(is_faster, range(1, LARGEST)), LARGEST)
