@@ -94,6 +94,24 @@ def test_ends_that_depend_on_an_inner_axis(target: str, taps: int, length: int, 
     check(te.compute((2, extent, taps), body), {x: data(2, length)}, target, {"n": length} if symbolic else {})
 
 
+def test_single_elements_at_the_ends_of_symbolic_rows_are_no_vectors() -> None:
+    h, w = te.symbol_var("h"), te.symbol_var("w")
+    x = te.placeholder((16, h, w), "float32")
+    function = function_for([x], [te.compute((18, h + 2, w + 2), lambda *i: edge(x, i, 1))], "llvm -mcpu=x86-64-v4", [h, w])
+    assert sum(isinstance(s, S.Store) and s.index.lanes == 1 for s in visit.statements(function.body)) == 2
+
+
+@TARGETS
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (0, 2), (20, 1), (3, 40)])
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 30), (2, 16)])
+def test_ends_of_whole_rows(target: str, before: int, after: int, sizes: tuple[int, int]) -> None:
+    h, w = te.symbol_var("h"), te.symbol_var("w")
+    x = te.placeholder((16, h, w), "float32")
+    more = before + after
+    result = te.compute((16 + more, h + more, w + more), lambda *i: edge(x, i, before))
+    check(result, {x: data(16, *sizes)}, target, {"h": sizes[0], "w": sizes[1]})
+
+
 def test_whole_vectors_of_symbolic_length_have_no_mask() -> None:
     n = te.symbol_var("n")
     x = te.placeholder((n,), "float32")

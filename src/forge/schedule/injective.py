@@ -355,14 +355,15 @@ class _Injective:
                        self._vectors(inside.body, axis, E.const(high - low), lanes, unroll, E.const(low)),
                        self._vectors(body, axis, E.const(size - high), lanes, unroll, E.const(high)))
         parts: list[Stmt] = []
-        begin = loops.bound(E.binary("min", inside.begin, axis.extent), parts, "begin")
-        end = loops.bound(inside.end, parts, "end")
-        fits, pieces = begin <= end, []
+        start, stop = (self.algebra.poly(limit) for limit in (E.binary("min", inside.begin, axis.extent), inside.end))
+        begin, end = (loops.bound(self.algebra.expr(limit), parts, name) for limit, name in ((start, "begin"), (stop, "end")))
+        fits, pieces, after = begin <= end, [], (self.algebra.poly(axis.extent) - stop).constant
         for part, first, last in ((found.before, E.const(0), begin), (inside, begin, end), (found.after, end, axis.extent)):
             own = body if part is None else part.body
             if part is not None and part is not inside:
                 fits = E.logical_and(fits, E.logical_and(part.begin <= first, last <= part.end))
-            pieces.append(self._vectors(own, axis, last - first, lanes, unroll if part is inside else 1, first))
+            extent = last - first if after is None or first is not end else E.const(after)
+            pieces.append(self._vectors(own, axis, extent, lanes, unroll if part is inside else 1, first))
         return seq(parts, If(fits, seq(*pieces), self._vectors(body, axis, axis.extent, lanes, 1)))
 
     def _vectors(self, body: Stmt, axis: Loop, extent: Expr, lanes: int, unroll: int, begin: Expr | None = None) -> Stmt:
