@@ -516,7 +516,7 @@ def _settles(op: str, a: Dim, b: Dim) -> bool:
     """Whether ``a`` is provably the extremum of ``a`` and ``b``."""
     match sole_atom(a), sole_atom(b):
         case Operation("floordiv", c, int(divisor)), Operation("floordiv", d, int(other)) if divisor == other > 0:
-            a, b = c, d  # quotients are in the order of what is divided
+            a, b = c, d  # of quotients by one divisor, the dividends decide
     low, high = bounds(a - b)
     return high is not None and high <= 0 if op == "min" else low is not None and low >= 0
 

@@ -24,8 +24,10 @@ from forge.ops.core.term import Term
 from forge.ops.vision.resize import MAX_FACTOR, ROUNDINGS
 
 MAX_TAPS_READ_SINGLY = 4
-MAX_TAPS, NO_WEIGHT = 8, 1e-12
-"""Elements that are read one by one for one of an axis that keeps every k-th, and what is no weight but a rounding error."""
+MAX_TAPS = 8
+"""The widest window for which an axis that keeps one element of k is read element by element."""
+NO_WEIGHT = 1e-12
+"""Weights below this are rounding errors."""
 MAX_SCALE = float(1 << 32)
 OPERATORS = {3: ("image.resize1d", "NCW"), 4: ("image.resize2d", "NCHW"), 5: ("image.resize3d", "NCDHW")}
 """By rank: the operator that resizes all axes but the first two, and their layout."""

@@ -107,8 +107,8 @@ class Variant:
     Attributes:
         key: equal for calls of the same code.
         numbers: of this call.
-        extents: positions in ``numbers`` of what is an extent, by operand and axis; the result comes after all operands.
-        attributes: names of those that are part of ``numbers`` too: the call that is built for all has None.
+        extents: the index in ``numbers`` of each extent that differs, by operand and axis; the result comes after all operands.
+        attributes: names of attributes that repeat ``numbers``; they are None in the call that the code is built from.
     """
 
     key: str

@@ -39,7 +39,7 @@ def reduced_pairs(
     r: Reduction, axis: Loop, tap: Loop, at: Expr, lanes: int, left: Expr | None, bound: Mapping[Var, Expr], target: Target,
     parts: list[Stmt],
 ) -> Expr:
-    """The vector of ``r`` from ``at`` on along ``axis``, with ``tap`` as ``pair_along`` gives it; ``left``: of so many lanes."""
+    """The vector of ``r`` from ``at`` on along ``axis``, with ``tap`` as ``pair_along`` gives it; ``left`` lanes, if not all."""
     others = [other for other in r.axes if other is not tap]
 
     def join(a: Expr, b: Expr) -> Expr:

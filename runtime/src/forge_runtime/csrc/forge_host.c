@@ -13,7 +13,7 @@ static const size_t CACHE_LIMIT = (size_t)1 << 30;    /* of all kept blocks toge
 static const size_t MAP_MINIMUM = (size_t)128 << 10;  /* larger blocks are mappings, which can grow and keep their pages */
 static const size_t MAP_UNIT = (size_t)64 << 10;      /* a multiple of the system's pages */
 static const size_t HUGE_MINIMUM = (size_t)4 << 20; /* a huge page costs as much time as 30 small ones; callers may keep many blocks */
-static const size_t SOON_HUGE_MINIMUM = (size_t)256 << 10; /* of what is given back soon, so that there are few */
+static const size_t SOON_HUGE_MINIMUM = (size_t)256 << 10; /* of arenas: few are in use at once */
 static const int64_t KEEP_SECONDS = 10; /* a kept block that nobody needs half of for so long goes back to the system */
 
 /* Lies in the 64 bytes before what the model gets. */
