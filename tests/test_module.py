@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.errors import ForgeError, ImportModelError, InvalidGraphError, ParseError, TVMError
+from forge.errors import ForgeError, ImportModelError, InvalidGraphError, OptionError, ParseError, TVMError
 from forge.ir import Builder, Module, Node, TensorType
 from forge.ir.edits.rewrite import Rule, anything, call
 from forge.ir.parser import parse_module
@@ -156,8 +156,8 @@ def test_what_it_is_given_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("partition_for_tensorrt", r"IRModule\.partition, which takes any backend, stays"),
-     ("inline_partitions", r"IRModule\(ir, inline_partitions=True\) makes one without functions")],
+    [("partition_for_tensorrt", r"use forge\.ONNXModule for TensorRT, or IRModule\.partition, which takes any backend"),
+     ("inline_partitions", r"use forge\.ONNXModule for TensorRT; IRModule\(ir, inline_partitions=True\) makes one")],
 )  # fmt: skip
 def test_deprecated_methods_warn_the_caller(name: str, instead: str) -> None:
     ir = forge.IRModule("def @main(%x: Tensor[(2), float32]) { nn.relu(%x) }")
@@ -278,7 +278,12 @@ def test_what_is_no_module() -> None:
     ):
         forge.IRModule(3)  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="line 1, column 1"):
-        forge.IRModule("model.onnx")
+        forge.IRModule("no text of a module")
+    for path, instead in (("model.onnx", "use forge.from_onnx"), ("a/m.pt2", "use forge.from_torch"), ("m.forge", "forge.load")):
+        with pytest.raises(OptionError, match=instead):
+            forge.IRModule(path)
+    with pytest.raises(OptionError, match=r"load: model\.onnx: is a model to import; use forge\.from_onnx"):
+        forge.load("model.onnx")
     module = parse_module("def @main(%x: float32) { exp(%x) }")
     module.main.nodes[0].result.type = TensorType((), "int8")
     with pytest.raises(InvalidGraphError):

@@ -207,9 +207,11 @@ def test_converters_of_the_map_are_called_in_converters() -> None:
     np.testing.assert_allclose(c, X, atol=(X.max() - X.min()) / 255)
 
 
-def test_a_converter_of_the_map_needs_an_expression() -> None:
-    with pytest.raises(OpNotImplemented, match="Constant: no input is an expression"):
-        _get_convert_map(13)["Constant"]([], {"value_int": 3}, {})
+def test_converters_of_the_map_without_expressions_give_constants() -> None:
+    three = _get_convert_map(13)["Constant"]([], {"value_int": 3}, {})
+    assert three.array.tolist() == 3
+    convert_as(lambda inputs, attr, params: inputs[0] * _op.cast(three, dtype="float32"))
+    np.testing.assert_array_equal(run(custom(), X)[0], X * 3)
 
 
 def test_renamer_and_names_of_operators() -> None:

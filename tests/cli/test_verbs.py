@@ -114,7 +114,8 @@ def test_wrong_usage_exits_2(arguments: list[str], here: Path, capsys: pytest.Ca
 
 WRONG = {
     "inspect nowhere.onnx": "nowhere.onnx: no such file",
-    "inspect model.pt": "unknown kind of model '.pt'",
+    "inspect model.pt": "model.pt: got a zip archive; expected one of .onnx, .pt2",
+    "inspect notes.md": "unknown kind of model '.md'",
     "inspect bad.onnx": "bad.onnx",
     "inspect bad.forge": "bad.forge",
     "inspect bad.relay": "not a text file",
@@ -206,6 +207,7 @@ def encrypted(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) 
 def broken_files(build: Path, here: Path, encrypted: Path) -> Path:
     for name in ("bad.onnx", "bad.forge", "bad.relay", "bad.so", "bad.npy", "bad.npz", "model.pt"):
         (here / name).write_bytes(b"PK\x03\x04" + b"\xff" * 40)
+    (here / "notes.md").write_text("words")
     (here / "wrong.relay").write_text("def @main(")
     (here / "plain.relay").write_text("def @main(%x: Tensor[(n), float32]) { negative(%x) }")
     (here / "empty").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -171,11 +172,23 @@ def test_unreadable_models(tmp_path: Path) -> None:
 
 
 @works("a file of another format is named, with what can load it")
-@pytest.mark.parametrize("name", ["model.pt", "model.h5", "model.tflite"])
-def test_files_of_other_formats(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(60))
-    with pytest.raises(ImportModelError) as raised:
-        forge.from_onnx(tmp_path / name)
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        (("archive/constants.pkl", "archive/code/__torch__.py"), "a TorchScript archive; .*torch.jit.load"),
+        (("archive/data.pkl", "archive/data/0"), "a PyTorch checkpoint; .*weights without a program"),
+        (("metadata.json", "config.json", "model.weights.h5"), "a Keras model; .*format='onnx'"),
+        (("archive_format", "models/model.json"), "a program of torch.export.save; .*use forge.from_torch"),
+        (("x.npy",), "arrays of numpy.savez"),
+        (("notes.md",), "a zip archive"),
+    ],
+)
+def test_files_of_other_formats(entries: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "model", "w") as archive:
+        for entry in entries:
+            archive.writestr(entry, b"")
+    with pytest.raises(ImportModelError, match=told) as raised:
+        forge.from_onnx(tmp_path / "model")
     advised = [word for word in ("from_torch", "from_keras", "from_tflite", "from_tensorflow") if word in str(raised.value)]
     assert all(hasattr(forge, word) for word in advised)
 

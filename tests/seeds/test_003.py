@@ -16,6 +16,7 @@ from forge import relay, te
 from forge.errors import ConverterError, InputError, OptionError
 from forge.relay.frontend.onnx import (
     AttrCvt,
+    GraphProto,
     OnnxOpConverter,
     Renamer,
     _expr,
@@ -28,6 +29,7 @@ from forge.relay.frontend.onnx import (
     infer_shape,
 )
 from tests.frontends.onnx.support import example, model
+from tests.seeds import article
 from tests.seeds.items import differs, works
 from tests.seeds.models import X, network, unary
 
@@ -273,7 +275,9 @@ def test_what_converters_are_given() -> None:
 
 @works("class `Conv(OnnxOpConverter)`, word for word, and what it does with `auto_pad`")
 @pytest.mark.parametrize(
-    "attributes", ['auto_pad="SAME_UPPER", strides=[2, 2], dilations=[1, 1]', 'auto_pad="VALID"', "pads=[1, 1, 1, 1]"]
+    "attributes",
+    ['auto_pad="SAME_UPPER", strides=[2, 2], dilations=[1, 1]', 'auto_pad="SAME_LOWER", strides=[2, 2], dilations=[1, 1]',
+     'auto_pad="VALID"', "pads=[1, 1, 1, 1]"]
 )
 def test_convolution(attributes: str) -> None:
     from tests.test_relay_converters import Conv
@@ -299,6 +303,71 @@ def test_get_converter() -> None:
 
     found = [Versions.get_converter(opset)([], {}, {}) for opset in (1, 6, 7, 20)]
     assert found == [1, 1, 7, 7]
+
+
+MODELS = {
+    "network": (network(), {"x": X}),
+    "several results": (
+        model("g (float[1, 1, 4, 4] x) => (float[1, 1, 2, 2] y, int64[1, 1, 2, 2] i) "
+              "{ y, i = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x) }"), {"x": example(0, 1, 1, 4, 4)}),
+    "constants": (
+        model("g (float[4, 6] x) => (float[4, n] y) { a, b = Split<axis=1>(x, s)  c = Constant<value_float=2.5>()  d = Mul(c, b) "
+              "y = Add(a, d) }", s=np.int64([3, 3])), {"x": example(0, 4, 6)}),
+    "absent": (model("g (float[n] x) => (float[n] y) { y = Clip(x, , m) }", m=np.float32(1)), {"x": example(0, 5)}),
+}  # fmt: skip
+
+
+@works(
+    "class `GraphProto`: `from_onnx(graph, opset, get_output_expr)`, `_convert_operator`, `_parse_array`, `_parse_attr`, "
+    "`_parse_value_proto`, `_fix_outputs`, and as a scope",
+    "the bodies of `from_onnx` and `_convert_operator` as the article prints them",
+    "`new_var`, `get_info`, `onnx_input`, `fold_constant`, `_identity_list`, `analysis.free_vars`, `_function.Function`, "
+    "`_expr.TupleWrapper`, `_expr.Tuple`, `IRModule.from_expr`",
+    note="it goes from node to node; `forge.from_onnx` also knows functions, files, and sub-graphs that capture values",
+)
+@pytest.mark.filterwarnings("ignore:Input x has unknown dimension shapes")
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("importer", ["of the article", "of Forge"])
+@pytest.mark.parametrize("name", MODELS)
+def test_graph_proto(name: str, importer: str, freeze: bool) -> None:
+    proto, feeds = MODELS[name]
+    shape = {key: array.shape for key, array in feeds.items()}
+    if importer == "of the article":
+        mod, params = article.from_onnx(proto, shape, freeze_params=freeze)
+    else:
+        with GraphProto(shape, freeze_params=freeze) as g:
+            mod, params = g.from_onnx(proto.graph, proto.opset_import[0].version)
+    assert GraphProto.current is None
+    assert set(params) == (set() if freeze else {tensor.name for tensor in proto.graph.initializer})
+    got = mod.get_inference_function()(**feeds, **{key: array for key, array in params.items() if key in mod.input_names})
+    expected = tvm.from_onnx(proto).get_inference_function("reference")(**feeds)
+    for one, other in zip(*(results if isinstance(results, list) else [results] for results in (got, expected)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_expressions_of_graph_protos() -> None:
+    proto, _ = MODELS["several results"]
+    with GraphProto() as g:
+        results = g.from_onnx(proto.graph, 21, get_output_expr=True)
+    assert isinstance(results, _expr.Tuple)
+    assert [value.shape for value in results.fields] == [(1, 1, 2, 2)] * 2
+    assert relay.analysis.free_vars(results) == [g._nodes["x"]]
+    with pytest.raises(tvm.error.OpNotImplemented, match="not supported for frontend ONNX: Magic"):
+        GraphProto().from_onnx(model("g (float[2] x) => (float[2] y) { y = acme.Magic(x) }", domains={"acme": 1}).graph, 13)
+    with pytest.raises(tvm.errors.ImportModelError, match=r"weren't found in the graph: 'z'; expected inputs: x"):
+        GraphProto({"z": (1,)}).from_onnx(proto.graph, 21)
+
+
+def test_expressions_of_models_and_of_none_do_not_mix_by_accident() -> None:
+    """Constants go anywhere; a variable of another graph is refused by the verifier."""
+    table = relay.const(np.float32([1, 2, 3]))
+    _get_convert_map(13)["Relu"] = lambda inputs, attr, params: table * inputs[0] + table
+    got = tvm.from_onnx(model("g (float[3] x) => (float[3] y) { y = Relu(x) }", opset=13)).get_inference_function()
+    np.testing.assert_allclose(got(np.float32([1, 1, 1])), [2, 4, 6])
+    stranger = relay.var("v", shape=(3,))
+    _get_convert_map(13)["Relu"] = lambda inputs, attr, params: inputs[0] + stranger
+    with pytest.raises(tvm.errors.ForgeError):
+        tvm.from_onnx(model("g (float[3] x) => (float[3] y) { y = Relu(x) }", opset=13))
 
 
 @works("an error inside of a converter names the converter and the node")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 
 import numpy as np
 import onnx
 import pytest
 
 import forge
-from forge.errors import ImportModelError
+from forge.errors import ImportModelError, OptionError
 from tests.frontends.onnx.support import model
 from tests.seeds.items import differs, later, works
 from tests.seeds.models import X, network
@@ -83,7 +84,10 @@ def test_graph_proto() -> None:
     assert isinstance(forge.relax.from_onnx(onnx.ModelProto.FromString(network().SerializeToString())), forge.IRModule)
 
 
-@works("`relax.frontend.detach_params(mod) -> (IRModule, Dict[str, List[NDArray]])`", "function attribute `params`")
+@works(
+    "`relax.frontend.detach_params(mod) -> (IRModule, Dict[str, List[NDArray]])`",
+    'function attribute `params`: `mod["main"].attrs["params"]`',
+)
 def test_detach_params() -> None:
     kept = forge.relax.from_onnx(network(), keep_params_in_input=True)
     detached, params = forge.relax.frontend.detach_params(kept)
@@ -93,7 +97,9 @@ def test_detach_params() -> None:
     assert detached.params == {}
     run = detached.get_inference_function("reference")
     np.testing.assert_allclose(run(X, *params["main"]), kept.get_inference_function("reference")(X), rtol=1e-5, atol=1e-6)
-    assert len(kept.mod.attributes()["params"]) == len(kept.params)
+    assert len(kept["main"].attrs["params"]) == len(kept.params)
+    with pytest.raises(KeyError, match="expected one of main"):
+        kept["other"]
     assert forge.relax.detach_params(forge.relax.from_onnx(network()))[1] == {}
 
 
@@ -114,10 +120,10 @@ def test_stablehlo() -> None:
         importlib.import_module("forge.relax.frontend.stablehlo")
 
 
-@works(
-    "`relax.frontend.torch.from_exported_program`",
-    "`relax.frontend.torch.from_fx`",
-    note="results are a flat list: `unwrap_unit_return_tuple` and `no_bind_return_tuple` change nothing",
+@works("`relax.frontend.torch.from_exported_program`", "`relax.frontend.torch.from_fx`")
+@differs(
+    "`from_exported_program` and `from_fx`: `unwrap_unit_return_tuple`, `no_bind_return_tuple`",
+    why="results are a flat list, and one result is an array: there is no tuple to unwrap or bind, so that both change nothing",
 )
 def test_torch() -> None:
     torch = pytest.importorskip("torch")
@@ -130,10 +136,57 @@ def test_torch() -> None:
 
 
 @works(
-    "`relax.frontend.torch.relax_dynamo`",
-    "`relax.frontend.torch.dynamo_capture_subgraphs`",
-    note="a pipeline is a function from a module to a module",
+    "`from tvm.relax.frontend.torch_fx import from_fx`, and the page's example of it",
+    note="`import forge as tvm`, `from forge.relax...`; what `dynamo.export` gives is taken as it is",
 )
+def test_example_of_fx() -> None:
+    torch = pytest.importorskip("torch")
+    from torch import _dynamo as dynamo
+
+    from forge.relax.frontend.torch_fx import from_fx
+
+    torch_model = torch.nn.Linear(in_features=10, out_features=7, bias=True)
+    input_info = [((128, 10), "float32")]
+    input_tensors = [torch.ones(shape) for shape, _ in input_info]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph_module = dynamo.export(torch_model, *input_tensors)
+    mod = from_fx(graph_module, input_info)
+    assert "nn.dense" in mod.script()
+    np.testing.assert_allclose(mod.get_inference_function()(np.ones((128, 10), "float32")),
+                               torch_model(input_tensors[0]).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@works(
+    "`relax_dynamo(pipeline: tvm.transform.Pass)`",
+    note="`forge.transform` has `Pass`, `Sequential` and `module_pass`; a function from a module to a module is one, too",
+)
+def test_pipeline_of_passes() -> None:
+    torch = pytest.importorskip("torch")
+    from forge import transform
+    from forge.relax.frontend.torch import relax_dynamo
+
+    seen: list[tuple[int, bool]] = []
+
+    @transform.module_pass(opt_level=1, name="look")
+    def look(mod: forge.IRModule, ctx: forge.PassContext | None) -> forge.IRModule:
+        seen.append((mod.input_count, ctx is not None))
+        return mod
+
+    linear, x = torch.nn.Linear(2, 3), torch.ones(1, 2)
+    with torch.no_grad():
+        got = torch.compile(linear, backend=relax_dynamo(transform.Sequential([look, lambda mod: mod])))(x)
+        torch.testing.assert_close(got, linear(x))
+    assert isinstance(look, transform.Pass)
+    assert len(seen) == 1
+    with forge.PassContext(opt_level=0):
+        look(forge.relax.from_onnx(network()))
+    assert len(seen) == 1
+    with pytest.raises(OptionError, match="pass 'sequential': got int; expected an IRModule"):
+        transform.Sequential([look])(1)  # type: ignore[arg-type]
+
+
+@works("`relax.frontend.torch.relax_dynamo`", "`relax.frontend.torch.dynamo_capture_subgraphs`")
 def test_dynamo() -> None:
     torch = pytest.importorskip("torch")
     from forge.relax.frontend.torch import dynamo_capture_subgraphs, relax_dynamo

@@ -21,6 +21,7 @@ from forge.dims import Dim
 from forge.driver.feeds import Spec, random_inputs
 from forge.errors import ImportModelError, InputError, OptionError, PasswordError
 from forge.files import replacing
+from forge.frontends.model_files import mapped_file, refuse_other_formats
 from forge.frontends.support import format_names, format_of, load_format
 from forge.loaders import loader
 from forge.module import IRModule, load
@@ -84,6 +85,7 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report, functio
     if shapes and (found is None or not found.takes_shapes):
         raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
     if path.suffix not in _OWN and found is None:
+        refuse_other_formats(mapped_file(path, "model", path.stat().st_size, ""), str(path), f"one of {_expected()}", "")
         raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected {_expected()}")
     report("load", 0, 1)
     options = {"shape": parse_shapes(shapes)} if shapes else {}

@@ -30,11 +30,24 @@ class Expr(Term):
 
     __array_ufunc__ = None  # an array on the left leaves the operation to this class
 
-    def _lift(self, other: Operand) -> Value:
-        value = as_value(self.g, other, (self, other))
+    def _binary(self, op: str, other: Operand) -> Expr:
+        return self._with(op, other, self, other)
+
+    def _swapped(self, op: str, other: Operand) -> Expr:
+        return self._with(op, other, other, self)
+
+    def _with(self, op: str, other: Operand, *operands: Operand) -> Expr:
+        g = builder_of([x for x in operands if isinstance(x, Expr)])
+        return Expr(g, g.call(op, *(self._lifted(g, x, other) for x in operands)))
+
+    def _lifted(self, g: Composer, operand: Operand, other: Operand) -> Value:
+        value = as_value(g, operand, (self, other))
         if value is None:
             raise InvalidGraphError(f"{self}: got None as the other operand; expected an expression, a number or an array")
         return value
+
+    def _lift(self, other: Operand) -> Value:
+        return self._lifted(self.g, other, other)
 
     @property
     def name(self) -> str:
@@ -73,11 +86,50 @@ class Expr(Term):
     def __neg__(self) -> Expr:
         return self._apply("negative", self.value)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both stand for the same value; ``op.equal`` compares elements."""
+        return isinstance(other, Expr) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
     def __bool__(self) -> bool:
         raise InvalidGraphError(f"{self}: has no truth value before the model runs; use op.where")
 
     def __repr__(self) -> str:
         return f"<expression {self.name or self.value.type}>"
+
+
+class Tuple(tuple[Any, ...]):
+    """Several expressions as one."""
+
+    __slots__ = ()
+
+    @property
+    def fields(self) -> list[Any]:
+        """The expressions."""
+        return list(self)
+
+
+class TupleWrapper(Tuple):
+    """The results of an operator that has several."""
+
+    __slots__ = ()
+
+    def __new__(cls, tuple_value: Iterable[Any], size: int | None = None) -> TupleWrapper:
+        """``size`` is how many there are, where that is worth a check.
+
+        Raises:
+            InvalidGraphError: there are more or fewer.
+        """
+        wrapper = super().__new__(cls, tuple_value)
+        if size is not None and len(wrapper) != size:
+            raise InvalidGraphError(f"TupleWrapper: size: got {size}; expected {len(wrapper)}, the number of expressions")
+        return wrapper
+
+    def astuple(self) -> Tuple:
+        """The expressions."""
+        return Tuple(self)
 
 
 def const(value: Any, dtype: str | None = None) -> Any:
@@ -87,7 +139,7 @@ def const(value: Any, dtype: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Operators:
-    """Operators by name: ``op.exp``, ``op.nn.relu``. A call gives an expression, or a tuple of as many as there are results."""
+    """Operators by name: ``op.exp``, ``op.nn.relu``. A call gives an expression, or a `TupleWrapper` of them."""
 
     prefix: str = ""
     const = staticmethod(const)
@@ -104,12 +156,17 @@ class Operators:
         expressions = [x for x in given if isinstance(x, Expr)]
         if not expressions:
             raise InvalidGraphError(f"{self.prefix}: no operand is an expression; expected one; apply others with g.call")
-        g = expressions[0].g
+        g = builder_of(expressions)
         results = g.multi(op_def.name, *(as_value(g, x, given) for x in given), **attributes)
-        return Expr(g, results[0]) if len(results) == 1 else tuple(Expr(g, v) for v in results)
+        return Expr(g, results[0]) if len(results) == 1 else TupleWrapper(Expr(g, v) for v in results)
 
 
 op = Operators()
+
+
+def builder_of(expressions: Sequence[Expr]) -> Composer:
+    """What builds on these: a constant can go into any graph, others must stay in theirs."""
+    return next((x for x in expressions if x.value.constant is None), expressions[0]).g
 
 
 def unwrapped(result: Any) -> Any:
@@ -128,9 +185,11 @@ def _flat(operands: Iterable[Operand]) -> Iterator[Operand]:
 
 
 def as_value(g: Composer, operand: Operand, given: Sequence[Operand]) -> Value | None:
-    """An operand as a value, where it stands among ``given``."""
+    """An operand as a value, where it stands among ``given``; a constant of another graph is one of this graph as well."""
     if isinstance(operand, Expr):
-        return operand.value
+        elsewhere = operand.g.builder.graph is not g.builder.graph
+        array = operand.value.constant if elsewhere else None
+        return operand.value if array is None else g.constant(array)
     if operand is None or isinstance(operand, Value):
         return operand
     if isinstance(operand, bool | int | float):

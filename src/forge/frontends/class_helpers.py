@@ -140,18 +140,20 @@ def autopad(
     ndim: int,
     pad_type: str = "constant",
     deconv: bool = False,
-    mode: str = "SAME_UPPER",
+    mode: str | None = None,
     pad_value: float = 0.0,
 ) -> Expr:
     """``data``, of ``ndim`` axes, padded so that windows give size / stride elements, rounded up.
 
-    An odd element goes to the end, or with ``mode="SAME_LOWER"`` to the front. Sizes may be symbolic.
+    An odd element goes to the end, or with ``mode="SAME_LOWER"`` to the front; None: as the attribute ``auto_pad`` of the node
+    that is converted says. Sizes may be symbolic.
 
     Raises:
         OpAttributeUnimplemented: ``deconv``: the padding of a transposed convolution is cut from its result.
     """
     if deconv:
         raise OpAttributeUnimplemented("autopad: deconv: got True; expected attribute 'padding' of nn.conv2d_transpose instead")
+    mode = str(mode or getattr(data.g, "auto_pad", "SAME_UPPER"))
     spatial = data.shape[2:ndim]
     around = same_padding(spatial, kernel_shape, strides, dilations, upper="LOWER" not in mode)
     count = len(spatial)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from forge.frontends.scope import Scope
+from forge.frontends.scope import ImportState, Scope
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
+from forge.ir.nodes import Graph, Value
 from forge.ops.core.composer import Composer
 
 
@@ -45,3 +46,14 @@ class ImportContext(Composer):
         """The contents of ``value`` when they are known now, those of parameters included."""
         known = super().array(value)
         return self.scope.frozen_value(value) if known is None and value is not None else known
+
+
+_open: weakref.WeakValueDictionary[str, ImportContext] = weakref.WeakValueDictionary()
+
+
+def open_context() -> ImportContext:
+    """What expressions that belong to no model are built with: all of them that are alive are in one graph."""
+    found = _open.get("context")
+    if found is None:
+        found = _open["context"] = ImportContext(Scope(Graph(name="main"), ImportState(), {}), "expression", ())
+    return found

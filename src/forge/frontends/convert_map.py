@@ -11,10 +11,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar
 
-from forge.compose.expr import Expr, as_value
+from forge.compose.expr import Expr, TupleWrapper, as_value, builder_of
 from forge.errors import OpNotImplemented
 from forge.frontends.class_helpers import CUSTOM
-from forge.frontends.context import ImportContext
+from forge.frontends.context import ImportContext, open_context
 from forge.frontends.converter_class import OpConverter, as_function
 from forge.frontends.registry import Registry, as_list
 from forge.ir.nodes import Value
@@ -54,14 +54,15 @@ class ConvertMap(MutableMapping[str, Convert]):
             raise KeyError(name)
 
         def convert(inputs: Sequence[Any], attr: dict[str, Any], params: Any = None) -> Any:
-            around = next((x.g for x in inputs if isinstance(x, Expr)), None)
+            expressions = [x for x in inputs if isinstance(x, Expr)]
+            around = builder_of(expressions) if expressions else open_context()
             if not isinstance(around, ImportContext):
-                raise OpNotImplemented(f"{name}: no input is an expression; expected one; such nodes are made by g.call")
+                raise OpNotImplemented(f"{name}: no input is an expression of a model; expected one")
             operands = [as_value(around, x, inputs) for x in inputs]
             attributes = {key: tuple(v) if isinstance(v, list) else v for key, v in attr.items() if key != CUSTOM}
             results = self.apply(around, name, operands, attributes, attr.get(CUSTOM, {}).get("num_outputs"))
-            expressions = [None if v is None else Expr(around, v) for v in as_list(results)]
-            return expressions[0] if len(expressions) == 1 else expressions
+            made = [None if v is None else Expr(around, v) for v in as_list(results)]
+            return made[0] if len(made) == 1 else TupleWrapper(made)
 
         convert.__qualname__ = convert.__name__ = name
         return convert

@@ -10,11 +10,27 @@ from pathlib import Path
 from forge.errors import ImportModelError
 
 _EXPORT = "export the model to ONNX"
+_KERAS = f"{_EXPORT}: model.export('model.onnx', format='onnx')"
+_TRACE = "load it with torch.jit.load and give forge.from_torch the module"
+_CHECKPOINT = (
+    "it has weights without a program: build the module in Python, load them there, and give forge.from_torch the module, or "
+    "save it with torch.export.save(torch.export.export(module, args), 'model.pt2')")
+_ARCHIVES: tuple[tuple[tuple[bytes, ...], tuple[str, tuple[str, ...], str]], ...] = (
+    # names of entries that are all there, what the archive is, its loaders, what to do where there is none
+    ((b"constants.pkl", b"/code/"), ("a TorchScript archive", (), _TRACE)),
+    ((b"archive_format", b"models/"), ("a program of torch.export.save", ("from_torch",), _EXPORT)),
+    ((b"metadata.json", b"model.weights.h5"), ("a Keras model", ("from_keras",), _KERAS)),
+    ((b"data.pkl",), ("a PyTorch checkpoint", (), _CHECKPOINT)),
+    ((b".npy",), ("arrays of numpy.savez", (), "pass the model, and arrays as its inputs")),
+)
+_DIRECTORY_BYTES = 1 << 20
+"""The end of a zip archive, in which its directory lies; large ones are cut, which the names above survive."""
 _KINDS: tuple[tuple[int, bytes, str, tuple[str, ...], str], ...] = (
     # offset, magic, what it is, its loaders, what to do where there is none
-    (0, b"PK\x03\x04", "a zip archive (a PyTorch checkpoint or a Keras model?)", ("from_torch", "from_keras"), _EXPORT),
-    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", ("from_keras",), _EXPORT),
-    (4, b"TFL3", "a TFLite model", ("from_tflite",), _EXPORT),
+    (0, b"PK\x03\x04", "a zip archive", (), _EXPORT),
+    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", ("from_keras",), _KERAS),
+    (4, b"TFL3", "a TFLite model", ("from_tflite",), f"{_EXPORT}, as tf2onnx does"),
+    (0, b"GGUF", "a GGUF file (a model of llama.cpp), which Forge does not read", (), _EXPORT),
     (0, b"\x7fELF", "a native library", (), "use forge.Runtime for a compiled model"),
     (0, b"\x80\x02", "a Python pickle, which Forge never loads", (), _EXPORT),
     (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", (), "run 'git lfs pull'"),
@@ -47,10 +63,20 @@ def mapped_file(path: Path, suffix: str, max_bytes: int, advice: str) -> bytes |
 def refuse_other_formats(data: bytes | memoryview, where: str, expected: str, loader: str) -> None:
     """Raises ImportModelError for data of a known kind that ``loader`` does not read; ``expected`` says what it reads."""
     for offset, magic, kind, loaders, otherwise in _KINDS:
-        if loader not in loaders and data[offset : offset + len(magic)] == magic:
+        if data[offset : offset + len(magic)] == magic:
+            if magic.startswith(b"PK"):
+                kind, loaders, otherwise = _archive(data) or (kind, loaders, otherwise)
+            if loader in loaders:
+                return
             offered = [f"forge.{name}" for name in loaders if name in importlib.import_module("forge").__all__]
             advice = f"use {' or '.join(offered)}" if offered else otherwise
             raise ImportModelError(f"{where}: got {kind}; expected {expected}; {advice}")
+
+
+def _archive(data: bytes | memoryview) -> tuple[str, tuple[str, ...], str] | None:
+    """What a zip archive is, by the names of its entries."""
+    directory = bytes(data[-_DIRECTORY_BYTES:])
+    return next((rest for names, rest in _ARCHIVES if all(name in directory for name in names)), None)
 
 
 def data_file(location: str, folders: tuple[Path, ...], where: str) -> Path:

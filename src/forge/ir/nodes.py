@@ -110,9 +110,8 @@ class Value:
     @property
     def label(self) -> str:
         """For messages: the name, or what it is."""
-        if self.name:
-            return f"%{self.name}"
-        return "an unnamed input" if self.producer is None else f"result {self.index} of {self.producer.label}"
+        unnamed = "an unnamed input" if self.producer is None else f"result {self.index} of {self.producer.label}"
+        return f"%{self.name}" if self.name else unnamed
 
     @property
     def constant(self) -> np.ndarray | None:
@@ -270,6 +269,12 @@ class Graph:
         check_param(self, name, array)
 
     @property
+    def attrs(self) -> dict[str, Any]:
+        """As a function: its attributes, and ``params``, the values of inputs that have one, in their order."""
+        bound = [self.params[v.name] for v in self.inputs if v.name in self.params]
+        return {**self.attributes, **({"params": bound} if bound else {})}
+
+    @property
     def nodes(self) -> Nodes:
         """The nodes in order. To assign others makes these the nodes of the graph; uses stay as they are recorded."""
         return self._nodes
@@ -410,8 +415,7 @@ class Graph:
         raise InvalidGraphError(f"find: no node matches {', '.join(wanted)}; the graph has: {present}")
 
     def select(self, *criteria: Any, **attributes: Any) -> list[Node]:
-        """Nodes that fulfil all criteria: the name of an operator, node or result (``*`` matches any text), or a predicate of the
-        node; keyword arguments compare attributes."""
+        """Nodes that fulfil all criteria: the name of an operator, node or result (``*`` matches any text), or a predicate."""
         return list(self._matching(criteria, attributes))
 
     def _matching(self, criteria: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[Node]:
@@ -483,8 +487,7 @@ def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
     operands = [None if v is None else mapping[v] for v in node.operands]
     clone = Node(
         node.op_def, operands, node.attrs, [v.type for v in node.results], [r.copy() for r in node.regions],
-        node.name, node.location, [v.name for v in node.results],
-    )
+        node.name, node.location, [v.name for v in node.results])
     clone.origin = node.origin
     mapping.update(zip(node.results, clone.results))
     return clone
@@ -533,10 +536,8 @@ class Module:
         self.main.params = values
 
     def attributes(self, graph: str = "main") -> dict[str, Any]:
-        """Attributes of a graph as a function: its own, and ``params``, the values of inputs that have one, in their order."""
-        of = self.graphs[graph]
-        bound = [of.params[v.name] for v in of.inputs if v.name in of.params]
-        return {**of.attributes, **({"params": bound} if bound else {})}
+        """`Graph.attrs` of a graph."""
+        return self.graphs[graph].attrs
 
     def copy(self) -> Module:
         clone = Module()
@@ -555,8 +556,7 @@ class Module:
     def with_types(self) -> Module:
         """The same graphs, not copied; prints with types."""
         view = Module()
-        view.graphs = self.graphs
-        view.show_types = True
+        view.graphs, view.show_types = self.graphs, True
         return view
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class IRModule(Quantization):
             go into one become constants, and leave ``params`` unless something else reads them.
 
     Raises:
-        OptionError: an argument of the wrong kind; ParseError: ``mod`` is text that cannot be parsed.
+        OptionError: an argument of the wrong kind, or a path; ParseError: ``mod`` is text that cannot be parsed.
         InvalidGraphError: the module breaks a rule of the IR, or ``params`` names no input or has the wrong type.
     """
 
@@ -177,6 +178,18 @@ class IRModule(Quantization):
         loaded = cls.__new__(cls)
         loaded._take(module, {}, inline=False, constants=True, batch_norms=True)
         return loaded
+
+    @classmethod
+    def from_expr(cls, expr: Any) -> IRModule:
+        """A module whose ``main`` is a ``forge.relay.Function``, or an expression or tuple of some, whose free variables are its
+        inputs.
+
+        Raises:
+            InvalidGraphError: it is neither, or needs what it does not list.
+        """
+        from forge.relay.expr import module_of
+
+        return cls(module_of(expr), fold_constants=False, fold_batch_norms=False)
 
     def reload(self) -> None:
         """Takes back every change since the module was made, and forgets what calibration found."""
@@ -401,11 +414,12 @@ def load(path: str | PathLike[str]) -> IRModule:
     """Reads a module that ``IRModule.save`` wrote, or the text form (``.relay``, ``.txt``) with the weights next to it.
 
     Raises:
-        OptionError: ``path`` is none.
+        OptionError: ``path`` is none, or that of a file which an importer reads.
         ImportModelError: the file is missing, damaged or of a newer format; text lacks its weights; an operator is not known.
     """
     if not isinstance(path, str | PathLike) or not str(path):
         raise OptionError(f"load: got {path!r}; expected a path; from_onnx takes models in memory")
+    _check_suffix("load", path)
     return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
 
 
@@ -431,10 +445,22 @@ def _unpickled(data: bytes) -> IRModule:
     return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
 
 
+def _check_suffix(where: str, path: str | PathLike[str]) -> None:
+    """Raises OptionError for the path of a file that an importer reads, which it names."""
+    from forge.frontends.support import format_of
+
+    found = format_of(Path(path))
+    if found is not None:
+        raise OptionError(f"{where}: {path}: is a model to import; use forge.from_{found.registry.name}")
+
+
 def _as_module(mod: Module | IRModule | str) -> Module:
     if isinstance(mod, IRModule):
         return mod.mod
     if isinstance(mod, str):
+        if "{" not in mod and Path(mod).suffix:
+            _check_suffix("IRModule", mod)
+            raise OptionError(f"IRModule: got {mod!r}, which looks like a path; expected the text of a module; use forge.load")
         return parse_module(mod)
     if not isinstance(mod, Module):
         raise InvalidGraphError(

@@ -152,7 +152,7 @@ class Edits(Queries):
         Raises:
             OptionError: a flag is not a bool; InvalidGraphError: ``main`` breaks a rule of the IR.
         """
-        _deprecated("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays")
+        _deprecated("partition_for_tensorrt", "use forge.ONNXModule for TensorRT, or IRModule.partition, which takes any backend")
         flags = (remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs)
         self._edited(lambda module: partition_for_tensorrt.run(module, *flags))
 
@@ -162,7 +162,8 @@ class Edits(Queries):
         It undoes `partition` and `partition_for_tensorrt`: the module equals what it was, names included, but for stacks and
         batched products that the latter had written in another way.
         """
-        _deprecated("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions")
+        instead = "use forge.ONNXModule for TensorRT; IRModule(ir, inline_partitions=True) makes one without functions"
+        _deprecated("inline_partitions", instead)
         self._inline()
 
     def _inline(self) -> None:

@@ -90,6 +90,16 @@ class Queries:
         """All graphs by name: public functions, and those that they call."""
         return self._module.graphs
 
+    def __getitem__(self, name: str) -> Graph:
+        """The graph of that name: ``ir["main"].attrs``.
+
+        Raises:
+            KeyError: there is none; those that there are are listed.
+        """
+        if name not in self.graphs:
+            raise KeyError(f"got {name!r}; expected one of {', '.join(self.graphs)}")
+        return self.graphs[name]
+
     @property
     def main(self) -> Graph:
         """The function ``main`` or, where there is none, the first public one; what has no name of a function is about it."""

@@ -82,7 +82,7 @@ def from_exported_program(
 
 
 def from_fx(
-    model: GraphModule,
+    model: GraphModule | Any,
     input_info: Sequence[Any],
     *,
     keep_params_as_input: bool = False,
@@ -94,6 +94,7 @@ def from_fx(
     """Loads a ``torch.fx.GraphModule`` as `forge.from_torch` does, never through ONNX: ``torch.export`` exports it.
 
     Args:
+        model: it, or what ``torch._dynamo.export(module, *arguments)`` gives.
         input_info: ``(shape, dtype)`` of each input; they are called ``inp_0`` and so on. Texts in shapes are dynamic
             dimensions.
         keep_params_as_input: parameters stay inputs of ``main``, after its own; their values are ``IRModule.params``.
@@ -108,13 +109,15 @@ def from_fx(
     import torch
 
     where = "from_fx"
+    model = getattr(model, "graph_module", model)  # of what torch._dynamo.export(...) gives
     flags = {
         "keep_params_as_input": keep_params_as_input, "unwrap_unit_return_tuple": unwrap_unit_return_tuple,
         "no_bind_return_tuple": no_bind_return_tuple,
     }  # fmt: skip
     _check_flags(where, flags)
     if not isinstance(model, torch.fx.GraphModule):
-        raise OptionError(f"{where}: got {type(model).__name__}; expected a GraphModule, which torch.fx.symbolic_trace gives")
+        got = type(model).__name__
+        raise OptionError(f"{where}: got {got}; expected a GraphModule, which torch.fx.symbolic_trace gives")
     if default_image_layout != "NCHW":
         raise OptionError(f"{where}: default_image_layout: got {default_image_layout!r}; expected 'NCHW'; transpose the inputs")
     if isinstance(input_info, str | Mapping) or not isinstance(input_info, Sequence):

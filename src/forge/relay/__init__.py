@@ -13,15 +13,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from forge.compose import expr
-from forge.compose.expr import const, op
-from forge.relay import frontend
+from forge.relay import analysis, expr, frontend, function
+from forge.relay.expr import Function, const, op, var
 
 if TYPE_CHECKING:
     from forge.relay import build_module
     from forge.relay.build_module import create_executor
 
-__all__ = ["build_module", "const", "create_executor", "expr", "frontend", "op"]
+__all__ = [
+    "Function", "analysis", "build_module", "const", "create_executor", "expr", "frontend", "function", "op", "var",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -97,8 +97,8 @@ def test_other_formats_are_named(start: bytes, advice: str) -> None:
 
 def test_loaders_of_other_formats_are_recommended_once_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forge, "__all__", [*forge.__all__, "from_keras"])
-    with pytest.raises(ImportModelError, match=r"expected an ONNX model; use forge\.from_torch or forge\.from_keras$"):
-        import_model(b"PK\x03\x04rest")
+    with pytest.raises(ImportModelError, match=r"expected an ONNX model; use forge\.from_keras$"):
+        import_model(b"PK\x03\x04 metadata.json model.weights.h5")
 
 
 @settings(max_examples=150)

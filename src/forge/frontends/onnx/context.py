@@ -25,6 +25,11 @@ class Context(ImportContext):
     def convert_config(self) -> dict[str, Any]:
         return self.scope.state.convert_config
 
+    @property
+    def auto_pad(self) -> str:
+        """The node's attribute of that name."""
+        return next((a.s.decode() for a in self.node.attribute if a.name == "auto_pad"), "SAME_UPPER")
+
 
 def modules_of(node: onnx.NodeProto) -> list[str]:
     """Names of the modules of the program around ``node``, the outer first, as torch's exporter notes them.

@@ -12,7 +12,10 @@ from forge.frontends.convert_map import ConvertMap
 from forge.frontends.onnx import converters, functions
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.convert import convert_nodes
+from forge.frontends.onnx.importer import CONVERT_CONFIG
 from forge.frontends.onnx.registry import REGISTRY, find_schema, published_versions
+from forge.frontends.onnx.scope import OnnxScope, OnnxState
+from forge.frontends.onnx.tensors import TensorReader
 from forge.ir.nodes import Value
 
 converters.load_all()
@@ -27,11 +30,14 @@ class OnnxConvertMap(ConvertMap):
         self, around: ImportContext, name: str, operands: list[Value | None], attributes: dict[str, Any], num_outputs: int | None
     ) -> Any:
         """Converts a node made of the arguments; a schema's body is expanded where there is no converter."""
-        assert isinstance(around, Context)
+        scope = around.scope
+        if not isinstance(scope, OnnxScope):  # expressions that belong to no model
+            state = OnnxState(reader=TensorReader(), convert_config=dict(CONVERT_CONFIG))
+            scope = OnnxScope(scope.graph, state, {self.domain: self.opset}, taken=scope.taken)
         node = self._node(name)
         node.input.extend("" if v is None else f"input_{k}" for k, v in enumerate(operands))
         node.output.extend(f"output_{k}" for k in range(self._outputs(name) if num_outputs is None else num_outputs))
-        g = Context(around.scope, node, self.opset, around.name)
+        g = Context(scope, node, self.opset, around.name)
         row = REGISTRY.lookup(self.domain, name, self.opset)
         results = NotImplemented if row is None else row.call(g, operands, attributes)
         if results is NotImplemented:

@@ -92,7 +92,8 @@ class _Archive:
             self.fail(f"{_PICKLED}; {_SAVE}")
         if any(n.startswith("data/aotinductor/") for n in self.entries):
             self.fail(f"holds code that AOTInductor compiled; expected a program; {_SAVE}")
-        self.fail(f"holds no program (models/NAME.json); a checkpoint of torch.save has weights only; {_SAVE}")
+        refuse_other_formats(self.data, self.where, "a .pt2 archive", "from_torch")
+        self.fail(f"holds no program (models/NAME.json); {_SAVE}")
 
     def _check_header(self) -> None:
         kind = self._bytes("archive_format", 16) if "archive_format" in self.entries else b""

@@ -100,6 +100,8 @@ def load(path: str | PathLike[str]) -> Module:
     """
     source = Path(path)
     with _explained(str(path)):
+        if source.is_dir():
+            raise ImportModelError("is a folder; expected a file; forge.Runtime opens a compiled model")
         if source.exists() and not source.is_file():
             raise ImportModelError("is not a file")
         if source.suffix in TEXT_SUFFIXES:

@@ -8,8 +8,6 @@
     _get_convert_map(13)["Selu"] = Selu     # forge.frontends.onnx.register("Selu", Selu, domain=...) for other domains
 """
 
-from forge.compose import expr as _expr
-from forge.compose.expr import op as _op
 from forge.frontends.class_helpers import (
     AttrCvt,
     Renamer,
@@ -23,9 +21,16 @@ from forge.frontends.class_helpers import (
 )
 from forge.frontends.onnx.convert_map import get_convert_map as _get_convert_map
 from forge.frontends.onnx.registry import OnnxOpConverter
+from forge.module import IRModule
+from forge.relay import analysis
+from forge.relay import expr as _expr
+from forge.relay import function as _function
+from forge.relay.expr import op as _op
 from forge.relay.frontend import from_onnx
+from forge.relay.frontend.graph_proto import GraphProto, _identity_list, fold_constant, get_info, new_var, onnx_input
 
 __all__ = [
-    "AttrCvt", "OnnxOpConverter", "Renamer", "_expr", "_get_convert_map", "_op", "autopad", "dimension_constraint",
-    "dimension_picker", "from_onnx", "get_relay_op", "infer_channels", "infer_shape", "infer_type",
+    "AttrCvt", "GraphProto", "IRModule", "OnnxOpConverter", "Renamer", "_expr", "_function", "_get_convert_map", "_identity_list",
+    "_op", "analysis", "autopad", "dimension_constraint", "dimension_picker", "fold_constant", "from_onnx", "get_info",
+    "get_relay_op", "infer_channels", "infer_shape", "infer_type", "new_var", "onnx_input",
 ]

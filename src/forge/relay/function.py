@@ -1,0 +1,5 @@
+"""Functions of expressions, by the names of Relay."""
+
+from forge.relay.expr import Function
+
+__all__ = ["Function"]
