@@ -272,6 +272,12 @@ def test_params_mistakes(params: dict[str, np.ndarray], message: str) -> None:
         forge.IRModule(CLASSIFIER, params)
 
 
+def test_a_misspelt_option_is_named() -> None:
+    ir = forge.IRModule("def @main(%x: Tensor[(2), float32]) { exp(%x) }")
+    with pytest.raises(TypeError, match=r"compile: .*unexpected keyword argument 'optlevel'; did you mean opt_level"):
+        ir.compile(optlevel=3)  # type: ignore[call-arg]
+
+
 def test_what_is_no_module() -> None:
     with pytest.raises(
         InvalidGraphError, match=r"IRModule: got int; expected an ir\.Module, an IRModule or text; load models with "

@@ -261,7 +261,14 @@ def takes_options(method: F) -> F:
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            from difflib import get_close_matches
+
+            unknown = [name for name in kwargs if name not in signature.parameters]
+            near = [known for name in unknown for known in get_close_matches(name, signature.parameters)]
+            raise TypeError(f"{method.__name__}: {error}" + (f"; did you mean {' or '.join(near)}" if near else "")) from None
         for o in known:
             o.check(method.__name__, given.get(o.python, o.default))
         return method(**{**unset, **given})

@@ -137,6 +137,7 @@ WRONG = {
     "view build": "build: is compiled; expected a model",
     "view model.onnx -o nodir/x.html": "nodir/x.html: there is no folder nodir",
     "view model.onnx -o x.npy": "x.npy: exists; pass --force to replace it",
+    "view model.onnx -o g.png": "--output g.png: the page is HTML",
     "view model.onnx -o empty": "empty: is a folder",
     "compile empty -o out": "empty: is a folder; expected the file of a model",
     "export model.onnx nodir/x.onnx": "nodir/x.onnx: there is no folder nodir",
@@ -463,6 +464,16 @@ def test_the_cache_is_shown_and_cleared(
     assert "cleared of 1 compiled model," in capsys.readouterr().out
     assert told["kernel_bytes"] > 0
     assert (files(tmp_path / "cache"), files(tmp_path / "forge")) == (["models"], [])
+
+
+@pytest.mark.usefixtures("compile_cache")
+def test_a_compilation_from_the_cache_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "m.relay").write_text("def @main(%x: Tensor[(n, 17), float32]) { negative(%x) }")
+    told = []
+    for _ in range(2):
+        assert run("compile", "m.relay", "-o", "out", "--force") == 0
+        told.append("from the cache" in capsys.readouterr().out)
+    assert told == [False, True]
 
 
 def test_doctor_names_a_missing_compiler(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,10 @@ def test_set_num_threads() -> None:
     forge_runtime.set_num_threads(5)
     assert forge_runtime.num_threads() == 5
     forge_runtime.set_num_threads(before)
-    with pytest.raises(ValueError, match="got -1; expected 0 or more"):
-        forge_runtime.set_num_threads(-1)
+    for wrong in (-1, 1025, 10**30, True, "2", None, 1.5):
+        with pytest.raises(ValueError, match=f"num_threads: got {wrong!r}; expected a whole number from 0 to 1024"):
+            forge_runtime.set_num_threads(wrong)  # type: ignore[arg-type]
+    assert forge_runtime.num_threads() == before
 
 
 def test_cpu_features_agree_with_llvm() -> None:

@@ -118,9 +118,10 @@ def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: boo
         written = {"output": str(final), "key": str(key) if encrypted else None, "library_bytes": size, "seconds": seconds}
         source.print_json({**written, **compiled.summary, "phases": compiled.seconds, **more})
         return
+    cached = "" if compiled.seconds else ", from the cache"
     calls, kernels = (int(compiled.summary[what]) for what in ("groups", "kernels"))
     counts = f"{source.count_text(calls, 'kernel call')}, {source.count_text(kernels, 'kernel')}"
-    source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s")
+    source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s{cached}")
     if compiled.summary["registered"]:
         source.say(f"calls registered functions: {', '.join(compiled.summary['registered'])}")
     if encrypted:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forge.cli import source
+from forge.errors import OptionError
 from forge.view import page
 
 EXAMPLES = ("forge view model.onnx", "forge view model.onnx -o graph.html")
@@ -26,6 +27,8 @@ def view(
     """
     path = output if output is not None else Path(model.with_suffix(".html").name)
     source.check_output(path, force)
+    if path.suffix not in (".html", ".htm"):
+        raise OptionError(f"--output {path}: the page is HTML; expected a name that ends in .html; IRModule.plot() draws an .svg")
     with source.progress() as report:
         module = source.load_model(model, shape, report, function)
         text = page(module.mod, model.name)

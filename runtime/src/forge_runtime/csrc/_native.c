@@ -142,12 +142,19 @@ static PyObject *model_describe(PyObject *object, PyObject *unused) {
   return NULL;
 }
 
+/* A number of threads; -1, with an error set, for anything else. */
+static int32_t number_of_threads(PyObject *number) {
+  const long threads = PyIndex_Check(number) && !PyBool_Check(number) ? PyLong_AsLong(number) : -1;
+  PyErr_Clear();
+  if (threads >= 0 && threads <= FORGE_MAX_THREADS) return (int32_t)threads;
+  PyErr_Format(PyExc_ValueError, "num_threads: got %R; expected a whole number from 0 to %d", number, FORGE_MAX_THREADS);
+  return -1;
+}
+
 static PyObject *model_set_threads(PyObject *object, PyObject *number) {
-  const long threads = PyLong_AsLong(number);
-  if (threads == -1 && PyErr_Occurred()) return NULL;
-  if (threads < 0 || threads > INT32_MAX)
-    return PyErr_Format(PyExc_ValueError, "num_threads: got %ld; expected 0 or more", threads);
-  ((model_object *)object)->host = forge_host_with_threads((int32_t)threads);
+  const int32_t threads = number_of_threads(number);
+  if (threads < 0) return NULL;
+  ((model_object *)object)->host = forge_host_with_threads(threads);
   Py_RETURN_NONE;
 }
 
@@ -378,11 +385,9 @@ static PyObject *native_check_cpu(PyObject *module, PyObject *features) {
 
 static PyObject *native_set_num_threads(PyObject *module, PyObject *number) {
   (void)module;
-  const long threads = PyLong_AsLong(number);
-  if (threads == -1 && PyErr_Occurred()) return NULL;
-  if (threads < 0 || threads > INT32_MAX)
-    return PyErr_Format(PyExc_ValueError, "num_threads: got %ld; expected 0 or more", threads);
-  forge_set_num_threads((int32_t)threads);
+  const int32_t threads = number_of_threads(number);
+  if (threads < 0) return NULL;
+  forge_set_num_threads(threads);
   Py_RETURN_NONE;
 }
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024, CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, SPINS_PER_YIELD = 64 };
+enum { CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, SPINS_PER_YIELD = 64 };
 
 #define GATE_INSIDE 0x0fffu
 #define GATE_OPEN 0x1000u
@@ -47,7 +47,7 @@ static struct {
   void *closure;
   int64_t count, grain, units, step;
   atomic_int status;
-  work_range ranges[MAX_THREADS];
+  work_range ranges[FORGE_MAX_THREADS];
 } pool;
 
 static _Thread_local bool inside_job;
@@ -223,7 +223,7 @@ static int32_t usable_cpus(void) {
 }
 
 static int32_t clamp_threads(int64_t threads) {
-  return (int32_t)(threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads);
+  return (int32_t)(threads < 1 ? 1 : threads > FORGE_MAX_THREADS ? FORGE_MAX_THREADS : threads);
 }
 
 static int32_t default_threads(void) {
@@ -264,7 +264,7 @@ static void open_gate(void) {
   const uint32_t number = (atomic_load(&pool.gate) >> GATE_NUMBER_SHIFT) + 1;
   atomic_store(&pool.gate, number << GATE_NUMBER_SHIFT | GATE_OPEN);
   if (atomic_load(&pool.sleepers) == 0) return;
-  futex_wake(&pool.gate, pool.workers == pool.threads - 1 ? pool.threads - 1 : MAX_THREADS);
+  futex_wake(&pool.gate, pool.workers == pool.threads - 1 ? pool.threads - 1 : FORGE_MAX_THREADS);
 }
 
 /* Lets nobody in any more and waits until all have left. */

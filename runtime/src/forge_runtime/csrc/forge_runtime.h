@@ -323,7 +323,8 @@ FORGE_API size_t forge_dtype_size(int32_t dtype);      /* bytes of an element in
 
 /* The built-in host: cached aligned memory and one thread pool for the process. */
 FORGE_API const forge_host *forge_default_host(void);
-/* The built-in host with a number of threads of its own; 0: the process's number. */
+/* The built-in host with a number of threads of its own, FORGE_MAX_THREADS at most; 0: the process's number. */
+enum { FORGE_MAX_THREADS = 1024 };
 FORGE_API forge_host forge_host_with_threads(int32_t threads);
 /* Threads that a call of the built-in host uses; 0: FORGE_NUM_THREADS, else as many as the CPUs this process may use. */
 FORGE_API void forge_set_num_threads(int32_t threads);
