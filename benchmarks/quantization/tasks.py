@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks import models
-from benchmarks.quantization import data, metrics, networks, rescaling, training
+from benchmarks.quantization import data, metrics, networks, packaged, rescaling, training
 from benchmarks.quantization.data import Array, Samples, Split
 from benchmarks.quantization.metrics import Metric
 
@@ -57,17 +57,20 @@ class Task:
         rescale: What is done to the trained network, without a change of what it computes.
         base: The task whose trained network is rescaled.
         transformer: NNCF treats these by a scheme of its own, and their weights are quantised alone too.
+        package: Of networks that are trained already: where they come from. Without labels, they are what the network itself
+            computes in float.
     """
 
     name: str
     samples: Callable[[Split, int, int], Samples]
-    network: Callable[[], nn.Module]
-    loss: training.Loss
+    network: Callable[[], nn.Module] | None
+    loss: training.Loss | None
     counts: Counts
     metric: Metric = metrics.ACCURACY
     rescale: Callable[[Any, np.random.Generator], None] | None = None
     base: Task | None = None
     transformer: bool = False
+    package: packaged.Package | None = None
 
     def variant(self, name: str, rescale: Callable[[Any, np.random.Generator], None], **changes: Any) -> Task:
         """The same network rescaled."""
@@ -113,7 +116,12 @@ def _tasks() -> list[Task]:
     characters = Task("characters", data.characters, networks.language_model, training.class_loss,
                       Counts(800, validation=1000, test=5000), metrics.PERPLEXITY, transformer=True)
     shifted = partial(data.features, offset=rescaling.OFFSET)
+    found = Counts(0, train=0, validation=1000, test=2000)
     return [
+        Task("recogniser", packaged.lines, None, None, dataclasses.replace(found, validation=300, test=500),
+             Metric("characters, %", packaged.edits), package=packaged.RECOGNISER),
+        Task("voice", packaged.frames, None, None, found, metrics.VARIANCE, package=packaged.VOICE),
+        Task("files", packaged.contents, None, None, found, package=packaged.FILES),
         digits8, digits32, mobilenet, resnet, vit, classifier, regression, detector, characters,
         digits32.variant("digits32-outliers", rescaling.outlier_channels),
         digits32.variant("digits32-bias", rescaling.huge_bias),
@@ -157,8 +165,12 @@ def _folder(task: Task, seed: int, folder: Path | None, small: bool) -> Path:
 
 def _digest(task: Task) -> str:
     """Changes with torch, with the sources that a trained network depends on, and for one that is rescaled with those of that."""
-    sources = [data, networks, training, *([rescaling] if task.rescale else [])]
-    state = hashlib.sha256(f"{importlib.metadata.version('torch')} {task.counts}".encode())
+    if task.package is not None:
+        sources, origin = [data, packaged], task.package.digest
+    else:
+        sources = [data, networks, training, *([rescaling] if task.rescale else [])]
+        origin = importlib.metadata.version("torch")
+    state = hashlib.sha256(f"{origin} {task.counts}".encode())
     for source in sources:
         state.update(Path(str(source.__file__)).read_bytes())
     return state.hexdigest()[:12]
@@ -169,13 +181,24 @@ def _make(task: Task, seed: int, made: Path, folder: Path | None, small: bool) -
     with tempfile.TemporaryDirectory(dir=made.parent) as temporary:
         unfinished = Path(temporary) / "made"
         unfinished.mkdir()
-        _save_weights(task, seed, unfinished, folder, small)
         validation = task.samples("validation", seed, task.counts.validation)
         test = task.samples("test", seed, task.counts.test)
+        if task.package is None:
+            _save_weights(task, seed, unfinished, folder, small)
+            _export(_loaded(task, seed, unfinished), validation.inputs[:2], unfinished / "model.onnx")
+        else:
+            task.package.save(unfinished / "model.onnx")
+            validation, test = (_labelled(unfinished / "model.onnx", samples) for samples in (validation, test))
         np.savez_compressed(unfinished / "data.npz", validation_inputs=validation.inputs, validation_labels=validation.labels,
                             test_inputs=test.inputs, test_labels=test.labels)
-        _export(_loaded(task, seed, unfinished), validation.inputs[:2], unfinished / "model.onnx")
         os.replace(unfinished, made)
+
+
+def _labelled(path: Path, samples: Samples) -> Samples:
+    """``samples``, with what the model computes in the place of labels that are not there."""
+    from benchmarks.quantization.methods import from_file, predicted
+
+    return samples if len(samples.labels) else Samples(samples.inputs, predicted(from_file(path), samples.inputs))
 
 
 def _save_weights(task: Task, seed: int, made: Path, folder: Path | None, small: bool) -> None:
@@ -195,6 +218,7 @@ def _trained(task: Task, seed: int) -> nn.Module:
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
+    assert task.network is not None and task.loss is not None
     network = task.network()
     training.train(network, task.samples("train", seed, task.counts.train), task.loss, seed=seed, steps=task.counts.steps,
                    rate=task.counts.rate)
@@ -205,6 +229,7 @@ def _loaded(task: Task, seed: int, folder: Path) -> nn.Module:
     """The network with its weights, rescaled, in evaluation mode."""
     import torch
 
+    assert task.network is not None
     network = task.network()
     with np.load(folder / "weights.npz") as arrays:
         network.load_state_dict({key: torch.from_numpy(arrays[key]) for key in arrays})

