@@ -174,7 +174,8 @@ def test_sums_of_bytes_of_any_size(
     flipped = {0: lambda v: v ^ 128 if isinstance(v, np.ndarray) else E.binary("xor", v, E.const(128, "uint8", v.lanes))}
     options: dict[str, Any] = {} if direct else {"prologues": flipped}
     any_size = AnySize(bytes_case(name, target, group, **options)[0], target)
-    for image in IMAGES:
+    # Rows of each length about the widths of tiles, some of which have code of their own.
+    for image in [*IMAGES, *((4, width) for width in range(1, 19))]:
         if fits(image, kernel, padding, dilation):
             case, arrays, want = bytes_case(name, target, group, size=image, **options)
             np.testing.assert_array_equal(unblock_channels(any_size.run(case, arrays), channels), want)

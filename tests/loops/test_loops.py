@@ -76,6 +76,18 @@ def test_masked_lanes_do_not_count() -> None:
     assert result[0] == 125
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+@pytest.mark.parametrize("left", [-300, -1, 0, 1, 31, 64, 127, 128, 256, 300])
+def test_a_tail_of_any_length(left: int, lanes: int, known: bool) -> None:
+    """Also where it is more than an int8 holds."""
+    y = Buffer("y", "int64", (E.const(64),))
+    mask = loops.tail_mask(E.const(7), (E.const(left) if known else N) + 7, lanes)
+    result = np.zeros(64, np.int64)
+    interp.run(S.Function("f", (y,), (N,), S.store(y, E.ramp(0, 1, lanes), E.const(1, "int64", lanes), mask)), [result], [left])
+    assert result.tolist() == [int(lane < min(left, lanes)) for lane in range(64)]
+
+
 def test_an_outer_product_is_added() -> None:
     y = Buffer("y", "float32", (E.const(8),))
     acc = Accumulators(RegisterTile(2, 1, 4, "float32"))

@@ -153,6 +153,9 @@ def finished(value: Expr, dtype: str) -> Expr:
 
 
 def tail_mask(base: Expr, extent: Expr, lanes: int) -> Expr:
-    """``base + lane < extent`` for every lane, in int32: as many lanes as float32 data have."""
-    left = E.const(value, "int32") if (value := static(extent - base)) is not None else E.cast(extent - base, "int32")
-    return E.compare("lt", E.ramp(E.const(0, "int32"), E.const(1, "int32"), lanes), E.broadcast(left, lanes))
+    """``base + lane < extent`` for every lane, in int32: as many lanes as float32 data have; in int8 where there are more."""
+    left, dtype = extent - base, "int32"
+    if 16 < lanes < 128:
+        left, dtype = E.binary("max", E.binary("min", left, lanes), 0), "int8"
+    count = E.const(value, dtype) if (value := static(left)) is not None else E.cast(left, dtype)
+    return E.compare("lt", E.ramp(E.const(0, dtype), E.const(1, dtype), lanes), E.broadcast(count, lanes))

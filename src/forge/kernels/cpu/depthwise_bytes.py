@@ -13,14 +13,16 @@ that fit into the first-level cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
-from forge import loops
+from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile, pairs
 from forge.loops.contract import KernelCall
+from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
@@ -31,6 +33,10 @@ TASKS_PER_CORE: Final = 4
 MEMORY_FACTOR: Final = 2
 # Positions from one group to the next.
 STEP: Final = 2
+# Outputs of a tile at the end of a row whose length is known at run time only.
+NARROW: Final = 4
+# Outputs of a row for which there is code of its own: the last images of networks that see 224 pixels.
+SHORT: Final = 7
 # So many rows of taps are written out, others are a loop.
 MOST_ROWS: Final = 8
 # So many groups are copied in one iteration.
@@ -54,6 +60,7 @@ class BytesPlan:
     strip: int
     width: int
     slots: int
+    target: Target
 
     @property
     def size(self) -> int:
@@ -91,22 +98,47 @@ class BytesPlan:
 
 def build(call: KernelCall) -> Function:
     """The kernel of a depthwise convolution whose weight is in groups."""
-    plan = _plan(call)
-    window = plan.window
+    window = _window(call)
+    plan = _plan(call, window)
     row_blocks, rows = window.height.blocks(plan.row_block)
     extents = {"image": window.batch, "block": E.const(plan.blocks), "row_block": row_blocks}
+    short = _short_plan(call, window)
 
     def task(index: Expr) -> Stmt:
         lets, (image, block, row_block) = loops.bound_indices(index, extents)
-        return seq(lets, _Task(plan, image, block, row_block * rows, rows).statement())
+
+        def code(plan: BytesPlan) -> Stmt:
+            return _Task(plan, image, block, row_block * rows, rows).statement()
+
+        if short is None:
+            return seq(lets, code(plan))
+        known = short.window.width
+        is_short = E.logical_and(window.width.positions.eq(known.out), window.width.data.eq(known.extent))
+        return seq(lets, loops.guard(is_short, code(short), code(plan)))
 
     work = plan.row_block * window.width.out * window.block * window.height.kernel * plan.steps
     return call.function(loops.parallel(loops.product(list(extents.values())), work * MEMORY_FACTOR, task))
 
 
-def _plan(call: KernelCall) -> BytesPlan:
-    blocks, kernel_h, steps, block, group = static_shape(call, call.operands[1], 5, "[C/c][kh][kw/g][c][g]")
-    window = window_of(call, (kernel_h, int(call.attrs.kernel_size[1])))
+def _short_plan(call: KernelCall, window: BlockedWindow) -> BytesPlan | None:
+    """That of short rows, which have code of their own where their length is known at run time only."""
+    axis = window.width
+    before = loops.static(axis.pad)
+    if axis.is_known or before is None:
+        return None
+    extent = SHORT * axis.stride
+    padded = before > 0 or axis.span(SHORT) - before > extent
+    known = replace(axis, extent=extent, out=SHORT, before=before, positions=E.const(SHORT), data=E.const(extent), padded=padded)
+    return _plan(call, replace(window, width=known))
+
+
+def _window(call: KernelCall) -> BlockedWindow:
+    kernel_h = static_shape(call, call.operands[1], 5, "[C/c][kh][kw/g][c][g]")[1]
+    return window_of(call, (kernel_h, int(call.attrs.kernel_size[1])))
+
+
+def _plan(call: KernelCall, window: BlockedWindow) -> BytesPlan:
+    blocks, _, steps, block, group = static_shape(call, call.operands[1], 5, "[C/c][kh][kw/g][c][g]")
     if not block == window.block == window.out_block or window.width.dilation != 1:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
                            f"{window.out_block}, dilation along rows {window.width.dilation}; expected equal blocks and 1")
@@ -119,7 +151,7 @@ def _plan(call: KernelCall) -> BytesPlan:
         width = min(window.width.out, width)
 
     def plan(strip: int, slots: int) -> BytesPlan:
-        return BytesPlan(window, blocks, unit, steps, int(call.attrs.pad_value), row_block, strip, width, slots)
+        return BytesPlan(window, blocks, unit, steps, int(call.attrs.pad_value), row_block, strip, width, slots, call.target)
 
     rows, ring = window.height.span(row_block), loops.next_power_of_two(window.height.reach)
     if rows * _row_bytes(plan(window.width.out, rows), window.width.out) <= call.target.l1_cache // 2 or rows <= ring:
@@ -254,12 +286,11 @@ class _Task:
         """The outputs of one row; tiles have an even number of them, so that each begins at a group."""
         width = self.plan.width
 
-        def tile(begin: Expr, count: int, limit: Expr | None = None) -> Stmt:
-            return self._tile(row, bases, first, begin, count, limit)
+        def tile(begin: Expr, count: int) -> Stmt:
+            return self._tile(row, bases, first, begin, count)
 
         if not isinstance(outputs, int):
-            full = loops.serial("tile", outputs // width, lambda i: tile(i * width, width))
-            return seq(full, loops.guard((outputs % width).ne(0), tile(outputs // width * width, width, outputs)))
+            return self._any_tiles(outputs, lambda *args: self._tile(row, bases, first, *args))
         if width < outputs:
             width -= width % STEP
 
@@ -267,8 +298,24 @@ class _Task:
         full = loops.serial("tile", whole, lambda i: tile(i * width, width)) if whole else seq()
         return seq(full, tile(E.const(whole * width), rest) if rest else seq())
 
-    def _tile(self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int, limit: Expr | None) -> Stmt:
-        """``count`` outputs from ``begin`` of a strip, of which those from ``limit`` on are not written."""
+    def _any_tiles(self, outputs: Expr, tile: Callable[..., Stmt]) -> Stmt:
+        """Wide tiles, then narrow ones. The last one begins so early that at most its last output is one too many."""
+        width, parts = self.plan.width, list[Stmt]()
+        wide = loops.bound(outputs // width, parts, "wide")
+        last = loops.bound((outputs - (NARROW - STEP + 1)) // STEP * STEP, parts, "last")
+
+        def narrow(number: Expr) -> Stmt:
+            lets, begin = loops.bind("begin", E.binary("min", wide * width + number * NARROW, last))
+            return seq(lets, tile(begin, NARROW, outputs, NARROW - STEP + 1))
+
+        parts += [loops.serial("tile", wide, lambda i: tile(i * width, width)),
+                  loops.serial("rest", loops.ceildiv(outputs - wide * width, NARROW), narrow)]
+        return loops.guard(outputs >= NARROW, seq(parts), tile(E.const(0), NARROW, outputs))
+
+    def _tile(
+        self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int, limit: Expr | None = None, sure: int = 0,
+    ) -> Stmt:
+        """``count`` outputs from ``begin`` of a strip; those from ``limit`` on are not written, but the ``sure`` first."""
         plan, result = self.plan, self.window.result
         acc = Accumulators(RegisterTile(count, 1, self.window.block, "int32"))
         start = begin * plan.window.width.stride // STEP * plan.size
@@ -281,7 +328,7 @@ class _Task:
         def write(position: Expr) -> Stmt:
             indices = [self.image, self.block, self.first_row + row, first + begin + position, E.ramp(0, 1, self.window.block)]
             written = result.write(indices, loops.finished(acc.get(position, 0), result.dtype))
-            return written if limit is None else loops.guard(begin + position < limit, written)
+            return written if limit is None else loops.guard(position < E.binary("max", limit - begin, sure), written)
 
         return seq(acc.allocate(), acc.clear(), sums, acc.each(lambda position, _: write(position)))
 
@@ -415,6 +462,8 @@ class _AnyCopies(_RowCopies):
     def _any_border(self, base: Expr, h: Expr, number: Expr, place: Expr) -> Stmt:
         """A group of which any position may be outside of data."""
         task, size, block = self.task, self.plan.unit.size, self.task.window.block
+        if self.data_in.buffer is not None and loops.supports_masks(self.plan.target, {dtypes.itemsize(self.data_in.dtype)}):
+            return self._store(base, number, self._grouped(self._masked(h, place), None))
         border = loops.local("border", self.data_in.dtype, size * block)
 
         def position(k: Expr) -> Stmt:
@@ -427,6 +476,20 @@ class _AnyCopies(_RowCopies):
         filled = loops.serial("position", size, position)
         values = E.load(border, E.ramp(0, 1, size * block))
         return seq(Allocate(border), filled, self._store(base, number, self._grouped(values, None)))
+
+    def _masked(self, h: Expr, place: Expr) -> Expr:
+        """A group's positions from ``place`` on, of which those outside of data, which are not read, are padding."""
+        buffer, block, lanes = self.data_in.buffer, self.task.window.block, self.plan.size
+        assert buffer is not None
+
+        def before(end: Expr) -> Expr:
+            """The lanes of positions before ``end``."""
+            count = E.cast(_clamp((end - place) * block, E.const(0), E.const(lanes)), "int8")
+            return E.ramp(E.const(0, "int8"), E.const(1, "int8"), lanes) < E.broadcast(count, lanes)
+
+        on_data = E.logical_and(before(self.task.window.width.data), E.logical_not(before(E.const(0))))
+        offset = buffer.offset(self.task.image, self.task.block, h, place, 0)
+        return E.select(on_data, E.load(buffer, E.ramp(offset, 1, lanes), on_data), self._pads())
 
 
 def _clamp(x: Expr, low: Expr, high: Expr) -> Expr:
