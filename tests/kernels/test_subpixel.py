@@ -112,6 +112,8 @@ ROWS = {
     "cropped, many channels": Row(5, 40, (6, 7), (Axis(2, 2, 1, 3, 2), Axis(7, 3, 1, 4, 5)), batch=2),
     "cropped at the begin": Row(6, 40, (5, 8), (Axis(4, 2, 1, 1, 0), Axis(5, 3, 1, 2, 3))),
     "each channel": Row(20, 0, (6, 9), (Axis(4, 2, 1, 1, 1), Axis(3, 2, 1, 1, 0)), batch=2),
+    "each channel, cropped": Row(20, 0, (6, 9), (Axis(7, 3, 1, 4, 5), Axis(5, 3, 1, 2, 3))),
+    "each channel, cropped more": Row(9, 0, (6, 20), (Axis(6, 2, 1, 5, 1), Axis(9, 2, 1, 4, 6))),
     "volume": Row(18, 20, (3, 4, 5), (Axis(2, 2, 1, 0, 0),) * 3),
     "volume, cropped": Row(7, 33, (3, 4, 5), (Axis(4, 2, 1, 1, 1), Axis(4, 2, 1, 3, 1), Axis(6, 3, 1, 2, 4))),
     "volume, taps that differ": Row(20, 16, (3, 4, 5), (Axis(3, 2, 1, 1, 0), Axis(4, 2, 1, 1, 1), Axis(3, 2, 1, 1, 1))),

@@ -40,8 +40,8 @@ class SpatialAxis:
 
     Plans are made for these numbers, which are typical ones where sizes are known at run time only; code is right for what the
     expressions ``positions``, ``data`` and ``pad`` are then. ``padded``: some position may reach outside the data. ``shift``: by
-    how many elements windows of some output channels begin later. ``after``: by how many elements positions reach past the data
-    at most, None: by any number.
+    how many elements windows of some output channels begin later. ``ahead`` and ``after``: by how many elements positions reach
+    before the data and past them at most, None: by any number.
     """
 
     extent: int
@@ -55,6 +55,7 @@ class SpatialAxis:
     pad: Expr
     padded: bool
     shift: int = 0
+    ahead: int | None = None
     after: int | None = None
 
     @property
@@ -77,8 +78,7 @@ class SpatialAxis:
 
     def may_be_outside(self, columns: int, column: int) -> tuple[bool, bool]:
         """Whether one of the ``columns`` elements under neighbouring positions may lie before the data, and past them."""
-        before = loops.static(self.pad)
-        return before is None or column < before, self.after is None or columns - column <= self.after
+        return self.ahead is None or column < self.ahead, self.after is None or columns - column <= self.after
 
     def taps_on_data(self, start: Expr, lets: list[Stmt], first: Expr, end: Expr) -> tuple[Expr, Expr]:
         """Those of the taps from ``first`` to ``end`` that lie on data at the position that begins at ``start``."""
@@ -224,10 +224,10 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
         extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
         sizes = [call.typical(e) for e in (extent, positions, pad)]
         out = sizes[1] if loops.static(positions) is not None else max(1, sizes[1])
-        end = pads[k + axes]
-        after = max(0, end) if isinstance(end, int) and shifts[k] == 0 else None
+        # Windows that begin later are as many fewer.
+        ahead, after = (max(0, p) if isinstance(p, int) else None for p in (pads[k], pads[k + axes]))
         found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False,
-                            shifts[k], after)
+                            shifts[k], ahead, after)
         if found.is_known:
             padded = found.before > 0 or found.span(found.out) - found.before > found.extent
         else:
