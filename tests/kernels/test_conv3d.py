@@ -249,7 +249,7 @@ def depthwise_case(row: Row, target: str) -> Case:
     assert data is not None and weight is not None
     data = replace(data, shape=(row.batch, weight.shape[0], *row.volume, weight.shape[-1]))
     taps = Spec((weight.shape[0], *row.kernel, weight.shape[-1]))
-    return replace(plain, family="depthwise_conv3d_ncdhwc", operands=[data, taps])
+    return replace(plain, family="depthwise_conv3d_ncdhwc", operands=[data, taps], attrs={**plain.attrs, "channels": row.inner})
 
 
 @EVERY_TARGET

@@ -59,7 +59,8 @@ def depthwise_case(name: str, target: str, size: tuple[int, int] | None = None, 
     packed[:channels] = w[:, 0]
     packed = np.ascontiguousarray(packed.reshape(blocks, lanes, *kernel).transpose(0, 2, 3, 1))
     out = convolve(x, w, strides, padding, dilation, channels).shape[2:]
-    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "kernel": kernel}
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "kernel": kernel, "channels": channels,
+             "in_channels": channels}
     case = Case("depthwise_conv2d_nchwc", [Spec((batch, blocks, *image, lanes)), Spec(packed.shape)],
                 Spec((batch, blocks, *out, lanes)), attrs, **options)
     return case, x, packed, w
@@ -87,6 +88,28 @@ def test_any_size(target: str, name: str) -> None:
             assert_close(unblock_channels(got, channels), convolve(x, w, strides, padding, dilation, channels), 9)
 
 
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize(("channels", "filters"), [(24, 2), (9, 2), (5, 4), (33, 4)])
+def test_several_filters_of_each_channel(target: str, channels: int, filters: int) -> None:
+    """One kernel for images of all sizes; lanes past the channels are not numbers."""
+    lanes, padding = Target.parse(target).lanes("float32"), (1, 1, 1, 1)
+    w = normal(channels * filters, 1, 3, 3)
+    packed = np.pad(w[:, 0], ((0, -len(w) % lanes), (0, 0), (0, 0)))
+    packed = np.ascontiguousarray(packed.reshape(-1, lanes, 3, 3).transpose(0, 2, 3, 1))
+    attrs = {"strides": (1, 1), "padding": padding, "dilation": (1, 1), "kernel": (3, 3), "channels": len(w),
+             "in_channels": channels}
+
+    def case(image: tuple[int, int]) -> Case:
+        operands = [Spec((2, -(-channels // lanes), *image, lanes)), Spec(packed.shape)]
+        return Case("depthwise_conv2d_nchwc", operands, Spec((2, len(packed), *image, lanes)), attrs)
+
+    any_size = AnySize(case((5, 5)), target)
+    for image in IMAGES:
+        x = normal(2, channels, *image)
+        got = any_size.run(case(image), [block_channels(x, lanes), packed])
+        assert_close(unblock_channels(got, len(w)), convolve(x.repeat(filters, 1), w, (1, 1), padding, (1, 1), len(w)), 9)
+
+
 def fits(image: tuple[int, int], kernel: tuple[int, int], padding: tuple[int, ...], dilation: tuple[int, int]) -> bool:
     """Whether a window fits into the padded image."""
     return all(image[a] + padding[a] + padding[a + 2] > (kernel[a] - 1) * dilation[a] for a in (0, 1))
@@ -105,7 +128,7 @@ def test_prologue_and_epilogue(target: str) -> None:
 
 def test_unequal_blocks_are_refused() -> None:
     case = Case("depthwise_conv2d_nchwc", [Spec((1, 2, 4, 4, 8)), Spec((1, 3, 3, 16))], Spec((1, 1, 2, 2, 16)),
-                {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1)})
+                {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "channels": 16, "in_channels": 16})
     with pytest.raises(CompileError, match="channel blocks"):
         case.function("llvm")
 
@@ -146,7 +169,7 @@ def bytes_case(name: str, target: str, group: int, dtype: str = "uint8", pad_val
     whole = np.pad(prologue(x), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value)
     want = convolve(whole, w, strides, (0, 0, 0, 0), dilation, channels)
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "pad_value": pad_value, "kernel_size": kernel,
-             "kernel": kernel}
+             "kernel": kernel, "channels": channels, "in_channels": channels}
     data = block_channels(x, lanes, 3)
     case = Case("depthwise_conv2d_nchwc", [Spec(data.shape, dtype), Spec(packed.shape, "int8")],
                 Spec((batch, blocks, *want.shape[2:], lanes), "int32"), attrs, **options)  # type: ignore[arg-type]

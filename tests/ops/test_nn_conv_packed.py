@@ -69,6 +69,14 @@ def test_blocked_depthwise_equals_plain(channels: int) -> None:
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("numbers", [(8, 12, 8), (8, 24, 8), (4, 8, 8), (8, 4, 8)])
+def test_filters_divide_a_block(numbers: tuple[int, int, int]) -> None:
+    groups, channels, in_channels = numbers
+    x, w = blocked(random(1, 8, 6, 5), 4), np.ones((-(-channels // 4), 3, 3, 4), np.float32)
+    with pytest.raises(TypeInferenceError, match="filters that divide a block"):
+        single("nn.contrib_depthwise_conv2d_NCHWc", [x, w], groups=groups, channels=channels, in_channels=in_channels)
+
+
 def test_symbolic_batch_and_extents() -> None:
     x, w = blocked(random(2, 8, 6, 5), 4), packed(random(4, 8, 3, 3), 4, 4)
     check("nn.contrib_conv2d_NCHWc", [x, w], [("n", 2, "h", "w", 4), None], padding=(1, 1), channels=4, in_channels=8)

@@ -13,7 +13,7 @@ from forge.ir.builder import Builder
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType
-from forge.passes import split_groups
+from forge.passes import choose_layouts, split_groups
 from tests.passes.checks import AVX2, AVX512, check, weights
 
 
@@ -57,10 +57,19 @@ def test_several_transposed_filters_of_each_channel() -> None:
 
 
 def test_several_filters_of_each_channel_of_images_of_any_size() -> None:
-    graph = grouped(2, 1, 2, 32, height=dims.symbol("h"), padding=(1, 1))
+    graph = grouped(2, 1, 3, 32, height=dims.symbol("h"), padding=(1, 1))
     assert check(split_groups.run, graph, symbols={"h": 7}) == 1
     assert operators(graph) == ["repeat", "nn.conv2d", "nn.relu"]
-    assert graph.find("layer").attrs.groups == 64
+    assert graph.find("layer").attrs.groups == 96
+
+
+@pytest.mark.parametrize("filters", [2, 8])
+def test_filters_that_divide_a_block_of_channels(filters: int) -> None:
+    """They read the same data in blocks."""
+    graph = grouped(2, 1, filters, 20, height=dims.symbol("h"), padding=(1, 1))
+    assert check(split_groups.run, graph, AVX512, symbols={"h": 7}) == 0
+    assert check(choose_layouts.run, graph, AVX512, symbols={"h": 7})
+    assert operators(graph)[:2] == ["layout_transform", "nn.contrib_depthwise_conv2d_NCHWc"]
 
 
 def test_a_symbolic_batch() -> None:

@@ -127,7 +127,8 @@ class _Blocked(Relayout):
         if groups == 1:
             return self._convolve(conv, kernel)
         bytes_of_volumes = kernel.dtype == np.int8 and kernel.ndim == 5
-        if bytes_of_volumes or not groups == conv.data.shape[1] == len(kernel):
+        is_depthwise = groups == conv.data.shape[1] == len(kernel) or has_several_filters(conv, self.size)
+        if bytes_of_volumes or not is_depthwise:
             return None
         return self._depthwise(conv, self.converted(conv.data), kernel)
 
@@ -136,8 +137,8 @@ class _Blocked(Relayout):
         dilation = conv.attrs.dilation
         if kernel.dtype == np.int8:
             kernel, dilation = spread(kernel, (1, dilation[-1])), (dilation[0], 1)
-        changed = {"channels": len(kernel), "in_channels": len(kernel), "kernel_size": kernel.shape[2:], "dilation": dilation,
-                   **self._depthwise_layouts()}
+        changed = {"channels": len(kernel), "in_channels": conv.data.shape[1], "kernel_size": kernel.shape[2:],
+                   "dilation": dilation, **self._depthwise_layouts()}
         packed = self.builder.constant(self._packed_taps(conv, kernel), name=conv.weight.name)
         op = f"nn.contrib_depthwise_conv{len(conv.spatial)}d_{self.plain}c"
         return self.builder.call(op, source, packed, name=conv.node.name, **{**conv.node.attributes, **changed})
@@ -232,6 +233,13 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
     if conv is None or weight is None or weight.size == 0 or not (conv.data.dtype in FLOATS or integers):
         return None
     return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None
+
+
+def has_several_filters(conv: ConvBase[Any], block: int) -> bool:
+    """Whether a convolution has several filters of each channel, in float32 over images of unknown size, that divide a block."""
+    outer, rest = divmod(conv.result.shape[1], conv.attrs.groups)
+    single = isinstance(conv, Conv2D) and conv.data.dtype == "float32" and conv.data.shape[1] == conv.attrs.groups
+    return single and outer > 1 and rest == 0 == block % outer and not is_static(*conv.result.shape[2:])
 
 
 def is_worth_packing(conv: ConvBase[Any], typical: Mapping[str, int]) -> bool:

@@ -21,7 +21,7 @@ from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.options import CompileOptions
-from forge.passes.choose_layouts import plain_weight
+from forge.passes.choose_layouts import has_several_filters, plain_weight
 from forge.passes.matching import operand
 from forge.target.blocking import channel_block
 
@@ -49,6 +49,9 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
     if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
     inner, outer = data.shape[1] // groups, node.result.shape[1] // groups
+    conv = Conv2D.of(node)
+    if conv is not None and has_several_filters(conv, lanes):
+        return Declined("a kernel of blocked layouts takes several filters of each channel")
     unknown = node.op == "nn.conv2d" and not all(isinstance(size, int) for size in node.result.shape[2:])
     if (node.op == REPEATED or unknown) and inner == 1 < outer:
         return _depthwise(builder, node, weight, outer)

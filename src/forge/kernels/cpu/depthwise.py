@@ -4,6 +4,8 @@ Operands: data [N][C/c][H][W][c], weight [C/c][kh][kw][c]; result [N][C/c][OH][O
 Data and weights of bytes: ``depthwise_bytes``. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the weight
 has taps [kd] before [kh].
 
+Of m filters per channel, the weight and the result have m times as many channels as the data.
+
 Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
 taps and multiplied with all taps that meet it. Slices and rows of taps outside the data are left out by the bounds of their
 loops, columns outside by building the first and the last tiles of a row separately. Where sizes are known at run time only, tiles
@@ -12,7 +14,7 @@ that are not inside ask of their first and last columns whether they are there, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +23,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import depthwise_bytes, tiles
 from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, UsedTaps, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
-from forge.loops.contract import KernelCall, Variant, kernel
+from forge.loops.contract import KernelCall, Reader, Variant, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
@@ -58,7 +60,7 @@ class DepthwisePlan:
 def variant(call: KernelCall) -> Variant | None:
     """Of floats over images or volumes of unknown sizes."""
     data, weight = call.readers
-    if len(data.shape) == len(weight.shape) == 5:
+    if len(data.shape) == len(weight.shape) == 5 or _filters(call) > 1:
         return None
     window = _plan(call, None).window
     places = {(0, 1): 0, (1, 0): 0, (len(call.operands), 1): 0}
@@ -69,6 +71,8 @@ def variant(call: KernelCall) -> Variant | None:
 @kernel("depthwise_conv2d_nchwc", variant=variant)
 def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     """Depthwise convolution over blocked channels."""
+    if _filters(call) > 1:
+        call = replace(call, operands=(_repeated(call), call.operands[1]))
     return convolution(call)
 
 
@@ -92,6 +96,28 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     taps = window.slices * window.height.kernel * window.width.kernel
     work = call.typical(plan.row_block) * window.width.out * window.block * taps
     return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task))
+
+
+def _filters(call: KernelCall) -> int:
+    """Filters of each channel of the data: one where calls of several numbers of channels share code."""
+    return int(call.attrs.channels) // int(call.attrs.in_channels) if call.attrs.in_channels else 1
+
+
+def _repeated(call: KernelCall) -> Reader:
+    """The data with each channel as often as it has filters, in lanes side by side."""
+    (data, weight), filters = call.readers, _filters(call)
+    block = loops.known(data.shape[-1], f"{call.name}: the channel block")
+
+    def read(indices: Sequence[Expr]) -> Expr:
+        image, number, *place, lanes = indices
+        assert isinstance(lanes, E.Ramp)
+        own = E.ramp((number % filters * block + lanes.base) // filters, 1, max(1, lanes.lanes // filters))
+        value = data.read([image, number // filters, *place, own])
+        if value.lanes == 1:
+            return E.broadcast(value, lanes.lanes)
+        return E.call("shuffle", value, value, *(E.const(k // filters) for k in range(lanes.lanes)), lanes=lanes.lanes)
+
+    return Reader((data.shape[0], weight.shape[0], *data.shape[2:]), data.dtype, read, None)
 
 
 def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:

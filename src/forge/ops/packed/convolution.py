@@ -53,7 +53,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         expect_rank(self.name, weight, "weight", self.weight_rank)
         return weight
 
-    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+    def blocks(self, weight: TensorType, attrs: PackedConv2DAttrs) -> tuple[Dim, Dim, Dim, Dim]:
         """(input blocks, input block size, output blocks, output block size) of the weight."""
         raise NotImplementedError
 
@@ -63,9 +63,9 @@ class _PackedConv(Op[PackedConv2DAttrs]):
     def infer(self, attrs: PackedConv2DAttrs, data: Value, weight: Value) -> TensorTypes:
         check_pad_value(self.name, data, attrs)
         plain = self.weight_type(weight.tensor_type, attrs)
-        in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
             raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
+        in_blocks, in_block, out_blocks, out_block = self.blocks(plain, attrs)
         require_equal(self.name, f"channel block of data {data.type}", data.shape[-1], in_block)
         require_equal(self.name, f"channel blocks of data {data.type}", data.shape[1], in_blocks)
         for what, channels, found, block in (
@@ -112,7 +112,7 @@ class Conv2DNCHWc(_PackedConv):
     def weight_type(self, weight: TensorType, attrs: PackedConv2DAttrs) -> TensorType:
         return super().weight_type(pairs.plain_type(weight, self.weight_rank) if self.may_pair else weight, attrs)
 
-    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+    def blocks(self, weight: TensorType, attrs: PackedConv2DAttrs) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
         return shape[1], shape[-2], shape[0], shape[-1]
 
@@ -176,14 +176,14 @@ class Conv3DNCDHWc(Conv2DNCHWc):
 
 @register
 class DepthwiseConv2DNCHWc(_PackedConv):
-    """Depthwise convolution on blocked channels: one filter per channel, as many outputs as inputs.
+    """Depthwise convolution on blocked channels: one filter per channel, as many outputs as inputs; or m filters per channel.
 
     ``out[n, C, y, x, c] = sum over taps (v, u) of data[n, C, y * sh + v * dh - ph, x * sw + u * dw - pw, c] *
-    weight[C, v, u, c]``.
+    weight[C, v, u, c]``; of m filters, output channel k has input channel k // m.
 
-    Operands: data ``[N, ceil(C / c), H, W, c]``, weight ``[ceil(C / c), kh, kw, c]``, or of int8 in groups of taps, the last of
-    which ends with zeros: ``[ceil(C / c), kh, ceil(kw / g), c, g]``. Attributes: those of nn.conv2d, ``groups`` = ``channels`` =
-    ``in_channels`` = C. Kernel family ``depthwise_conv2d_nchwc``.
+    Operands: data ``[N, ceil(C / c), H, W, c]``, weight ``[ceil(m * C / c), kh, kw, c]``, or of int8 in groups of taps, the last
+    of which ends with zeros: ``[ceil(C / c), kh, ceil(kw / g), c, g]``. Attributes: those of nn.conv2d, ``groups`` =
+    ``in_channels`` = C, ``channels`` = m * C, where m divides c and is 1 for int8. Kernel family ``depthwise_conv2d_nchwc``.
     """
 
     name = "nn.contrib_depthwise_conv2d_NCHWc"
@@ -191,15 +191,20 @@ class DepthwiseConv2DNCHWc(_PackedConv):
     kernel_axes: tuple[int, ...] = (1, 2)
     weight_rank = 4
 
-    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+    def blocks(self, weight: TensorType, attrs: PackedConv2DAttrs) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
-        return shape[0], shape[-1], shape[0], shape[-1]
+        return dims.ceildiv(attrs.in_channels or 0, shape[-1]), shape[-1], shape[0], shape[-1]
 
     def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
-        numbers = (attrs.groups, attrs.channels, attrs.in_channels)
-        if len(set(numbers)) != 1:
-            raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
+        numbers, filters, block = (attrs.groups, attrs.channels, attrs.in_channels), self.filters(attrs), data.shape[-1]
+        repeats = filters > 1 and isinstance(block, int) and block % filters == 0 and weight.rank == self.weight_rank
+        if numbers[0] != numbers[2] or numbers[1] != filters * numbers[2] or not (filters == 1 or repeats):
+            raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers, or filters that divide a block")
         return super().infer(attrs, data, weight)
+
+    def filters(self, attrs: PackedConv2DAttrs) -> int:
+        """Filters of each channel of the data."""
+        return (attrs.channels or 0) // attrs.in_channels if attrs.in_channels else 0
 
     def weight_type(self, weight: TensorType, attrs: PackedConv2DAttrs) -> TensorType:
         plain = super().weight_type(pairs.plain_type(weight, self.weight_rank), attrs)
@@ -211,6 +216,9 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
         if weight.ndim > self.weight_rank:
             weight = pairs.plain_array(weight, self.weight_rank)[..., : attrs.kernel_size[-1], :]
+        batch, _, *extents, block = data.shape
+        channels = np.moveaxis(data, -1, 2).reshape(batch, -1, *extents).repeat(self.filters(attrs), axis=1)
+        data = np.moveaxis(channels[:, : len(weight) * block].reshape(batch, len(weight), block, *extents), 2, -1)
         places, taps = "dhw"[-len(self.kernel_axes) :], "tvu"[-len(self.kernel_axes) :]
         return [np.einsum(f"nb{places}c{taps},b{taps}c->nb{places}c", self.view(data, weight, attrs), weight)]
 
@@ -227,7 +235,10 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         def body(n: Expr, block: Expr, *indices: Expr) -> Expr:
             *places, lane = indices
             positions = (window.position(place, tap) for window, place, tap in zip(spec, places, taps))
-            value = padded_read(data, (n, block, *positions, lane), overhang, attrs.pad_value)
+            source = [block, lane]
+            if (filters := self.filters(attrs)) > 1:
+                source = [block // filters, (block % filters * data.shape[-1] + lane) // filters]
+            value = padded_read(data, (n, source[0], *positions, source[1]), overhang, attrs.pad_value)
             factor = pairs.element(weight, self.weight_rank, (block, *taps, lane))
             return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 

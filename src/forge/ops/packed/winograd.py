@@ -73,7 +73,7 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
     def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
         return windows(self.name, (3, 3), attrs.strides, attrs.dilation, attrs.padding)
 
-    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+    def blocks(self, weight: TensorType, attrs: Any) -> tuple[Dim, Dim, Dim, Dim]:
         out_blocks, *_, in_blocks, inner, outer = weight.shape
         return in_blocks, inner, out_blocks, outer
 

@@ -103,12 +103,12 @@ def blocked_row(channels: int, outputs: int, kernel: int, size: tuple[int, int],
                symbolic=False, channels=outputs, in_channels=channels, kernel_size=(kernel, kernel), **attrs)
 
 
-def depthwise_row(channels: int, kernel: int, size: tuple[int, int], block: int = 16, **attrs: Any) -> Case:
-    x, w = array(1, channels, *size), array(channels, 1, kernel, kernel)
+def depthwise_row(channels: int, kernel: int, size: tuple[int, int], block: int = 16, filters: int = 1, **attrs: Any) -> Case:
+    x, w = array(1, channels, *size), array(filters * channels, 1, kernel, kernel)
     weight = np.ascontiguousarray(w.reshape(-1, block, kernel, kernel).transpose(0, 2, 3, 1))
     plain = onnx_conv("Conv", 2, {**attrs, "groups": channels})
     return row("nn.contrib_depthwise_conv2d_NCHWc", [blocked(x, block), weight], lambda *_: blocked(plain(x, w)[0], block),
-               symbolic=False, channels=channels, in_channels=channels, groups=channels, **attrs)
+               symbolic=False, channels=filters * channels, in_channels=channels, groups=channels, **attrs)
 
 
 def blocked_rows() -> list[Case]:
@@ -121,6 +121,7 @@ def blocked_rows() -> list[Case]:
         depthwise_row(32, 3, (9, 7), padding=(1, 1), strides=(2, 2)),
         depthwise_row(16, 5, (7, 7), padding=(2, 2)),
         depthwise_row(8, 3, (6, 5), block=8, dilation=(2, 1), padding=(2, 1)),
+        depthwise_row(24, 3, (6, 5), block=8, filters=4, padding=(1, 1)),
     ]
 
 
