@@ -105,9 +105,8 @@ def _clamped(x: Expr) -> Expr:
 def _gated(x: Expr, decay: Decay) -> Expr:
     """x / (1 + 1 / decay) for negative x, x / (1 + decay) for others."""
     negative = x < 0.0
-    top = x * -decay.power
-    top = select(negative, fma(top, decay.rest, top), x)
-    return top / (decay.value + 1.0) * select(negative, constant(x, -_down(x)), 1.0)
+    top = select(negative, x * decay.scaled, x)
+    return top / (decay.value + 1.0) * select(negative, constant(x, _down(x)), 1.0)
 
 
 def sigmoid(x: Expr) -> Expr:
