@@ -182,7 +182,9 @@ def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) ->
     b.label(latch)
     b.effect(f"{following} = add nsw {type_} {name}, 1")
     again = b.value(f"icmp slt {type_} {following}, {end}")
-    hint = f", !llvm.loop {f.module.no_unrolling()}" if len(b.lines) - start > UNROLLED_BODY else ""
+    # a loop over vectors of unknown number is unrolled as far as it pays already: by its schedule
+    is_vector = isinstance(extent, str) and any(" x " in line for line in b.lines[start:])
+    hint = f", !llvm.loop {f.module.no_unrolling()}" if is_vector or len(b.lines) - start > UNROLLED_BODY else ""
     b.effect(f"br i1 {again}, label %{body}, label %{after}{hint}")
     b.leave()
     b.label(after)
