@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.codegen.module import emit_module, llvm_features
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt
-from forge.tir.expr import Buffer
+from forge.tir.expr import Buffer, Expr
 from tests.codegen.compiled import build
 from tests.codegen.native import LEVELS, Array, assert_identical, interpret_map, map_function, run_map
 from tests.tir import interp
@@ -48,6 +51,46 @@ def test_division_by_a_constant(op: str, divisor: int) -> None:
     a, _ = integer_pairs("int32")
     function = map_function(("int32",), "int32", lambda x: tir.binary(op, x, divisor), lanes=4)
     assert_identical(run_map(function, (a,)), interpret_map(function, (a,)))
+
+
+SIZES: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "rounded up": loops.ceildiv,
+    "rounded up twice": lambda n, m: loops.ceildiv(n, loops.ceildiv(n, m)),
+    "end of a row": lambda n, m: (n + m - 1) // m,
+    "span": lambda n, m: n // ((m - 1) * 2 + 3),
+    "one less": lambda n, m: (tir.binary("max", n, 1) - 1) // m,
+}
+"""Divisions of sizes, which never are below zero."""
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_division_of_sizes_is_that_of_unsigned_numbers(name: str) -> None:
+    function = of_sizes(SIZES[name])
+    assert not {"srem", "sdiv"} & set(emit_module([function], Target.parse("llvm")).split())
+    check_sizes(function)
+
+
+@pytest.mark.parametrize("value", [
+    lambda n, m: (n - 2) // m, lambda n, m: tir.binary("floormod", n - m, m), lambda n, m: (n + m - 2) // m,
+    lambda n, m: (n + (m - 1)) // tir.binary("max", m, 1), lambda n, m: n * -2 // m, lambda n, m: tir.binary("min", n, -1) // m,
+])
+def test_division_of_what_may_be_below_zero(value: Callable[[Expr, Expr], Expr]) -> None:
+    check_sizes(of_sizes(value))
+
+
+def of_sizes(value: Callable[[Expr, Expr], Expr]) -> stmt.Function:
+    """``out[0] = value(n, m)``."""
+    n, m, out = tir.var("n"), tir.var("m"), Buffer("out", "int64", (tir.const(1),))
+    return stmt.Function("sizes", (out,), (n, m), stmt.store(out, 0, value(n, m)))
+
+
+def check_sizes(function: stmt.Function) -> None:
+    compiled = build(function)
+    for n, m in itertools.product((0, 1, 2, 5, 6, 7, 35), repeat=2):
+        got, want = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        compiled(got, n, m)
+        interp.run(function, [want], [n, m])
+        assert got == want, (n, m)
 
 
 @pytest.mark.parametrize("amount", [0, 1, 15, 16, 40, -1])

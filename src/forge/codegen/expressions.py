@@ -106,23 +106,46 @@ class ExpressionEmitter:
 
     def nonnegative(self, x: tir.Expr) -> bool:
         """Whether ``x`` is certainly not below zero (index arithmetic is taken not to overflow)."""
+        return self._least(x) >= 0
+
+    def _least(self, x: tir.Expr) -> float:
+        """What ``x`` is certainly not below; minus infinity where nothing plain is known."""
         match x:
             case tir.Const(value=value):
-                return not isinstance(value, complex) and value >= 0
+                return -math.inf if isinstance(value, complex) or value != value else value
             case tir.Var():
                 bound = self.env.get(x)
-                return x in self.nonnegative_vars or isinstance(bound, int) and bound >= 0
-            case tir.Binary(op="add" | "mul" | "floordiv" | "min" | "truncdiv", a=a, b=b) if x.dtype == tir.INDEX:
-                return self.nonnegative(a) and self.nonnegative(b)
+                return bound if isinstance(bound, int) else 0 if x in self.nonnegative_vars else -math.inf
+            case tir.Binary(op="add" | "sub" | "mul" | "min", a=a, b=b) if x.dtype == tir.INDEX:
+                return _least_of(x.op, self._least(a), self._least(b), b)
+            case tir.Binary(op="floordiv" | "truncdiv", a=a, b=b) if x.dtype == tir.INDEX:
+                return 0 if self.divides_plainly(a, b) else -math.inf
             case tir.Binary(op="max", a=a, b=b):
-                return self.nonnegative(a) or self.nonnegative(b)
-            case tir.Binary(op="floormod", b=b):
-                return self.nonnegative(b)
+                return max(self._least(a), self._least(b))
+            case tir.Binary(op="floormod", b=b) | tir.Broadcast(x=b):
+                return 0 if self.nonnegative(b) else -math.inf
             case tir.Ramp(base=base, stride=stride):
-                return self.nonnegative(base) and self.nonnegative(stride)
-            case tir.Broadcast(x=inner):
-                return self.nonnegative(inner)
-        return dtypes.is_unsigned(x.dtype)
+                return 0 if self.nonnegative(base) and self.nonnegative(stride) else -math.inf
+        return 0 if dtypes.is_unsigned(x.dtype) else -math.inf
+
+    def divides_plainly(self, a: tir.Expr, b: tir.Expr) -> bool:
+        """Whether neither ``a`` nor ``b`` is below zero; or ``a`` only where ``b`` is 0, by which nothing is divided."""
+        match a:
+            case (tir.Binary(op="add", a=rounded, b=tir.Binary(op="sub", a=size, b=tir.Const(value=1)))
+                  | tir.Binary(op="sub", a=tir.Binary(op="add", a=rounded, b=size), b=tir.Const(value=1))) if size is b:
+                return self.nonnegative(rounded) and self.nonnegative(b)
+        return self.nonnegative(a) and self.nonnegative(b)
+
+
+def _least_of(op: str, a: float, b: float, right: tir.Expr) -> float:
+    """The least result of operands that are not below ``a`` and ``b``; ``right`` is the second."""
+    if op == "min":
+        return min(a, b)
+    if op == "add":
+        return a + b
+    if isinstance(right, tir.Const):
+        return a - b if op == "sub" else a * b if b > 0 else 0 if b == 0 else -math.inf
+    return a * b if op == "mul" and min(a, b) >= 0 else -math.inf
 
 
 def _constant(x: tir.Const) -> Operand:
@@ -145,7 +168,7 @@ def _binary(e: ExpressionEmitter, x: tir.Binary) -> Operand:
         return arithmetic.logic(t, x.op, a, b)
     if dtypes.is_integer(x.dtype):
         signed_division = x.op in _DIVISIONS and dtypes.is_signed(x.dtype)
-        return arithmetic.integer(t, x.op, a, b, signed_division and e.nonnegative(x.a) and e.nonnegative(x.b))
+        return arithmetic.integer(t, x.op, a, b, signed_division and e.divides_plainly(x.a, x.b))
     if x.op in ("add", "sub", "mul", "div", "min", "max"):
         whole = x.op == "mul" and any(isinstance(f, tir.Cast) and dtypes.is_integer(f.x.dtype) for f in (x.a, x.b))
         return arithmetic.floating(t, x.op, a, b, is_rounded=whole)

@@ -93,15 +93,15 @@ class SpatialAxis:
         """
         if self.is_known and isinstance(size, int):
             return E.const(-(-self.out // size)), E.const(size)
-        count = (self.positions + (E.as_expr(size) - 1)) // size
-        even = (self.positions + (count - 1)) // E.binary("max", count, 1)
+        count = loops.ceildiv(self.positions, E.as_expr(size))
+        even = loops.ceildiv(self.positions, count)
         return count, loops.ceildiv(even, tile) * tile
 
     def parts(self, count: ExprLike) -> tuple[Expr, Expr]:
         """The number of even parts of the positions, about ``count`` or as many as there are, and the positions of one."""
         wanted = E.binary("max", E.binary("min", E.as_expr(count), self.positions), 1)
-        block = (self.positions + (wanted - 1)) // wanted
-        return (self.positions + (block - 1)) // E.binary("max", block, 1), block
+        block = loops.ceildiv(self.positions, wanted)
+        return loops.ceildiv(self.positions, block), block
 
     def rest(self, block: Expr, first: Expr) -> Expr:
         """Positions of the block of ``block`` positions that begins at ``first``."""

@@ -174,7 +174,7 @@ class WinogradPlan(WinogradProblem):
         wanted = loops.ceildiv(E.const(self.target.num_cores), counts.parts * self.window.image_count)
         least = E.binary("min", wanted, loops.ceildiv(self.count, rows))
         count = E.binary("max", loops.ceildiv(self.count, counts.block), least)
-        even = (self.count + (count - 1)) // E.binary("max", count, 1)
+        even = loops.ceildiv(self.count, count)
         return count, loops.ceildiv(even, rows) * rows
 
     @property
