@@ -33,7 +33,7 @@ from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProble
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.pairs import Group
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 IndexBody = Callable[[Expr], Stmt]
@@ -311,11 +311,11 @@ class Task:
         return loops.serial("position", plan.scheme.positions, lambda p: loops.serial(
             "slice", self.places.count, lambda number: products(p, number)))
 
-    def _sum_index(self, position: Expr, number: Expr, row: Expr, vector: int) -> Expr:
+    def _sum_index(self, position: Expr, number: Expr, row: Expr, vector: ExprLike) -> Expr:
         plan = self.plan
         return (row + number * self.counts.block) * plan.tile.vectors + position * plan.sum_places + vector
 
-    def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
+    def channel(self, group: Expr, vector: ExprLike) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
         plan = self.plan
         per_block = self.window.out_block // plan.tile.lanes
@@ -354,14 +354,15 @@ class Task:
 
         def tile_outputs(number: Expr, tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
-            vectors = seq(self._output_tile(group, number, tile, row, column, v) for v in range(plan.tile.vectors))
+            vectors = _each(E.const(plan.tile.vectors), plan.tile.vectors, "vector", lambda vector: self._output_tile(
+                group, number, tile, row, column, vector), plan.shared is not None)
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
 
         return loops.serial("slice", self.places.count, lambda number: loops.serial(
             "tile", self.size, lambda tile: tile_outputs(number, tile)))
 
-    def _output_tile(self, group: Expr, number: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
+    def _output_tile(self, group: Expr, number: Expr, tile: Expr, row: Expr, column: Expr, vector: Expr) -> Stmt:
         plan, window = self.plan, self.window
         out, patch = plan.scheme.out, plan.scheme.patch
         block, lane = self.channel(group, vector)
@@ -379,7 +380,8 @@ class Task:
 
         transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
         high, wide = self._left(window.height, row), self._left(window.width, column)
-        return seq(Allocate(finished), transform, _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x))))
+        rows = _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x)), plan.shared is not None)
+        return seq(Allocate(finished), transform, rows)
 
 
 def _within_extent(first: Expr, count: Expr, extent: Expr) -> tuple[Expr, Expr]:
@@ -392,8 +394,10 @@ def _within(index: Expr, extent: Expr) -> Expr:
     return E.logical_and(index >= 0, index < extent)
 
 
-def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:
-    """``body`` for each index below ``count``, which is at most ``most``."""
+def _each(count: Expr, most: int, name: str, body: IndexBody, repeat: bool = False) -> Stmt:
+    """``body`` for each index below ``count``, which is at most ``most``: written out, unless the same code is to ``repeat``."""
+    if repeat:
+        return loops.serial(name, count, body)
     known = loops.static(count)
     if known is not None:
         return loops.unroll(name, known, body)
