@@ -54,6 +54,7 @@ class Writer:
     shape: tuple[Expr, ...]
     dtype: str  # of the value that the kernel hands to write (before the epilogue)
     write: Callable[..., Stmt]  # (indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt
+    buffer: Buffer | None = None  # where there is no epilogue
     joins: bool = False  # axes 2 to -2 may be taken as one: indices of 0, but for the last of them, which counts all their places
 
 
@@ -109,12 +110,15 @@ class Variant:
         numbers: of this call.
         extents: the index in ``numbers`` of each extent that differs, by operand and axis; the result comes after all operands.
         attributes: names of attributes that repeat ``numbers``; they are None in the call that the code is built from.
+        joined: the axis such that in each operand and the result all before it are one axis, and so are it and all after it, in
+            the call that the code is built from. Their extents are the numbers: of the first, then of the second of each.
     """
 
     key: str
     numbers: tuple[int, ...]
     extents: Mapping[tuple[int, int], int]
     attributes: tuple[str, ...] = ()
+    joined: int | None = None
 
 
 FAMILIES: dict[str, KernelFamily] = {}

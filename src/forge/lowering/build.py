@@ -167,7 +167,7 @@ class _GroupBuilder:
     def writer(self, value: Value) -> Writer:
         type_ = self.sizes.of_tensor(value)
         return Writer(te.shape_of(type_.shape), type_.dtype, lambda indices, x, mask=None: self.write(value, indices, x, mask),
-                      self._joins(value))
+                      self.buffers.get(value), self._joins(value))
 
     def _joins(self, value: Value) -> bool:
         """Whether all that the epilogue of ``value`` reads has either none of its axes 2 to -2, or all of them."""

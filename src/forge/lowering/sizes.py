@@ -8,7 +8,7 @@ that calls with other numbers of channels share, these are symbols too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from forge import dims
 from forge.dims import Atom, Dim, DimExpr
@@ -33,6 +33,7 @@ class Sizes:
         self._values: list[Dim] = []
         self._symbols: dict[Atom, DimExpr] = {}
         self._extents: dict[Value, dict[int, DimExpr]] = {}
+        self._joined: dict[Value, tuple[DimExpr, DimExpr]] = {}
         self._attributes: dict[Node, Record] = {}
 
     @property
@@ -55,9 +56,11 @@ class Sizes:
         """
         self.numbers = tuple(self._new(number) for number in variant.numbers)
         anchor = group.anchor
+        self._attributes[anchor] = dataclasses.replace(anchor.attrs, **dict.fromkeys(variant.attributes))
+        if variant.joined is not None:
+            self._join([*(v for v in anchor.operands if v is not None), anchor.result], variant.joined)
         others = [n for n in group.nodes if n is not anchor]
         around = [v for n in others for v in (*n.operands, *n.results) if v is not None]
-        self._attributes[anchor] = dataclasses.replace(anchor.attrs, **dict.fromkeys(variant.attributes))
         for (position, axis), k in variant.extents.items():
             value = anchor.operands[position] if position < len(anchor.operands) else anchor.result
             assert value is not None
@@ -67,6 +70,12 @@ class Sizes:
                     aligned = axis + other.rank - value.rank
                     if aligned >= 0 and other.shape[aligned] == value.shape[axis]:
                         self._extents.setdefault(other, {})[aligned] = self.numbers[k]
+
+    def _join(self, values: Sequence[Value], axis: int) -> None:
+        """Makes one axis of those of ``values`` before ``axis``, which are as long in all of them, and one of the others."""
+        before = self._new(dims.product(values[0].shape[:axis]))
+        self._joined = {value: (before, self._new(dims.product(value.shape[axis:]))) for value in values}
+        self.numbers = (before, *(self._joined[value][1] for value in values))
 
     def of_dim(self, dim: Dim) -> Dim:
         """``dim`` in the kernel's symbols."""
@@ -79,11 +88,13 @@ class Sizes:
 
     def of_type(self, value: Value) -> Type:
         """The type of ``value``."""
-        return self.of_tensor(value) if value in self._extents else T.map_dims(value.type, self.of_dim)
+        return self.of_tensor(value) if value in self._extents or value in self._joined else T.map_dims(value.type, self.of_dim)
 
     def of_tensor(self, value: Value) -> TensorType:
         """The type of ``value``, a tensor."""
         own, type_ = self._extents.get(value, {}), value.tensor_type
+        if value in self._joined:
+            return TensorType(self._joined[value], type_.dtype)
         return TensorType(tuple(own.get(axis) or self.of_dim(d) for axis, d in enumerate(type_.shape)), type_.dtype)
 
     def of_attributes(self, node: Node) -> Record:

@@ -5,7 +5,9 @@ In place, the first part lies where it belongs.
 
 from __future__ import annotations
 
-from forge.loops import places, static
+from typing import Final
+
+from forge.loops import places, product, static
 from forge.loops.contract import KernelCall, Reader, Variant, kernel
 from forge.schedule.injective import schedule_injective
 from forge.schedule.stages import Stages
@@ -13,10 +15,15 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
+LONG: Final = 64
+"""Elements from which on the places of a part that follow each other are worth vectors, whatever their number."""
+
 
 def variant(call: KernelCall) -> Variant | None:
-    """Of parts that lie in memory, of any numbers along the axis."""
+    """Of parts that lie in memory: of any shapes where what follows each other is long, else of any numbers along the axis."""
     axis = call.attrs.axis % len(call.results[0].shape)
+    if _is_plain(call) and all(call.typical(product(part.shape[axis:])) >= LONG for part in call.readers):
+        return Variant("", (), {}, ("axis",), joined=axis)
     extents = [static(part.shape[axis]) for part in call.readers]
     known = [extent for extent in extents if extent]
     if call.in_place or len(known) < len(extents) or any(part.buffer is None for part in call.readers):
@@ -24,10 +31,15 @@ def variant(call: KernelCall) -> Variant | None:
     return Variant("", (*known, sum(known)), {(k, axis): k for k in range(len(known) + 1)})
 
 
+def _is_plain(call: KernelCall) -> bool:
+    """Whether memory is copied."""
+    return not call.in_place and call.results[0].buffer is not None and all(part.buffer is not None for part in call.readers)
+
+
 @kernel("concatenate", complex_numbers=True, variant=variant)
 def concatenate(call: KernelCall) -> Function:
     """``out[.., offset_p + i, ..] = part_p[.., i, ..]`` along ``attrs.axis``."""
-    axis = call.attrs.axis % len(call.results[0].shape)
+    axis = 1 if call.attrs.axis is None else call.attrs.axis % len(call.results[0].shape)
     nests: list[Stmt] = []
     offset: Expr = E.const(0)
     for number, part in enumerate(call.readers):
