@@ -147,12 +147,12 @@ def test_concatenations_of_other_channels_share_a_kernel(target: str) -> None:
 @EVERY_TARGET
 def test_concatenations_along_other_axes_share_a_kernel(target: str) -> None:
     net = Net()
-    x, outputs = net.image(16), []
-    for axis in (1, 2, 3, 2, 1):
+    x, outputs = net.image(3), []
+    for axis in (2, 1, 2, 1, 2, 3):
         outputs.append(net.call("nn.relu", x))
         x = net.call("concatenate", outputs[-1], x, axis=axis)
     compiled = net.compiled(target, x, *outputs)
-    assert kernels(compiled, "concatenate") < 4  # memory of the caller may be aligned otherwise
+    assert kernels(compiled, "concatenate") < 5  # memory of the caller may be aligned otherwise; along rows, there are many runs
     net.check(compiled, (1, 9, 11), (2, 3, 40), (3, 1, 1), (2, 0, 4), (1, 2, 7))
 
 

@@ -18,11 +18,15 @@ from forge.tir.stmt import Function, Stmt, seq
 LONG: Final = 64
 """Elements from which on the places of a part that follow each other are worth vectors, whatever their number."""
 
+FEW: Final = 16
+"""Runs of such places that each is copied in several blocks below."""
+
 
 def variant(call: KernelCall) -> Variant | None:
     """Of parts that lie in memory: of any shapes where what follows each other is long, else of any numbers along the axis."""
     axis = call.attrs.axis % len(call.results[0].shape)
-    if _is_plain(call) and all(call.typical(product(part.shape[axis:])) >= LONG for part in call.readers):
+    runs = call.typical(product(call.results[0].shape[:axis]))
+    if _is_plain(call) and runs < FEW and all(call.typical(product(part.shape[axis:])) >= LONG for part in call.readers):
         return Variant("", (), {}, ("axis",), joined=axis)
     extents = [static(part.shape[axis]) for part in call.readers]
     known = [extent for extent in extents if extent]

@@ -22,7 +22,17 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution, tail_widths
-from forge.kernels.cpu.spatial import Image, SpatialAxis, UsedTaps, each_axis, note_algorithm, padding, static_shape, window_of
+from forge.kernels.cpu.spatial import (
+    WRITTEN_OUT,
+    Image,
+    SpatialAxis,
+    UsedTaps,
+    each_axis,
+    note_algorithm,
+    padding,
+    static_shape,
+    window_of,
+)
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.tir import expr as E
@@ -32,8 +42,6 @@ from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 # A register tile prefetches what it reads of the next channel block where there are at least this many: with large images the
 # processor does not follow from block to block. 1x1 convolutions of ResNet-50 run 1.07 to 1.2 times as fast.
 MANY_BLOCKS: Final = 4
-# Vector operations of an epilogue, from the sum to what is stored, that is written out for every sum of a register tile.
-WRITTEN_OUT: Final = 8
 
 
 def variant(call: KernelCall) -> Variant | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from forge import loops
 from forge.dims import Dim
@@ -110,6 +110,9 @@ class SpatialAxis:
             return block
         return E.binary("min", block, self.positions - first)
 
+
+WRITTEN_OUT: Final = 8
+"""Vector operations of an epilogue, from the sum to what is stored, that is written out for every sum of a tile."""
 
 Image = tuple[Expr, ...]
 """The number of an image of the result; of volumes, that of the volume and of its slice."""

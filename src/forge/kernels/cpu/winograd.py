@@ -27,7 +27,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import Image, SpatialAxis, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import WRITTEN_OUT, Image, SpatialAxis, note_algorithm, static_shape, window_of
 from forge.kernels.cpu.winograd_lines import SCHEMES, square
 from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall, Variant, kernel
@@ -355,7 +355,7 @@ class Task:
         def tile_outputs(number: Expr, tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
             vectors = _each(E.const(plan.tile.vectors), plan.tile.vectors, "vector", lambda vector: self._output_tile(
-                group, number, tile, row, column, vector), plan.shared is not None)
+                group, number, tile, row, column, vector), self._repeats)
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
 
@@ -380,8 +380,16 @@ class Task:
 
         transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
         high, wide = self._left(window.height, row), self._left(window.width, column)
-        rows = _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x)), plan.shared is not None)
+        rows = _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x)), self._repeats)
         return seq(Allocate(finished), transform, rows)
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether loops over vectors and rows of outputs stay loops: where calls share code, and an epilogue makes it long."""
+        window, lanes = self.window, self.plan.tile.lanes
+        place, one = E.const(0), E.const(0, window.result.dtype, lanes)
+        written = window.write(self.places.at(place), place, place, place, E.ramp(place, 1, lanes), one)
+        return self.plan.shared is not None and loops.statement_cost(written) > WRITTEN_OUT
 
 
 def _within_extent(first: Expr, count: Expr, extent: Expr) -> tuple[Expr, Expr]:
