@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,3 +78,33 @@ def test_a_closed_model_leaves_no_memory_behind(build: Build) -> None:
     command = [sys.executable, "-c", RESIDENT, str(Path(build("rows")))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert int(done.stdout) > 24 << 20
+
+
+PARTS = """
+import resource, sys
+import numpy as np
+from forge_runtime import Runtime
+
+def call(rows, number):
+    inputs = (np.full((rows, 4), number, np.float32), np.zeros((rows, 1), np.float32), np.arange(3))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    output = model(*inputs)[0]
+    return output, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+model = Runtime(sys.argv[1])
+call(int(sys.argv[2]), 1)
+kept, faults = zip(*(call(rows, rows) for rows in map(int, sys.argv[3:])))
+large, _ = call(int(sys.argv[2]), 2)
+for rows, output in zip(map(int, sys.argv[3:]), kept):
+    np.testing.assert_array_equal(output, np.tile(np.float32([1, 2, 3, 4]) + np.float32(rows), (rows, 1)))
+np.testing.assert_array_equal(large[::1000], np.tile(np.float32([3, 4, 5, 6]), (len(large[::1000]), 1)))
+print(sum(faults))
+"""
+
+
+@pytest.mark.parametrize(("largest", "others"), [(240000, (20000, 33333, 50001)), (1 << 20, (250000, 131071, 40000))])
+def test_smaller_outputs_take_pages_of_a_larger_one(build: Build, largest: int, others: Sequence[int]) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", PARTS, str(Path(build("rows"))), *map(str, (largest, *others))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 16 * sum(others) / 4096 / 2  # of pages that were never used, there is a fault each

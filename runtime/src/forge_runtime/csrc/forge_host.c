@@ -23,6 +23,7 @@ typedef struct {
   size_t capacity; /* bytes for the model: the most that were asked for */
   size_t wanted;   /* bytes that were asked for last */
   int64_t since;   /* second in which it was last given back by a call that needed half of it */
+  bool soon;       /* was last given to who gives it back soon */
 } block;
 
 _Static_assert(sizeof(block) <= FORGE_ALIGNMENT, "the header must fit before an aligned block");
@@ -41,8 +42,8 @@ static size_t map_unit(size_t bytes) {
   return bytes < (forge_gives_back_soon ? SOON_HUGE_MINIMUM : HUGE_MINIMUM) ? MAP_UNIT : FORGE_PAGE_SIZE;
 }
 
-/* A mapping for `bytes` at a multiple of `alignment`, rounded to pages, which are those of `old` as far as they go, or NULL. */
-static char *map_pages(size_t *bytes, size_t alignment, const block *old) {
+/* A mapping for `bytes` at a multiple of `alignment`, rounded to pages: the `moved` bytes at `old`, as far as they go. Or NULL. */
+static char *map_pages(size_t *bytes, size_t alignment, char *old, size_t moved) {
   const size_t unit = map_unit(*bytes), multiple = most(unit, alignment), size = (*bytes + unit - 1) & ~(unit - 1);
   char *start = mmap(NULL, size + multiple, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) return NULL;
@@ -50,7 +51,7 @@ static char *map_pages(size_t *bytes, size_t alignment, const block *old) {
   if (base > start) munmap(start, (size_t)(base - start));
   munmap(base + size, (size_t)(start + multiple - base));
   /* Where this fails, the addresses may be another thread's already. */
-  if (old && mremap(old->base, old->mapped, size, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED) return NULL;
+  if (old && mremap(old, moved, size, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED) return NULL;
   if (unit == FORGE_PAGE_SIZE) (void)madvise(base, size, MADV_HUGEPAGE);
   *bytes = size;
   return base;
@@ -61,7 +62,7 @@ static block *new_block(size_t bytes, size_t alignment) {
   size_t mapped = bytes < MAP_MINIMUM ? 0 : bytes + offset;
   void *base = NULL;
   if (mapped)
-    base = map_pages(&mapped, offset, NULL);
+    base = map_pages(&mapped, offset, NULL, 0);
   else if (posix_memalign(&base, offset, bytes + offset))
     return NULL;
   if (base == NULL) return NULL;
@@ -82,7 +83,7 @@ static block *grow(block *header, size_t bytes) {
   const size_t offset = (size_t)(block_memory(header) - header->base);
   size_t mapped = bytes + offset;
   if (mapped > header->mapped) {
-    char *base = map_pages(&mapped, offset, header);
+    char *base = map_pages(&mapped, offset, header->base, header->mapped);
     if (base == NULL) {
       release(header);
       return NULL;
@@ -92,6 +93,24 @@ static block *grow(block *header, size_t bytes) {
     header->mapped = mapped;
   }
   header->capacity = bytes;
+  return header;
+}
+
+/* A block of the last pages that a larger one used, which keeps those before: huge pages where half of one is needed. Or NULL. */
+static block *cut(block *larger, size_t bytes) {
+  const bool is_huge = (((uintptr_t)larger->base | larger->mapped) & (FORGE_PAGE_SIZE - 1)) == 0;
+  const size_t unit = is_huge && bytes >= FORGE_PAGE_SIZE / 2 ? FORGE_PAGE_SIZE : MAP_UNIT;
+  const size_t offset = (size_t)(block_memory(larger) - larger->base);
+  size_t size = (bytes + FORGE_ALIGNMENT + unit - 1) & ~(unit - 1);
+  const size_t used = (offset + larger->capacity + unit - 1) & ~(unit - 1);
+  if (used < size + offset + unit) return NULL;
+  char *base = map_pages(&size, unit, larger->base + used - size, size);
+  if (base == NULL) return NULL;
+  if (larger->mapped > used) munmap(larger->base + used, larger->mapped - used);
+  larger->mapped = used - size;
+  larger->capacity = larger->mapped - offset;
+  block *header = (block *)base;
+  *header = (block){.base = base, .mapped = size, .capacity = bytes};
   return header;
 }
 
@@ -155,14 +174,16 @@ static void give_back(block *header) {
 /* How a kept block is to what is asked for. */
 typedef enum {
   FITS,      /* up to twice as large */
-  TOO_LARGE, /* more than that: for those who give it back soon */
+  TOO_LARGE, /* more than that, of a use of the same kind: who gives it back soon takes it whole, others a part */
   TOO_SMALL, /* at least half as large, and can grow */
   UNFIT
 } fitness;
 
 static fitness fitness_of(block *header, size_t bytes, size_t alignment) {
   if ((uintptr_t)block_memory(header) % alignment) return UNFIT;
-  if (header->capacity >= bytes) return header->capacity / 2 <= bytes ? FITS : TOO_LARGE;
+  if (header->soon && !forge_gives_back_soon) return UNFIT; /* the next call needs it, and callers may keep outputs */
+  if (header->capacity >= bytes && header->capacity / 2 <= bytes) return FITS;
+  if (header->capacity >= bytes) return header->soon == forge_gives_back_soon ? TOO_LARGE : UNFIT;
   return header->mapped && header->capacity >= bytes / 2 && alignment <= FORGE_ALIGNMENT ? TOO_SMALL : UNFIT;
 }
 
@@ -179,10 +200,21 @@ static block *take(size_t bytes, size_t alignment, fitness wanted) {
   return NULL;
 }
 
+/* Part of a kept block that is much larger, or NULL. */
+static block *take_part(size_t bytes, size_t alignment) {
+  block *larger = take(bytes, alignment, TOO_LARGE);
+  if (larger == NULL) return NULL;
+  block *part = larger->mapped ? cut(larger, bytes) : NULL;
+  keep_or_free(larger);
+  return part;
+}
+
 /* A kept block that is large enough or was made so, or NULL. */
 static block *take_any(size_t bytes, size_t alignment) {
   block *header = take(bytes, alignment, FITS);
   if (header == NULL && forge_gives_back_soon) header = take(bytes, alignment, TOO_LARGE);
+  if (header == NULL && !forge_gives_back_soon && bytes >= MAP_MINIMUM && alignment <= FORGE_ALIGNMENT)
+    header = take_part(bytes, alignment);
   if (header || (header = take(bytes, alignment, TOO_SMALL)) == NULL) return header;
   return grow(header, bytes);
 }
@@ -194,6 +226,7 @@ static void *host_alloc(const forge_host *host, size_t bytes, size_t alignment) 
   if (header == NULL) header = new_block(bytes, alignment);
   if (header == NULL) return NULL;
   header->wanted = bytes;
+  header->soon = forge_gives_back_soon;
   return block_memory(header);
 }
 
