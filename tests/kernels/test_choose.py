@@ -15,7 +15,8 @@ TARGET = Target.parse("llvm -mcpu=x86-64-v3 -num-cores=1")
 
 @pytest.mark.parametrize(
     ("sizes", "tile"),
-    [((1, 64, 64, 56, 56), 4), ((1, 3, 64, 224, 224), 0), ((1, 64, 64, 2, 2), 0), ((1, 512, 512, 14, 14), 2)],
+    [((1, 64, 64, 56, 56), 4), ((1, 3, 64, 224, 224), 0), ((1, 64, 64, 2, 2), 0), ((1, 512, 512, 14, 14), 4),
+     ((1, 512, 256, 4, 8), 2)],
 )
 def test_winograd_pays_for_many_channels_and_positions(sizes: tuple[int, int, int, int, int], tile: int) -> None:
     assert winograd_tile(TARGET, Convolution3x3("float32", *sizes)) == tile

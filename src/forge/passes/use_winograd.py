@@ -1,12 +1,12 @@
 """Blocked 3x3 convolutions of stride 1, dilated or not, move to the Winograd domain where that is faster.
 
-Those of volumes do slice by slice; where sizes are known at run time only, they keep the weights of the direct sum, which small
-volumes take.
+Those of volumes do slice by slice.
 
 ``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
 of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten. Weights of bfloat16
 become float32, and so do the products: fewer in float32 take less time than all of them in pairs of bfloat16.
-Of images whose size is known at run time only, a typical size decides.
+Of images whose size is known at run time only, a typical size decides; kernels take smaller tiles of small images, whose filters
+are some of those for larger ones.
 """
 
 from __future__ import annotations
@@ -56,5 +56,4 @@ def _converted(target: Target, typical: Mapping[str, int], builder: RuleBuilder,
     transform = transform_slices if depth else transform_filters
     plain = pairs.plain_array(weight.constant, node.result.rank + 1)
     filters = builder.constant(transform(plain, tile), name=weight.name)
-    small = [weight] if depth and data.dtype == "float32" and dims.symbols(*node.result.shape[2:-1]) else []
-    return builder.call(WINOGRAD[node.op], data, filters, *small, name=node.name, **node.attributes)
+    return builder.call(WINOGRAD[node.op], data, filters, name=node.name, **node.attributes)

@@ -30,12 +30,11 @@ from forge.kernels.cpu import (
     suppression,
     trees,
     winograd,
-    winograd_volumes,
 )
 
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
     "detection", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering", "orthogonal", "rnn",
     "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product", "suppression", "trees",
-    "winograd", "winograd_volumes",
+    "winograd",
 ]

@@ -20,8 +20,9 @@ from forge.tir.stmt import Allocate, Prefetch, Stmt, seq, store
 
 # From this many register tiles on, each prefetches its part of the next weights.
 MANY_TILES: Final = 16
-# Register tiles over the rows that full tiles leave have at most this many rows.
+# Register tiles over the rows that full tiles leave have this many rows: small ones, and middle ones after tiles of more rows.
 SMALL_TILE_ROWS: Final = 4
+MIDDLE_TILE_ROWS: Final = 8
 
 RowValue = Callable[[int], Expr]
 FinishRow = Callable[[Expr, RowValue], Stmt]
@@ -138,19 +139,32 @@ def tiled_rows(
 
     ``before`` gives what runs before a full tile, by its number.
     """
-    full = loops.serial("row_tile", rows.count // size,
-                        lambda number: seq(before(number), tile(rows.begin + number * size, size, None)))
+    def full(count: Expr) -> Stmt:
+        return loops.serial("row_tile", count, lambda number: seq(before(number), tile(rows.begin + number * size, size, None)))
+
     if rows.total is not None:
         rest = (rows.total % rows.block or rows.block) % size
         if rest == 0:
-            return full
+            return full(rows.count // size)
         tail = tile(rows.begin + (rows.count - rest), rest, None)
-        return seq(full, loops.guard((rows.count % size).ne(0), tail))
-    lets, first = loops.bind("first_left", rows.begin + rows.count // size * size)
+        return seq(full(rows.count // size), loops.guard((rows.count % size).ne(0), tail))
+    parts: list[Stmt] = []
+    count, more = rows.count // size, 2 * MIDDLE_TILE_ROWS - size
+    if 0 < more <= SMALL_TILE_ROWS // 2:  # two middle tiles take less time than a full one and a small one
+        few = E.logical_and(rows.count > size, E.logical_and((rows.count % size).ne(0), rows.count % size <= more))
+        count = loops.bound(count - E.select(few, E.const(1), E.const(0)), parts, "full_tiles")
+    parts.append(full(count))
+    left, end = loops.bound(rows.begin + count * size, parts, "first_left"), rows.begin + rows.count
+
+    def smaller(name: str, count: Expr, small: int) -> Stmt:
+        return loops.serial(name, count, lambda i: tile(left + i * small, small, end))
+
+    if size > MIDDLE_TILE_ROWS:
+        middle = loops.bound((end - left + (MIDDLE_TILE_ROWS - SMALL_TILE_ROWS - 1)) // MIDDLE_TILE_ROWS, parts, "middle_tiles")
+        parts.append(smaller("middle_tile", middle, MIDDLE_TILE_ROWS))
+        left = loops.bound(left + middle * MIDDLE_TILE_ROWS, parts, "first_left")
     small = min(SMALL_TILE_ROWS, size)
-    limit = rows.begin + rows.count
-    return seq(full, lets, loops.serial("small_tile", loops.ceildiv(rows.count % size, small),
-                                        lambda i: tile(first + i * small, small, limit)))
+    return seq(parts, smaller("small_tile", loops.ceildiv(end - left, small), small))
 
 
 def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None) -> Stmt:

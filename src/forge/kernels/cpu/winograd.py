@@ -15,6 +15,9 @@ alike, and the weight has taps along the depth, [O/o][16 or 36][kd][I/i][i][o]; 
 A task is a block of tiles, of a few slices of volumes: their patches are transformed into a local array, position by position
 multiplied with the weights by the register tiles of matrix products, and the sums of one group of output channels transformed
 back at a time.
+
+Reading weights is what small images take, and for m = 4 they are four times those of the direct sum. Where sizes are known at run
+time only, each call takes the m with the least work for them: the weights for 2 are among those for 4.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.spatial import WRITTEN_OUT, Image, SpatialAxis, note_algorithm, static_shape, window_of
-from forge.kernels.cpu.winograd_lines import SCHEMES, square
+from forge.kernels.cpu.winograd_lines import SCHEMES, place, square
 from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.pairs import Group
@@ -43,52 +46,99 @@ PREFETCH_BYTES: Final = 4096
 
 
 def variant(call: KernelCall) -> Variant | None:
-    """Of whole blocks of channels over images of unknown sizes."""
+    """Of whole blocks of channels over images or volumes of unknown sizes."""
     problem = problem_of(call)
     if problem.is_known or problem.in_channels != problem.in_padded:
         return None
-    plan = _shared(plan_tasks(problem))
-    window = plan.window
-    numbers = (plan.in_padded // window.block, window.out_blocks, plan.block, plan.stride, plan.parts, plan.part_groups)
-    key = f"{plan.vectors} {plan.tile.rows} {plan.patch_places} {plan.sum_places}"
-    extents = {(0, 1): 0, (1, 0): 1, (1, 2): 0, (len(call.operands), 1): 1}
+    plans = _plans(problem)
+    plan, window = plans[0], problem.window
+    numbers = (plan.in_padded // window.block, window.out_blocks, plan.stride, plan.parts, plan.part_groups,
+               *(p.block for p in plans))
+    places = [(p.patch_places, p.sum_places) for p in _shared(plans, [E.const(n) for n in numbers])]
+    key = f"{plan.vectors} {plan.tile_rows} {plan.run} {places}"
+    extents = {(0, 1): 0, (1, 0): 1, (1, len(call.results[0].shape) - 3): 0, (len(call.operands), 1): 1}
     return Variant(key, numbers, extents, ("channels", "in_channels"))
 
 
-def _shared(plan: WinogradPlan, numbers: Sequence[Expr] = (E.const(1),) * 6) -> WinogradPlan:
-    """``plan`` of code that calls with other numbers share."""
-    in_blocks, _, *others = numbers
-    return replace(plan, shared=Counts(in_blocks * plan.window.block, *others))
+def _plans(problem: WinogradProblem, kernel: str = "") -> list[WinogradPlan]:
+    """The plan; where sizes are unknown, also those of smaller tiles, for small images."""
+    plan = plan_tasks(problem, kernel)
+    return [plan, *(() if plan.is_known else plan.smaller)]
 
 
+def _shared(plans: Sequence[WinogradPlan], numbers: Sequence[Expr]) -> list[WinogradPlan]:
+    """``plans`` of code that calls with other numbers share."""
+    in_blocks, _, stride, parts, part_groups, *blocks = numbers
+    return [replace(plan, shared=Counts(in_blocks * plan.window.block, block, stride, parts, part_groups))
+            for plan, block in zip(plans, blocks, strict=True)]
+
+
+@kernel("conv3d_winograd_ncdhwc")
 @kernel("conv2d_winograd_nchwc", variant=variant)
 def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     """3x3 convolution in the Winograd domain."""
-    plan = plan_tasks(problem_of(call), call.name)
-    return in_tasks(call, _shared(plan, call.numbers) if call.numbers else plan, Task)
+    plans = _plans(problem_of(call), call.name)
+    if call.numbers:
+        plans = _shared(plans, call.numbers)
+    return in_tasks(call, plans, Task)
 
 
-def in_tasks(call: KernelCall, plan: WinogradPlan, kind: type[Task]) -> Function:
-    """The function of a plan, whose tasks are of this kind."""
-    (blocks, block), depth, counts = plan.blocks, plan.window.depth, plan.counts
-    runs, run = (E.const(1), E.const(1)) if depth is None else depth.blocks(plan.run)
+class Choice:
+    """Which of some plans takes the least work for the sizes that there are."""
+
+    def __init__(self, plans: Sequence[WinogradPlan], lets: list[Stmt]) -> None:
+        self.plans = plans
+        self.number: Expr = E.const(0)
+        least = plans[0].work if len(plans) > 1 else E.const(0)
+        for number, plan in enumerate(plans[1:], 1):
+            least, work = (loops.bound(w, lets, "work") for w in (least, plan.work))
+            self.number = loops.bound(E.select(work < least, E.const(number), self.number), lets, "plan")
+            least = E.binary("min", work, least)
+
+    def of(self, value: Callable[[WinogradPlan], ExprLike]) -> Expr:
+        """A number of the plan."""
+        first, *others = (E.as_expr(value(plan)) for plan in self.plans)
+        for number, other in enumerate(others, 1):
+            first = E.select(self.number.eq(number), other, first)
+        return first
+
+    def statement(self, of_plan: Callable[[WinogradPlan], Stmt]) -> Stmt:
+        """That of the plan."""
+        *others, last = enumerate(map(of_plan, self.plans))
+        chosen = last[1]
+        for number, statement in reversed(others):
+            chosen = loops.guard(self.number.eq(number), statement, chosen)
+        return chosen
+
+
+def in_tasks(call: KernelCall, plans: Sequence[WinogradPlan], kind: type[Task]) -> Function:
+    """The function of plans, of which the first one may be for any tile, whose tasks are of this kind."""
+    before: list[Stmt] = []
+    plan, choice = plans[0], Choice(plans, before)
+    depth, counts = plan.window.depth, plan.counts
+    blocks = loops.bound(choice.of(lambda p: p.blocks[0]), before, "blocks")
+    block = loops.bound(choice.of(lambda p: p.blocks[1]), before, "block_size")
+    numbers: tuple[Callable[[WinogradPlan], ExprLike], ...] = (
+        lambda p: p.scheme.positions, lambda p: p.patch_places, lambda p: p.sum_places, lambda p: p.count)
+    places = Places(*(loops.bound(choice.of(number), before, "places") for number in numbers))
+    runs, run = plan.runs
     extents = {"image": plan.window.batch, "run": runs, "block": blocks, "part": counts.parts}
 
     def task(index: Expr) -> Stmt:
         let, (image, number, block_number, part) = loops.bound_indices(index, extents)
         lets: list[Stmt] = [let]
-        places = Places.of_image(image)
+        slices = Slices.of_image(image)
         if depth is not None:
             first_slice = loops.bound(number * run, lets, "first_slice")
-            places = Places((image, first_slice), loops.bound(depth.rest(run, first_slice), lets, "slices"))
+            slices = Slices((image, first_slice), loops.bound(depth.rest(run, first_slice), lets, "slices"))
         first = loops.bound(block_number * block, lets, "first_tile")
         group = loops.bound(part * counts.part_groups, lets, "first_group")
-        size = block if plan.is_known else loops.bound(E.binary("min", block, plan.count - first), lets, "tiles")
-        return seq(lets, kind(plan, places, first, size, group).statement())
+        size = block if plan.is_known else loops.bound(E.binary("min", block, places.tiles - first), lets, "tiles")
+        return seq(lets, kind(choice, places, slices, first, size, group).statement())
 
     steps = E.const(plan.steps * plan.unit.size) if plan.shared is None else counts.in_padded
     sums = counts.block * counts.part_groups * (plan.run * plan.scheme.positions * plan.vectors * plan.tile.lanes)
-    return call.function(loops.parallel(loops.product(list(extents.values())), sums * steps, task))
+    return call.function(seq(before, loops.parallel(loops.product(list(extents.values())), sums * steps, task)))
 
 
 def problem_of(call: KernelCall) -> WinogradProblem:
@@ -121,14 +171,24 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
 
 @dataclass(frozen=True)
 class Places:
+    """Positions of a patch; elements from one to the next of patches, vectors of sums; tiles of an image."""
+
+    positions: Expr
+    patches: Expr
+    sums: Expr
+    tiles: Expr
+
+
+@dataclass(frozen=True)
+class Slices:
     """The image of a task; of volumes, ``count`` slices from that one on."""
 
     image: Image
     count: Expr
 
     @staticmethod
-    def of_image(number: Expr) -> Places:
-        return Places((number,), E.const(1))
+    def of_image(number: Expr) -> Slices:
+        return Slices((number,), E.const(1))
 
     def at(self, number: Expr) -> Image:
         """The image that is slice ``number`` of the task."""
@@ -138,27 +198,30 @@ class Places:
 class Task:
     """Statements of one task, of ``size`` tiles; where their number is known, some of them may be past the last one."""
 
-    def __init__(self, plan: WinogradPlan, places: Places, first: Expr, size: Expr, first_group: Expr) -> None:
-        self.plan = plan
+    def __init__(self, choice: Choice, places: Places, slices: Slices, first: Expr, size: Expr, first_group: Expr) -> None:
+        self.choice = choice
+        self.plan = plan = choice.plans[0]
         self.window = plan.window
         self.places = places
+        self.slices = slices
         self.first = first
         self.size = size
         self.first_group = first_group
         self.counts = plan.counts
-        self.patches = loops.local("patches", plan.element, plan.scheme.positions * plan.patch_places)
-        self.sums = loops.local("sums", plan.dtype, plan.scheme.positions * plan.sum_places, plan.lanes)
+        self.patches = loops.local("patches", plan.element, max(p.scheme.positions * p.patch_places for p in choice.plans))
+        self.sums = loops.local("sums", plan.dtype, max(p.scheme.positions * p.sum_places for p in choice.plans), plan.lanes)
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
             lets, group = loops.bind("group", self.first_group + number)
-            return seq(lets, self.prepare(group), self._products(group), self._outputs(group))
+            return seq(lets, self.prepare(group), self._all_products(group),
+                       self.choice.statement(lambda p: self._outputs(p, group)))
 
         first, count = self._slices()
         plan = self.plan
         used = E.const(-(-plan.in_channels // plan.in_lanes)) if plan.shared is None else self.counts.in_padded // plan.in_lanes
-        transformed = loops.serial("slice", count, lambda place: loops.serial(
-            "vector", used, lambda vector: self._transform_vector(place, vector)), first)
+        transformed = self.choice.statement(lambda p: loops.serial("slice", count, lambda place: loops.serial(
+            "vector", used, lambda vector: self._transform_vector(p, place, vector)), first))
         return seq(map(Allocate, self.buffers), transformed, loops.serial("number", self.counts.part_groups, sums))
 
     @property
@@ -178,9 +241,8 @@ class Task:
     def _may_be_past(self) -> bool:
         return self.plan.is_known and self.plan.tile_count % self.plan.block != 0
 
-    def _place(self, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
+    def _place(self, plan: WinogradPlan, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
         """Row and column of a tile among all tiles; past the last one, that of the last."""
-        plan = self.plan
         number = self.first + tile
         if self._may_be_past:
             number = E.binary("min", number, plan.tile_count - 1)
@@ -188,44 +250,44 @@ class Task:
         lets_column, column = loops.bind("tile_column", number % plan.wide)
         return lets_row + lets_column, row, column
 
-    def _first_of(self, axis: SpatialAxis, tile: Expr) -> Expr:
+    def _first_of(self, plan: WinogradPlan, axis: SpatialAxis, tile: Expr) -> Expr:
         """The first position of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
-        out, step = self.plan.scheme.out, axis.dilation
+        out, step = plan.scheme.out, axis.dilation
         return tile * out if step == 1 else tile // step * (out * step) + tile % step
 
-    def _left(self, axis: SpatialAxis, tile: Expr) -> Expr:
+    def _left(self, plan: WinogradPlan, axis: SpatialAxis, tile: Expr) -> Expr:
         """Outputs of a tile that lie on the result."""
-        out, first = self.plan.scheme.out, self._first_of(axis, tile)
+        out, first = plan.scheme.out, self._first_of(plan, axis, tile)
         if axis.dilation == 1:
             return axis.rest(E.const(out), first)
         return E.binary("min", loops.ceildiv(axis.positions - first, axis.dilation), out)
 
-    def _transform_vector(self, number: Expr, vector: Expr) -> Stmt:
+    def _transform_vector(self, plan: WinogradPlan, number: Expr, vector: Expr) -> Stmt:
         """B^T d B of all patches of one vector of channels of slice ``number`` of those under the task.
 
         Neighbouring patches follow each other: rows of all slices, at multiples of 4 KiB, would push each other out of the cache.
         """
-        plan, window = self.plan, self.window
+        window = self.window
         vectors = window.block // plan.in_lanes
         lets_block, block = loops.bind("block", vector // vectors)
         lanes = E.ramp(vector % vectors * plan.in_lanes, 1, plan.in_lanes)
         channel = number * self.counts.in_padded + vector * plan.in_lanes
 
         def patch(tile: Expr) -> Stmt:
-            lets, row, column = self._place(tile)
-            lets_h, top = loops.bind("top", self._first_of(window.height, row) - window.height.pad)
-            lets_w, left = loops.bind("left", self._first_of(window.width, column) - window.width.pad)
+            lets, row, column = self._place(plan, tile)
+            lets_h, top = loops.bind("top", self._first_of(plan, window.height, row) - window.height.pad)
+            lets_w, left = loops.bind("left", self._first_of(plan, window.width, column) - window.width.pad)
             inside = E.logical_and(*(E.logical_and(first >= 0, first < axis.data - (plan.scheme.patch - 1) * axis.dilation)
                                      for axis, first in ((window.height, top), (window.width, left))))
             source = (*self._source(number, block), top, left, lanes)
-            return seq(lets, lets_h, lets_w, self._transform_patch(tile, channel, source, inside))
+            return seq(lets, lets_h, lets_w, self._transform_patch(plan, tile, channel, source, inside))
 
         return seq(lets_block, loops.serial("tile", self.size, patch))
 
     @property
     def _first_slice(self) -> Expr:
         """The slice of data, or of the padding before it, that is the first one under those of the task."""
-        return self.window.slice_of(self.places.image, E.const(0))
+        return self.window.slice_of(self.slices.image, E.const(0))
 
     def _slices(self) -> tuple[Expr, Expr]:
         """Of the slices under those of the task, the first one that is data, and how many are."""
@@ -233,8 +295,8 @@ class Task:
         if depth is None:
             return E.const(0), E.const(1)
         if not depth.padded:
-            return E.const(0), depth.span(self.places.count)
-        return _within_extent(self._first_slice, depth.span(self.places.count), depth.data)
+            return E.const(0), depth.span(self.slices.count)
+        return _within_extent(self._first_slice, depth.span(self.slices.count), depth.data)
 
     def _taps(self, number: Expr) -> tuple[Expr, Expr]:
         """Of the slices under slice ``number`` of the task, the first one that is data, and how many are."""
@@ -245,12 +307,12 @@ class Task:
 
     def _source(self, number: Expr, block: Expr) -> Image:
         """The indices in data of a block of channels of slice ``number`` of those under the task."""
-        volume = self.places.image[0]
+        volume = self.slices.image[0]
         return (volume, block) if self.window.depth is None else (volume, block, self._first_slice + number)
 
-    def _transform_patch(self, tile: Expr, channel: Expr, source: Sequence[Expr], inside: Expr) -> Stmt:
+    def _transform_patch(self, plan: WinogradPlan, tile: Expr, channel: Expr, source: Sequence[Expr], inside: Expr) -> Stmt:
         """One vector of channels of one patch, whose first element is at ``source``: read in place where all of it is data."""
-        plan, window = self.plan, self.window
+        window = self.window
         border = loops.local("border", plan.element, plan.scheme.positions, plan.in_lanes)
         *image, top, left, lanes = source
         undefined = plan.window.slices > 1 and plan.in_channels % plan.in_lanes
@@ -265,16 +327,16 @@ class Task:
             valid = image[1] * window.block + lanes < plan.in_channels
             return E.select(valid, value, E.const(0, plan.element, plan.in_lanes))
 
-        def keep(position: int, value: Expr) -> Stmt:
-            index = tile * self.counts.stride + position * plan.patch_places + channel
+        def keep(y: int, x: int, value: Expr) -> Stmt:
+            index = tile * self.counts.stride + place(y, x) * plan.patch_places + channel
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
         def fill(y: Expr, x: Expr) -> Stmt:
             row, column = at(y, x)
             here = E.logical_and(_within(row, window.height.data), _within(column, window.width.data))
-            place = y * plan.scheme.patch + x
+            index = y * plan.scheme.patch + x
             outside = E.const(plan.pad_value, plan.element, plan.in_lanes)
-            return loops.guard(here, store(border, place, data(y, x)), store(border, place, outside))
+            return loops.guard(here, store(border, index, data(y, x)), store(border, index, outside))
 
         scheme = plan.scheme
         copied = loops.serial("y", scheme.patch, lambda y: loops.serial("x", scheme.patch, lambda x: fill(y, x)))
@@ -283,37 +345,45 @@ class Task:
         slow = seq(Allocate(border), copied, bordered)
         return loops.guard(inside, fast, slow)
 
-    def _products(self, group: Expr) -> Stmt:
+    def _all_products(self, group: Expr) -> Stmt:
+        """Those of the plan; register tiles of the smaller ones are the same, but may have more rows than those of the first."""
+        first, last = self.choice.plans[0], self.choice.plans[-1]
+        products = self._products(first, group)
+        if first.tile == last.tile:
+            return products
+        return loops.guard(self.choice.number.eq(0), products, self._products(last, group))
+
+    def _products(self, plan: WinogradPlan, group: Expr) -> Stmt:
         """For every position: patches times weights."""
-        plan, counts, depth = self.plan, self.counts, self.window.depth
+        counts, depth = self.counts, self.window.depth
         rows = Rows(E.const(0), self.size, loops.static(self.size), plan.block)
 
         def products(p: Expr, number: Expr) -> Stmt:
             lets: list[Stmt] = []
-            steps: Expr = E.const(plan.steps) if plan.shared is None else counts.in_padded
+            steps: Expr = E.const(plan.steps) if plan.shared is None else counts.in_padded * self.window.slices
             first: Expr = E.const(0)
             tap, taps = self._taps(number)
-            skipped = tap * plan.in_padded
+            skipped = tap * counts.in_padded
             if loops.static(taps) != self.window.slices:
-                steps = loops.bound(taps * (plan.in_padded // plan.unit.size), lets, "steps")
+                steps = loops.bound(taps * (counts.in_padded // plan.unit.size), lets, "steps")
                 first = loops.bound(skipped // plan.unit.size, lets, "first_step")
             start = number * (1 if depth is None else depth.stride) * counts.in_padded + skipped
-            start = loops.bound(start + p * plan.patch_places, lets, "start")
+            start = loops.bound(start + p * self.places.patches, lets, "start")
             product = Product(
                 plan.tile, steps,
                 lambda row, k: plan.unit.load(self.patches, row * counts.stride + start + k * plan.unit.size),
                 lambda k, v: self.weight(p, group, first + k, v),
-                lambda row, value: seq(store(self.sums, self._sum_index(p, number, row, v), value(v))
+                lambda row, value: seq(store(self.sums, self._sum_index(p * self.places.sums, number, row, v), value(v))
                                        for v in range(plan.tile.vectors)),
                 prefetch=lambda k: self.prefetch(p, group, first + k))
             return seq(lets, gemm.row_tiles(product, rows))
 
-        return loops.serial("position", plan.scheme.positions, lambda p: loops.serial(
-            "slice", self.places.count, lambda number: products(p, number)))
+        return loops.serial("position", self.places.positions, lambda p: loops.serial(
+            "slice", self.slices.count, lambda number: products(p, number)))
 
-    def _sum_index(self, position: Expr, number: Expr, row: Expr, vector: ExprLike) -> Expr:
-        plan = self.plan
-        return (row + number * self.counts.block) * plan.tile.vectors + position * plan.sum_places + vector
+    def _sum_index(self, first: Expr, number: Expr, row: Expr, vector: ExprLike) -> Expr:
+        """The place of a sum among those from ``first`` on, which are of one position."""
+        return (row + number * self.size) * self.plan.tile.vectors + first + vector
 
     def channel(self, group: Expr, vector: ExprLike) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
@@ -348,38 +418,38 @@ class Task:
         place = E.ramp(self._weight_place(position, group, k, vector), 1, self.plan.tile.lanes)
         return E.cast(E.load(weight.buffer, place), self.plan.tile.dtype)
 
-    def _outputs(self, group: Expr) -> Stmt:
+    def _outputs(self, plan: WinogradPlan, group: Expr) -> Stmt:
         """A^T m A of every tile, written where it lies on the result."""
-        plan = self.plan
-
         def tile_outputs(number: Expr, tile: Expr) -> Stmt:
-            lets, row, column = self._place(tile)
+            lets, row, column = self._place(plan, tile)
             vectors = _each(E.const(plan.tile.vectors), plan.tile.vectors, "vector", lambda vector: self._output_tile(
-                group, number, tile, row, column, vector), self._repeats)
+                plan, group, number, tile, row, column, vector), self._repeats)
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
 
-        return loops.serial("slice", self.places.count, lambda number: loops.serial(
+        return loops.serial("slice", self.slices.count, lambda number: loops.serial(
             "tile", self.size, lambda tile: tile_outputs(number, tile)))
 
-    def _output_tile(self, group: Expr, number: Expr, tile: Expr, row: Expr, column: Expr, vector: Expr) -> Stmt:
-        plan, window = self.plan, self.window
-        out, patch = plan.scheme.out, plan.scheme.patch
+    def _output_tile(
+        self, plan: WinogradPlan, group: Expr, number: Expr, tile: Expr, row: Expr, column: Expr, vector: Expr
+    ) -> Stmt:
+        window, out = self.window, plan.scheme.out
         block, lane = self.channel(group, vector)
         lanes = E.ramp(lane, 1, plan.tile.lanes)
         finished = loops.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
         def load(y: int, x: int) -> Expr:
-            return E.load(self.sums, self._sum_index(E.const(y * patch + x), number, tile, vector))
+            return E.load(self.sums, self._sum_index(E.const(place(y, x) * plan.sum_places), number, tile, vector))
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
-            at_row = self._first_of(window.height, row) + y * window.height.dilation
-            at_column = self._first_of(window.width, column) + x * window.width.dilation
-            return window.write(self.places.at(number), block, at_row, at_column, lanes, value)
+            at_row = self._first_of(plan, window.height, row) + y * window.height.dilation
+            at_column = self._first_of(plan, window.width, column) + x * window.width.dilation
+            return window.write(self.slices.at(number), block, at_row, at_column, lanes, value)
 
-        transform = square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
-        high, wide = self._left(window.height, row), self._left(window.width, column)
+        transform = square(plan.scheme.patch, out, load, plan.scheme.output_line,
+                           lambda y, x, value: store(finished, y * out + x, value))
+        high, wide = self._left(plan, window.height, row), self._left(plan, window.width, column)
         rows = _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x)), self._repeats)
         return seq(Allocate(finished), transform, rows)
 
@@ -387,8 +457,8 @@ class Task:
     def _repeats(self) -> bool:
         """Whether loops over vectors and rows of outputs stay loops: where calls share code, and an epilogue makes it long."""
         window, lanes = self.window, self.plan.tile.lanes
-        place, one = E.const(0), E.const(0, window.result.dtype, lanes)
-        written = window.write(self.places.at(place), place, place, place, E.ramp(place, 1, lanes), one)
+        zero, value = E.const(0), E.const(0, window.result.dtype, lanes)
+        written = window.write(self.slices.at(zero), zero, zero, zero, E.ramp(zero, 1, lanes), value)
         return self.plan.shared is not None and loops.statement_cost(written) > WRITTEN_OUT
 
 

@@ -11,7 +11,7 @@ output channels when it comes to them, which takes as long as the products of tw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from forge import loops
 from forge.errors import CompileError
@@ -19,7 +19,7 @@ from forge.kernels.cpu import winograd, winograd_lines
 from forge.kernels.cpu.conv_plan import ConvProblem
 from forge.kernels.cpu.spatial import Convolution3x3
 from forge.kernels.cpu.tiles import CACHE_LINE, STACK_LIMIT
-from forge.kernels.cpu.winograd_plan import WinogradPlan, WinogradProblem, plan_tasks
+from forge.kernels.cpu.winograd_plan import WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -56,15 +56,15 @@ def build(call: KernelCall, problem: ConvProblem) -> Function:
     """The kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
     wanted = WinogradProblem(
-        winograd_lines.SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
+        winograd_lines.WHOLE_SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
         problem.in_blocks * window.block, window.block, problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype,
         problem.unit, problem.pad_value, TRANSFORM_CYCLES, WEIGHT_CYCLES)
-    return winograd.in_tasks(call, plan_tasks(wanted, call.name), _Task)
+    return winograd.in_tasks(call, [plan_tasks(wanted, call.name)], _Task)
 
 
 def _vectors(problem: ConvProblem) -> int:
     """Vectors of output channels that are summed together; 0 where their transformed weights take more than half of the stack."""
-    size = winograd_lines.SCHEME_2.positions * problem.in_channels * problem.lanes * 4
+    size = winograd_lines.WHOLE_SCHEME_2.positions * problem.in_channels * problem.lanes * 4
     return next((v for v in (2, 1) if problem.out_vectors % v == 0 and v * size <= STACK_LIMIT // 2), 0)
 
 
@@ -75,7 +75,7 @@ def _products(problem: ConvProblem, places: int) -> float:
 
 def _cycles(problem: ConvProblem) -> float:
     """Cycles of the products and all transformations."""
-    scheme, steps, vectors = winograd_lines.SCHEME_2, problem.in_channels, problem.out_vectors
+    scheme, steps, vectors = winograd_lines.WHOLE_SCHEME_2, problem.in_channels, problem.out_vectors
     tiles = -(-problem.window.height.out // scheme.out) * -(-problem.window.width.out // scheme.out)
     changes = TRANSFORM_CYCLES / 2 * scheme.positions * tiles * problem.batch
     return (scheme.positions * _products(problem, tiles) + changes * (steps * problem.unit.size / problem.window.block + vectors)
@@ -85,14 +85,15 @@ def _cycles(problem: ConvProblem) -> float:
 def _filter_line(g: Sequence[Expr]) -> list[Expr]:
     """2 G g."""
     ends = g[0] + g[2]
-    return [g[0] + g[0], ends + g[1], ends - g[1], g[2] + g[2]]
+    return [g[0] + g[0], ends + g[1], g[2] + g[2], ends - g[1]]
 
 
 class _Task(winograd.Task):
     """Statements of one task, which transforms weights too."""
 
-    def __init__(self, plan: WinogradPlan, places: winograd.Places, first: Expr, size: Expr, first_group: Expr) -> None:
-        super().__init__(plan, places, first, size, first_group)
+    def __init__(self, choice: winograd.Choice, *where: Any) -> None:
+        super().__init__(choice, *where)
+        plan = self.plan
         # Positions are a cache line more than a power of two apart: their stores would fall on the same few cache sets.
         self.stride = plan.steps * plan.vectors + CACHE_LINE // (4 * plan.lanes)
         self.weights = loops.local("weights", plan.element, plan.scheme.positions * self.stride, plan.unit.size * plan.lanes)
@@ -121,8 +122,8 @@ class _Task(winograd.Task):
             place = (((block * in_blocks + k // steps) * 9 + (y * 3 + x)) * steps + k % steps) * out_block + lane
             return plan.unit.weights(weight, place * plan.unit.size, plan.lanes)
 
-        return winograd_lines.square(3, plan.scheme.patch, tap, _filter_line, lambda position, value: store(
-            self.weights, self._weight_index(E.const(position), k, vector), value))
+        return winograd_lines.square(3, plan.scheme.patch, tap, _filter_line, lambda y, x, value: store(
+            self.weights, self._weight_index(E.const(winograd_lines.place(y, x)), k, vector), value))
 
     def _weight_index(self, position: Expr, k: Expr, vector: int) -> Expr:
         return position * self.stride + k * self.plan.vectors + vector

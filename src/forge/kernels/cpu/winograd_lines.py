@@ -12,7 +12,7 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Stmt, seq
 
 ReadSquare = Callable[[int, int], Expr]
-WriteSquare = Callable[[int, Expr], Stmt]
+WriteSquare = Callable[[int, int, Expr], Stmt]
 Line = Callable[[Sequence[Expr]], list[Expr]]
 
 
@@ -44,6 +44,11 @@ class Scheme:
         return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
 
 
+def place(y: int, x: int) -> int:
+    """The number of a position of a patch: those that smaller patches have, too, come first."""
+    return x * x + y if y <= x else y * y + y + 1 + x
+
+
 def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
     """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""
     body: list[Stmt] = []
@@ -52,7 +57,7 @@ def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSqu
         column = line([loops.bound(read(y, x), body) for y in range(size)])
         columns.append([loops.bound(value, body) for value in column])
     for y in range(result):
-        body += [write(y * result + x, value) for x, value in enumerate(line([column[y] for column in columns]))]
+        body += [write(y, x, value) for x, value in enumerate(line([column[y] for column in columns]))]
     return seq(body)
 
 
@@ -64,27 +69,38 @@ def _input_line_4(d: Sequence[Expr]) -> list[Expr]:
     """B^T d."""
     even, odd = _scaled(-4.0, d[2], d[4]), _scaled(-4.0, d[1], d[3])
     near, far = d[4] - d[2], d[3] - d[1]
-    return [_scaled(4.0, d[0], _scaled(-5.0, d[2], d[4])), even + odd, even - odd,
-            _scaled(2.0, far, near), _scaled(-2.0, far, near), _scaled(4.0, d[1], _scaled(-5.0, d[3], d[5]))]
+    return [_scaled(4.0, d[0], _scaled(-5.0, d[2], d[4])), even + odd, _scaled(4.0, d[1], _scaled(-5.0, d[3], d[5])),
+            even - odd, _scaled(2.0, far, near), _scaled(-2.0, far, near)]
 
 
 def _output_line_4(m: Sequence[Expr]) -> list[Expr]:
     """A^T m."""
-    sum12, difference12, sum34, difference34 = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    sum12, difference12, sum34, difference34 = m[1] + m[3], m[1] - m[3], m[4] + m[5], m[4] - m[5]
     return [m[0] + sum12 + sum34, _scaled(2.0, difference34, difference12), _scaled(4.0, sum34, sum12),
-            _scaled(8.0, difference34, difference12) + m[5]]
+            _scaled(8.0, difference34, difference12) + m[2]]
 
 
 def _input_line_2(d: Sequence[Expr]) -> list[Expr]:
     """B^T d."""
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+    return [d[0] - d[2], d[1] + d[2], d[1] - d[3], d[2] - d[1]]
 
 
 def _output_line_2(m: Sequence[Expr]) -> list[Expr]:
-    """A^T m."""
-    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+    """A^T m, of filters in the domain of F(4x4)."""
+    return [_scaled(-3.0, m[1] + m[3], m[0] * 4.0), _scaled(-3.0, m[1] - m[3], m[2] * -1.0)]
 
 
-SCHEME_2: Final = Scheme(2, _input_line_2, _output_line_2)
-SCHEMES = {s.positions: s for s in (SCHEME_2, Scheme(4, _input_line_4, _output_line_4))}
-"""By the number of positions of a patch."""
+def _whole_output_line_2(m: Sequence[Expr]) -> list[Expr]:
+    """A^T m, of filters in whole numbers."""
+    return [m[0] + m[1] + m[3], m[1] - m[3] - m[2]]
+
+
+SCHEMES = {s.positions: s for s in (Scheme(4, _input_line_4, _output_line_4), Scheme(2, _input_line_2, _output_line_2))}
+"""By the number of positions of a patch, the largest first.
+
+Rows of a patch are values at the points 0, 1, infinity, -1, 2 and -2, of which the smaller patch has the first four. So the first
+16 positions of filters for 4x4 outputs are filters for 2x2.
+"""
+
+WHOLE_SCHEME_2: Final = Scheme(2, _input_line_2, _whole_output_line_2)
+"""F(2x2, 3x3) of integers."""

@@ -10,8 +10,9 @@ from typing import Final
 
 from forge import dtypes, loops
 from forge.kernels.cpu import tiles
+from forge.kernels.cpu.gemm import MIDDLE_TILE_ROWS
 from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3
-from forge.kernels.cpu.winograd_lines import Scheme
+from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme
 from forge.loops import RegisterTile
 from forge.loops.pairs import Group
 from forge.target import Target
@@ -30,7 +31,9 @@ MAX_RUN: Final = 8
 # Both transformations take this many cycles per position of a patch and vector of channels.
 TRANSFORM_CYCLES: Final = 14.0
 # A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
-OVERHEAD_TILES: Final = 1.0
+OVERHEAD_TILES: Final = 1
+# Work is counted in so many parts of a cycle, so that the same estimate is made of sizes that are known at run time only.
+PARTS: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -121,12 +124,13 @@ class Counts:
 class WinogradPlan(WinogradProblem):
     """A task: ``block`` tiles of ``run`` slices, one of ``parts`` parts of the output channels; less of images of any size.
 
-    Register tiles are rows of tiles by vectors of output channels.
+    Register tiles are ``tile_rows`` tiles by vectors of output channels.
     """
 
     block: int = 1
     parts: int = 1
     run: int = 1
+    tile_rows: int = 1
     shared: Counts | None = None
 
     @property
@@ -160,13 +164,14 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def tile(self) -> RegisterTile:
-        return RegisterTile(self.rows(self.block), self.vectors, self.lanes, self.dtype)
+        return RegisterTile(self.tile_rows, self.vectors, self.lanes, self.dtype)
 
     @property
     def blocks(self) -> tuple[Expr, Expr]:
         """How many blocks of tiles there are, and the tiles of one.
 
-        Where their number is known at run time only, there are enough for all cores, each of whole register tiles but the last.
+        Where their number is known at run time only, there are enough for all cores, each but the last of whole register tiles if
+        there is room, or of few tiles.
         """
         if self.is_known:
             return E.const(-(-self.tile_count // self.block)), E.const(self.block)
@@ -174,33 +179,61 @@ class WinogradPlan(WinogradProblem):
         wanted = loops.ceildiv(E.const(self.target.num_cores), counts.parts * self.window.image_count)
         least = E.binary("min", wanted, loops.ceildiv(self.count, rows))
         count = E.binary("max", loops.ceildiv(self.count, counts.block), least)
-        even = loops.ceildiv(self.count, count)
-        return count, loops.ceildiv(even, rows) * rows
+        even = loops.ceildiv(self.count, E.binary("max", count, 1))
+        whole = E.binary("min", loops.ceildiv(even, rows) * rows, counts.block)
+        return count, E.select(even <= MIDDLE_TILE_ROWS, even, whole)
 
     @property
     def part_groups(self) -> int:
         """Groups of output channels in one part."""
         return self.out_vectors // self.vectors // self.parts
 
+    @property
+    def runs(self) -> tuple[Expr, Expr]:
+        """How many runs of slices there are, and the slices of one."""
+        return (E.const(1), E.const(1)) if self.window.depth is None else self.window.depth.blocks(self.run)
+
+    @property
+    def smaller(self) -> Iterator[WinogradPlan]:
+        """Plans of smaller tiles with the same filters, of which those for them are the first positions; none of the smallest."""
+        for scheme in (s for s in SCHEMES.values() if s.out < self.scheme.out):
+            plan = replace(self, scheme=scheme, tile_rows=self.rows(TILE_ROWS * TILE_ROWS))
+            yield replace(plan, block=max(1, most_tiles(plan, self.run)))
+
+    @property
+    def work(self) -> Expr:
+        """As ``work_of``, of the sizes that there are."""
+        window, counts = self.window, self.counts
+        slices = E.const(1) if window.depth is None else window.depth.positions
+        images, passes = slices * window.batch, loops.ceildiv(self.count, counts.block) * self.runs[0] * window.batch
+        outer = counts.parts * counts.part_groups * (self.vectors * self.lanes)
+        return work_of(self.scheme, self.count * images, passes, (counts.in_padded, window.slices, outer), self.target)
+
+
+def work_of(scheme: Scheme, tiles: Expr, passes: Expr, channels: tuple[Expr, int, Expr], target: Target) -> Expr:
+    """What one core needs for ``tiles`` in so many ``passes`` over the weights, in parts of a cycle.
+
+    ``channels`` are those of a slice of data, the slices that are summed, and those of the result. Weights come from wherever
+    they were left, and from the outer caches again for each other pass.
+    """
+    lanes, costs, (inner, slices, outer) = channel_block(target), target.costs, channels
+    products = (tiles + OVERHEAD_TILES * passes) * round(PARTS / (costs.multiply_adds * lanes))
+    weights = (passes - 1) * round(4 * PARTS / costs.streamed_bytes) + round(4 * PARTS / costs.reread_bytes)
+    changes = tiles * (inner + outer) * round(TRANSFORM_CYCLES * PARTS / (2 * lanes))
+    return (E.binary("max", products, weights) * (inner * slices * outer) + changes) * scheme.positions
+
 
 def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> float:
-    """Cycles of one core: multiply-adds, transformations, and the weights.
+    """Cycles of one core, which passes over the weights for each block of tiles that the second-level cache holds.
 
-    Weights come from memory once, and from the outer caches again for each block of tiles that the second-level cache holds.
     In the Winograd domain bfloat16 is float32.
     """
-    lanes, positions, costs = channel_block(target), scheme.positions, target.costs
-    inner, outer = convolution.in_channels, convolution.out_channels
-    changed = inner // convolution.slices
+    lanes, inner, slices = channel_block(target), convolution.in_channels, convolution.slices
     extents = (convolution.height, convolution.width)
     tiles = convolution.images * math.prod(map(scheme.tiles, extents, convolution.dilation))
-    products = positions * tiles * inner * outer / (costs.multiply_adds * lanes)
-    transforms = TRANSFORM_CYCLES * positions * tiles * (changed + outer) / (2 * lanes)
-    held = max(1, _room(target) // (positions * 4 * (inner + 2 * lanes)))
-    few = 1 + OVERHEAD_TILES / min(held, tiles)
-    blocks = -(-tiles // held)
-    weights = 4 * positions * inner * outer * (1 / costs.memory_bytes + (blocks - 1) / costs.reread_bytes)
-    return max(products * few, weights) + transforms
+    held = max(1, _room(target) // (scheme.positions * 4 * (inner + 2 * lanes)))
+    channels = E.const(inner // slices), slices, E.const(convolution.out_channels)
+    return loops.known(work_of(scheme, E.const(tiles), E.const(-(-tiles // held)), channels, target), "cycles") / PARTS
 
 
 def _off_sets(size: int, lanes: int, dtype: str, period: int) -> int:
@@ -231,15 +264,9 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
     """
     p, target, positions, depth = problem, problem.target, problem.scheme.positions, problem.window.depth
     count, size = p.tile_count, dtypes.itemsize(p.element)
-    sums = p.vectors * p.lanes * dtypes.itemsize(p.dtype)
-    room = task_bytes(p)
     change = positions * p.transform_cycles / 2
     steps = p.window.slices * p.in_padded // p.unit.size
     weights = positions * steps * p.unit.size * p.out_vectors * p.lanes * size / target.costs.shared_bytes
-
-    def most(run: int) -> int:
-        """Tiles of a task of ``run`` slices."""
-        return room // (positions * (p.in_stride(run) * size + run * sums))
 
     def makespan(choice: _Tasks) -> float:
         blocks, parts, run = choice
@@ -255,8 +282,8 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
 
     def choices() -> Iterator[_Tasks]:
         for run in range(1, min(MAX_RUN, 1 if depth is None else depth.out) + 1):
-            least = -(-count // max(1, most(run)))
-            if run == 1 or most(run):
+            least = -(-count // max(1, most_tiles(p, run)))
+            if run == 1 or most_tiles(p, run):
                 blocks = range(least, min(count, least + 8 * target.num_cores) + 1)
                 yield from ((b, parts, run) for parts in divisions for b in blocks)
 
@@ -266,8 +293,15 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
     key = f"winograd tasks {images} {count} {positions} {p.in_padded} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
     key += "" if depth is None else f" {depth.kernel},{depth.stride} {depth.out}"
     blocks, parts, run = target.choices.pick(key, best, lambda: (best, *others), kernel)
-    plan = WinogradPlan(**vars(problem), block=-(-count // blocks), parts=parts, run=run)
-    if plan.is_known:
-        return plan
-    rows, limit = p.rows(TILE_ROWS * TILE_ROWS), max(1, most(run))
-    return replace(plan, block=limit // rows * rows or limit)
+    block = -(-count // blocks)
+    if not p.is_known:
+        rows, limit = p.rows(TILE_ROWS * TILE_ROWS), max(1, most_tiles(p, run))
+        block = limit // rows * rows or limit
+    return WinogradPlan(**vars(problem), block=block, parts=parts, run=run, tile_rows=p.rows(block))
+
+
+def most_tiles(problem: WinogradProblem, run: int) -> int:
+    """Tiles of a task of ``run`` slices; 0 where there is no room for one."""
+    sums = run * problem.vectors * problem.lanes * dtypes.itemsize(problem.dtype)
+    each = problem.in_stride(run) * dtypes.itemsize(problem.element) + sums
+    return task_bytes(problem) // (problem.scheme.positions * each)

@@ -10,19 +10,22 @@ import numpy as np
 from forge import dtypes
 from forge.dims import ceildiv, product
 from forge.ops.core.inference import fail
-from forge.ops.core.op import Operand, register
-from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, TensorType, TensorTypes, Value
+from forge.ops.core.op import register
+from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, windows
 from forge.ops.packed.convolution import Conv2DNCHWc, Conv3DNCDHWc
 
-FILTER_TRANSFORMS = {
-    2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
-    4: np.array([
-        [1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1],
-    ]),
-}
-"""G of F(m x m, 3x3), by m: a filter g becomes G g G^T."""
+FILTER_TRANSFORM = np.array([
+    [1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [0, 0, 1], [-1 / 6, 1 / 6, -1 / 6],
+    [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6],
+])
+"""G of F(4x4, 3x3): a filter g becomes G g G^T. Its first m + 2 rows are that of F(m x m, 3x3)."""
+
+
+def _positions(tile: int) -> list[tuple[int, int]]:
+    """Row and column of each position of a patch: those of smaller patches come first."""
+    patch = range(tile + 2)
+    return sorted(((y, x) for y in patch for x in patch), key=lambda at: (max(at), at[0] > at[1], at))
 
 
 def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
@@ -31,7 +34,7 @@ def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
     Those of bfloat16 are float32.
     """
     dtype = packed.dtype if dtypes.canonical(packed.dtype) != "bfloat16" else np.dtype(np.float32)
-    transform = np.kron(FILTER_TRANSFORMS[tile], FILTER_TRANSFORMS[tile])
+    transform = [np.kron(FILTER_TRANSFORM[y], FILTER_TRANSFORM[x]) for y, x in _positions(tile)]
     positions = np.empty((len(packed), len(transform), packed.shape[1], *packed.shape[4:]), dtype)
     for block, filters in zip(positions, packed):
         taps = filters.transpose(1, 2, 0, 3, 4).astype(np.float64).reshape(9, *block.shape[1:])
@@ -42,10 +45,10 @@ def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
 
 def restore_filters(transformed: np.ndarray) -> np.ndarray:
     """The filters that ``transform_filters`` made ``transformed`` of."""
-    inverse = np.linalg.pinv(FILTER_TRANSFORMS[tile_of(transformed.shape[1])])
-    patch = inverse.shape[1]
-    positions = transformed.astype(np.float64).reshape(-1, patch, patch, *transformed.shape[2:])
-    filters: np.ndarray = np.einsum("hy,OyxIio,wx->OIhwio", inverse, positions, inverse, optimize=True)
+    tile = tile_of(transformed.shape[1])
+    inverse = np.linalg.pinv(FILTER_TRANSFORM[: tile + 2])
+    down, across = (inverse[:, list(numbers)] for numbers in zip(*_positions(tile)))
+    filters: np.ndarray = np.einsum("hp,OpIio,wp->OIhwio", down, transformed.astype(np.float64), across, optimize=True)
     return filters
 
 
@@ -120,37 +123,18 @@ def transform_slices(packed: np.ndarray, tile: int) -> np.ndarray:
 class WinogradConv3DNCDHWc(WinogradConv2DNCHWc, Conv3DNCDHWc):
     """``nn.contrib_conv3d_NCDHWc`` with kd x 3 x 3 filters in the same domain: along the depth any stride, and dilation 1.
 
-    As nn.contrib_conv2d_winograd_NCHWc, with weight ``[ceil(O / b), P, kd, ceil(I / a), a, b]`` (``transform_slices``), and, if
-    kernels may take the direct sum of small volumes, the weight of nn.contrib_conv3d_NCDHWc. Kernel family
-    ``conv3d_winograd_ncdhwc``.
+    As nn.contrib_conv2d_winograd_NCHWc, with weight ``[ceil(O / b), P, kd, ceil(I / a), a, b]`` (``transform_slices``). Kernel
+    family ``conv3d_winograd_ncdhwc``.
     """
 
     name = "nn.contrib_conv3d_winograd_NCDHWc"
-    data, plain = Conv3DNCDHWc.data, Operand(optional=True, accepts="float", rank=7)
+    data = Conv3DNCDHWc.data
     Attrs = Conv3DNCDHWc.Attrs
     kernel = "conv3d_winograd_ncdhwc"
     weight_rank = 6
 
     def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
         return windows(self.name, (weight_shape[2], 3, 3), attrs.strides, attrs.dilation, attrs.padding)
-
-    def infer(self, attrs: Any, data: Value, weight: Value, plain: Value | None = None) -> TensorTypes:
-        results = super().infer(attrs, data, weight)
-        if plain is not None:
-            out_blocks, _, depth, in_blocks, *blocks = weight.shape
-            expected = out_blocks, in_blocks, depth, 3, 3, *blocks
-            if plain.shape != expected:
-                raise fail(self.name, "shape of the plain weight", plain.shape, expected)
-        return results
-
-    def requires(self, attrs: Any, results: TensorTypes, data: TensorType, weight: TensorType, *_: object) -> Conditions:
-        return super().requires(attrs, results, data, weight)
-
-    def reference(self, attrs: Any, data: Array, weight: Array, *_: object) -> Arrays:
-        return super().reference(attrs, data, weight)
-
-    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value, *_: object) -> Any:
-        return super().flops(attrs, results, data, weight)
 
     def filters(self, attrs: Any, weight: Array) -> Array:
         """The weight of nn.contrib_conv3d_NCDHWc."""

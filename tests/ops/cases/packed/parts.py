@@ -114,8 +114,7 @@ def volume_rows(lanes: int = 8) -> list[Case]:
     return [row("nn.contrib_depthwise_conv3d_NCDHWc", [data[:, :1], depthwise], expected_each,
                 channels=lanes, in_channels=lanes, groups=lanes, **window),
             row("nn.contrib_conv3d_NCDHWc", [data, weight], expected, **attributes),
-            row("nn.contrib_conv3d_winograd_NCDHWc", [data, transform_slices(weight, 4)], expected, **attributes),
-            row("nn.contrib_conv3d_winograd_NCDHWc", [data, transform_slices(weight, 4), weight], expected, **attributes)]
+            row("nn.contrib_conv3d_winograd_NCDHWc", [data, transform_slices(weight, 4)], expected, **attributes)]
 
 
 def lifted_rows() -> list[Case]:
