@@ -132,3 +132,32 @@ def test_sizes_that_certainly_differ_are_refused_when_importing() -> None:
     text, weights, _, _ = CASES["Conv"]
     with pytest.raises(ImportModelError, match=r"Conv_0.*channels of data .*; got 4; expected 3"):
         forge.from_onnx(model(text, **weights), shape={"x": (None, 4, None, None)})
+
+
+@pytest.mark.parametrize(("declared", "shape", "rank"), [
+    ("", (1, 1, 1), 0),
+    ("", (2, 1, 1), None),
+    ("n, k", (1, 1, 5), 2),
+    ("n, k", (2, 1, 5), 2),
+])  # fmt: skip
+def test_squeeze_without_axes_has_the_declared_rank(declared: str, shape: tuple[int, ...], rank: int | None) -> None:
+    proto = model(f"g (float[n, 1, k] x) => (float[{declared}] y) {{ y = Squeeze(x) }}")
+    if not declared:
+        proto.graph.output[0].type.tensor_type.shape.SetInParent()
+    call = forge.from_onnx(proto).get_inference_function()
+    if rank is None:
+        with pytest.raises(ForgeError, match=r"dimension n, which decides the rank of .*; expected 1 to 1"):
+            call(example(0, *shape))
+    else:
+        assert np.asarray(call(example(0, *shape))).ndim == rank
+
+
+def test_squeeze_without_axes_or_rank_fails_where_the_rank_would_depend_on_a_size() -> None:
+    proto = model("g (float[n, 1, k] x) => (float y) { s = Squeeze(x)  y = ReduceSum<keepdims = 0>(s) }")
+    call = forge.from_onnx(proto).get_inference_function()
+    np.testing.assert_allclose(call(np.ones((2, 1, 3), np.float32)), 6)
+    with pytest.raises(ForgeError, match=r"dimension n, which decides the rank of .*; expected 2 or more"):
+        call(np.ones((1, 1, 3), np.float32))
+    mixed = model("g (float[n, 1, k] x) => (float[m] y) { y = Squeeze(x) }")
+    with pytest.raises(ForgeError, match="as many axes of symbolic size as become fewer"):
+        forge.from_onnx(mixed)

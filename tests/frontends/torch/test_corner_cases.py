@@ -15,10 +15,11 @@ torch = pytest.importorskip("torch")
 import torch.nn.modules.linear_cross_entropy  # noqa: E402, F811 - it registers operators
 from torch.utils import _pytree as pytree  # noqa: E402
 
-from forge.errors import OpAttributeUnimplemented  # noqa: E402
+from forge.errors import ExecutionError, OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
 from tests.torch_databases.compare import difference, run  # noqa: E402
 
+DYNAMIC = torch.export.Dim.DYNAMIC
 Function = Callable[..., Any]
 INF, NAN = math.inf, math.nan
 REAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.7, INF, -INF, NAN])
@@ -345,3 +346,22 @@ def test_random_numbers_are_distributed_as_those_of_torch() -> None:
         error = 5 * math.sqrt(variance / 10000)
         assert abs(float(np.mean(got)) - mean) < error, name
         assert abs(float(np.var(got)) / variance - 1) < 0.2, name
+
+
+EXTREMES: dict[str, Function] = {
+    "max": lambda x: x.max(), "amin along": lambda x: x.amin(1), "min along": lambda x: x.min(1)[0],
+    "argmax": lambda x: x.argmax(), "argmin along": lambda x: x.argmin(1), "aminmax": lambda x: x.aminmax(dim=1)[1],
+    "largest norm": lambda x: torch.linalg.vector_norm(x, INF, 1), "median along": lambda x: x.median(1)[0],
+    "mode": lambda x: x.mode(1)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes_of_nothing_fail(name: str) -> None:
+    model = Applied(EXTREMES[name])
+    module = import_model(torch.export.export(model, (torch.ones(2, 5),), dynamic_shapes={"tensors": (({1: DYNAMIC},))}))
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.ones(2, 0))
+    for compiled in (False, True):
+        with pytest.raises(ExecutionError, match="expected"):
+            run(module, (torch.ones(2, 0),), compiled=compiled)

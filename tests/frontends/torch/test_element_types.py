@@ -87,3 +87,17 @@ def test_types_of_complex_and_real_numbers(shapes: Any, real: Any) -> None:
 
 def test_no_differences() -> None:
     np.testing.assert_array_equal(compiled(lambda x, y: torch.diff(x, n=0, prepend=y), INTEGERS, INTEGERS), INTEGERS.numpy())
+
+
+@pytest.mark.parametrize("dtype", [
+    torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
+], ids=str)  # fmt: skip
+def test_floats_of_eight_bits(dtype: torch.dtype) -> None:
+    """Beyond the ends of the range they become the largest number, infinity or NaN, as the type says, and not the caller."""
+    ends = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.bfloat16).float()
+    numbers = torch.cat([ends, ends.nextafter(torch.tensor(torch.inf)), ends.nextafter(torch.tensor(-torch.inf))])
+    for given in (numbers, numbers.half()):
+        expected = given.to(dtype).float().numpy()
+        got = np.asarray(compiled(lambda x: x.to(dtype).float(), given))
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(expected[expected == 0]))

@@ -22,6 +22,11 @@ class Context(ImportContext):
         self.opset = opset
 
     @property
+    def declared_rank(self) -> int | None:
+        """What the model declares of its first output, where it does."""
+        return self.scope.ranks.get(self.node.output[0])
+
+    @property
     def convert_config(self) -> dict[str, Any]:
         return self.scope.state.convert_config
 

@@ -105,6 +105,7 @@ def build_region(
     for declared, type_ in zip(graph.input, input_types):
         inner.define(declared.name, inner.graph.add_input(type_, inner.unique(declared.name)))
     inner.add_initializers(graph)
+    inner.add_declarations(graph)
     convert_nodes(inner, graph.node, [output.name for output in graph.output])
     inner.graph.outputs = [inner.required(output.name) for output in graph.output]
     if not is_branch:

@@ -147,6 +147,7 @@ def _convert(
     outputs = [output.name for output in proto.output]
     scope = OnnxScope(Graph(name="main"), state, opsets)
     scope.add_initializers(proto)
+    scope.add_declarations(proto)
     _add_inputs(scope, proto, shape, dtype)
     convert_nodes(scope, proto.node, outputs)
     scope.graph.outputs = [scope.required(name) for name in outputs]

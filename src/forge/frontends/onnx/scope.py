@@ -27,8 +27,20 @@ class OnnxState(ImportState):
     ranks: Ranks = field(default_factory=Ranks)
 
 
+@dataclass(eq=False, repr=False)
 class OnnxScope(Scope[OnnxState]):
-    """Values by the model's names."""
+    """Values by the model's names.
+
+    Attributes:
+        ranks: those that the graph declares of its outputs and intermediate values.
+    """
+
+    ranks: dict[str, int] = field(default_factory=dict)
+
+    def add_declarations(self, proto: onnx.GraphProto) -> None:
+        """Makes the ranks known that the graph declares."""
+        declared = [i for i in (*proto.value_info, *proto.output) if i.type.tensor_type.HasField("shape")]
+        self.ranks = {info.name: len(info.type.tensor_type.shape.dim) for info in declared}
 
     def add_initializers(self, proto: onnx.GraphProto) -> None:
         """Makes the graph's initializers known; they become constants when they are first used.

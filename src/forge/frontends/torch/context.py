@@ -67,6 +67,15 @@ class Context(ImportContext):
             operand = dtypes.wrap_int(operand, dtype)
         return self.constant(operand, dtype or _default_dtype(operand))
 
+    def cast(self, value: Value, dtype: str) -> Value:
+        """As of any composer; to floats of 8 bits as torch does it: of them, only float8_e4m3fn saturates."""
+        if value.dtype == dtype or not dtype.startswith("float8"):
+            return super().cast(value, dtype)
+        if dtype == "float8_e8m0fnu":  # the power of two nearest to the magnitude; there is none of 0
+            magnitude = self.call("abs", super().cast(value, "float32"))
+            value = self.call("maximum", magnitude, self.scalar(2.0**-127, magnitude))
+        return self.call("cast", value, dtype=dtype, saturate=dtype == "float8_e4m3fn")
+
     def common_dtype(self, *operands: Operand) -> str:
         """The element type to which torch promotes: numbers and tensors of rank 0 count only if they are of a higher kind."""
         best, best_rank = "bool", (-1, 0)

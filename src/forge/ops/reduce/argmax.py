@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from forge import dtypes, te
+from forge.errors import ExecutionError
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import fail
+from forge.ops.core.inference import at_most, fail, required
 from forge.ops.core.lowering import as_dim
 from forge.ops.core.op import Category, Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    Builder,
+    Conditions,
+    Dim,
+    Lowered,
+    Tensor,
+    TensorType,
+    TensorTypes,
+    Types,
+    Value,
+    Values,
+)  # fmt: skip
 from forge.ops.reduce.reduction import reduce_compute, reduced_axes, reduced_shape, spread
 from forge.te import Expr
+
+_NOTHING = "got no elements along the axis; expected at least one"
 
 
 @dataclass(frozen=True)
@@ -25,7 +43,10 @@ class ArgReduceAttrs:
 
 
 class ArgReduction(Op[ArgReduceAttrs]):
-    """The position of an extreme element along one axis, or in row-major order over all dimensions if ``axis`` is None."""
+    """The position of an extreme element along one axis, or in row-major order over all dimensions if ``axis`` is None.
+
+    Of no elements there is none: the run fails.
+    """
 
     data = Operand(accepts="numeric")
     kind = Kind.ANCHOR
@@ -48,11 +69,18 @@ class ArgReduction(Op[ArgReduceAttrs]):
     def reference(self, attrs: ArgReduceAttrs, data: Array) -> Arrays:
         data = numeric.widen(data)
         axis = self._axis(attrs, data.ndim)
+        if not (data.size if axis is None else data.shape[axis]):
+            raise ExecutionError(f"{self.name}: {_NOTHING}")
         choose = np.argmax if self.te_kind == "max" else np.argmin
         if not attrs.select_last_index:
             return [choose(data, axis=axis, keepdims=attrs.keepdims)]
         extent = data.size if axis is None else data.shape[axis]
         return [extent - 1 - choose(np.flip(data, axis), axis=axis, keepdims=attrs.keepdims)]
+
+    def requires(self, attrs: ArgReduceAttrs, results: TensorTypes, data: TensorType) -> Conditions:
+        axis = self._axis(attrs, data.rank)
+        count = data.size if axis is None else data.shape[axis]
+        return required(at_most(1, count), partial(operator.ge, te.dim(count), 1), _NOTHING)
 
     def lower(self, attrs: ArgReduceAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         """Two stages: the extreme value, then the first (or last) position that has it."""

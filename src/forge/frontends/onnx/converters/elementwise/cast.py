@@ -35,21 +35,25 @@ def _cast(g: Context, x: Value, dtype: str, saturate: bool = True, round_mode: s
 
 
 def _power_of_two(g: Context, x: Value, saturate: bool, round_mode: str) -> Value:
-    """The exponent of the single-precision number, raised by one when bits below it are set ("up")."""
-    if round_mode not in ("up", "down"):
-        raise g.unsupported(f"attribute 'round_mode': got {round_mode!r}; supported: 'up', 'down'")
+    """The biased exponent of the power of two above ("up"), below ("down") or nearest to the single-precision number.
+
+    What is beyond the smallest and the largest power, negative numbers among it, becomes that one with ``saturate``, else NaN.
+    """
+    if round_mode not in ("up", "down", "nearest"):
+        raise g.unsupported(f"attribute 'round_mode': got {round_mode!r}; supported: 'up', 'down', 'nearest'")
     number = g.cast(x, "float32")
+    least, most = g.scalar(2.0**-127, number), g.scalar(2.0**127, number)
+    if saturate:
+        number = g.call("minimum", g.call("maximum", number, least), most)
+    fits = g.call("logical_and", g.call("greater_equal", number, least), g.call("less_equal", number, most))
     bits = g.call("reinterpret", number, dtype="uint32")
-    exponent = g.call("right_shift", bits, g.scalar(23, bits))
-    if round_mode == "up":
-        fraction = g.call("bitwise_and", bits, g.scalar(0x7FFFFF, bits))
-        above = g.cast(g.call("greater", fraction, g.scalar(0, bits)), "uint32")
-        normal = g.cast(g.call("greater", exponent, g.scalar(0, bits)), "uint32")
-        exponent = g.call("add", exponent, g.call("multiply", above, normal))
-    limit = g.scalar(254 if saturate else 255, bits)
-    exponent = g.call("minimum", exponent, limit)
-    invalid = g.call("logical_or", g.call("isnan", number), g.call("less", number, g.scalar(0, number)))
-    code = g.call("where", invalid, g.scalar(255, bits), exponent)
+    code = g.call("right_shift", bits, g.scalar(23, bits))
+    if round_mode != "down":
+        is_subnormal = g.cast(g.call("equal", code, g.scalar(0, bits)), "uint32")  # the first bit of its fraction is 1
+        fraction = g.call("bitwise_and", g.call("left_shift", bits, is_subnormal), g.scalar(0x7FFFFF, bits))
+        rounds_up = g.call("greater_equal", fraction, g.scalar(1 if round_mode == "up" else 0x400000, bits))
+        code = g.call("add", code, g.cast(rounds_up, "uint32"))
+    code = g.call("where", fits, code, g.scalar(255, bits))
     return g.call("reinterpret", g.cast(code, "uint8"), dtype="float8_e8m0fnu")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim
+from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -75,8 +76,33 @@ def squeeze(g: Context, x: Value, axes: Value | None = None) -> Value:
     known = g.ints(axes)
     if axes is not None and known is None:
         return g.call("squeeze", x, axes, axis=None)
-    chosen = [i for i, d in enumerate(x.shape) if is_value(d, 1)] if known is None else [g.axis(a, x.rank, "axes") for a in known]
+    if known is None:
+        x, chosen = _axes_of_one(g, x)
+    else:
+        chosen = [g.axis(a, x.rank, "axes") for a in known]
     return g.call("squeeze", x, axis=tuple(chosen)) if chosen else x
+
+
+def _axes_of_one(g: Context, x: Value) -> tuple[Value, list[int]]:
+    """``x`` and its axes of size 1, where no list of axes is given.
+
+    Whether a symbolic size is one of them, the rank says that the model declares of the result; a call with other sizes fails.
+    Without one, a call fails in which a symbolic size is 1, since the rank would depend on it.
+    """
+    ones = [axis for axis, size in enumerate(x.shape) if is_value(size, 1)]
+    symbolic = [axis for axis, size in enumerate(x.shape) if not isinstance(size, int)]
+    missing = 0 if g.declared_rank is None else x.rank - len(ones) - g.declared_rank
+    if not symbolic or (g.declared_rank is not None and missing <= 0):
+        return x, ones
+    if missing not in (0, len(symbolic)):
+        raise g.unsupported(
+            f"got {x.type} and a result of rank {g.declared_rank}; supported: as many axes of symbolic size as become fewer; "
+            f"fix sizes with {option('shape=')}"
+        )
+    for axis in symbolic:
+        bounds = {"least": 1, "most": 1} if missing else {"least": 2}
+        x = g.call("check_size", x, axis=axis, label=f"{x.shape[axis]}, which decides the rank of {g.name}", **bounds)
+    return x, sorted([*ones, *symbolic] if missing else ones)
 
 
 @converts("Unsqueeze", since=1, attribute_before={"axes": 13})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from forge import dtypes
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.reduce.reduction import extent
+from forge.frontends.torch.converters.reduce.reduction import extent, of_some
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
@@ -30,7 +32,7 @@ def _back(g: Context, found: Value, x: Value, dim: int | None, keepdim: bool) ->
 def _median(op: str, skips_nan: bool) -> None:
     def found(g: Context, x: Value, dim: int | None, keepdim: bool) -> list[Value]:
         """The smaller one of the two in the middle; NaN is sorted to the end."""
-        data = _along_last(g, x, dim)
+        data = _along_last(g, of_some(g, x, x, dim, op), dim)
         last = data.rank - 1
         order = g.call("argsort", data, axis=last)
         count = extent(g, data, last, "int64").reshape(*[1] * data.rank)
@@ -49,6 +51,8 @@ def _median(op: str, skips_nan: bool) -> None:
 
     @converts(f"{op}.default")
     def of_all(g: Context, self: Value) -> Value:
+        if dtypes.is_float(self.dtype) and self.tensor_type.size == 0:
+            return g.scalar(math.nan, self)
         return found(g, self, None, False)[0]
 
     @converts(f"{op}.dim")
@@ -63,7 +67,8 @@ _median("nanmedian", True)
 @converts("mode.default")
 def mode(g: Context, self: Value, *, dim: int = -1, keepdim: bool = False) -> list[Value]:
     """The most frequent element, of several the smallest, where it stands last: the longest run of the sorted elements."""
-    data = _along_last(g, g.cast(self, "uint8") if self.dtype == "bool" else self, dim)
+    data = of_some(g, g.cast(self, "uint8") if self.dtype == "bool" else self, self, dim, "mode")
+    data = _along_last(g, data, dim)
     last, size = data.rank - 1, data.shape[-1]
     order = g.call("argsort", data, axis=last)
     ordered = g.call("gather", data, order, axis=last)

@@ -58,15 +58,25 @@ def extreme(g: Context, name: str, x: Value, dim: Axes, keepdim: bool) -> Value:
     return reduced(g, name, x, dim, keepdim)
 
 
+def of_some(g: Context, found: Value, x: Value, dim: Axes, what: str) -> Value:
+    """``found``, which is ``x`` or made of it; a call for which there is nothing to reduce fails, as in torch."""
+    count: Dim = dims.product(x.shape[axis] for axis in g.axes(dim, x.rank)) if x.rank else 1
+    least = dims.bounds(count)[0]
+    if least is not None and least > 0:
+        return found
+    return g.call("check_size", found, axis=0, least=1, size=count, label=f"{count} that {what} reduces")
+
+
 def _extreme(op: str) -> None:
     @converts(f"a{op}.default", f"{op}.default")
     def values(g: Context, self: Value, *, dim: Axes = None, keepdim: bool = False) -> Value:
-        return extreme(g, op, self, dim, keepdim)
+        return of_some(g, extreme(g, op, self, dim, keepdim), self, dim, op)
 
     @converts(f"{op}.dim")
     def both(g: Context, self: Value, *, dim: int, keepdim: bool = False) -> list[Value]:
         x = g.cast(self, "uint8") if self.dtype == "bool" else self
-        return [extreme(g, op, self, dim, keepdim), reduced(g, f"arg{op}", x, dim, keepdim)]
+        found = of_some(g, extreme(g, op, self, dim, keepdim), self, dim, op)
+        return [found, reduced(g, f"arg{op}", x, dim, keepdim)]
 
     @converts(f"arg{op}.default")
     def place(g: Context, self: Value, *, dim: int | None = None, keepdim: bool = False) -> Value:
@@ -82,7 +92,7 @@ _extreme("min")
 
 @converts("aminmax.default")
 def aminmax(g: Context, self: Value, *, dim: int | None = None, keepdim: bool = False) -> list[Value]:
-    return [extreme(g, name, self, dim, keepdim) for name in ("min", "max")]
+    return [of_some(g, extreme(g, name, self, dim, keepdim), self, dim, "aminmax") for name in ("min", "max")]
 
 
 def _truth(op: str) -> None:
@@ -153,7 +163,7 @@ def plain_number(g: Context, number: Operand | None, what: str) -> float:
 
 def p_norm(g: Context, x: Value, p: float, dim: Axes, keepdim: bool) -> Value:
     if math.isinf(p):
-        return reduced(g, "max" if p > 0 else "min", g.call("abs", x), dim, keepdim)
+        return of_some(g, reduced(g, "max" if p > 0 else "min", g.call("abs", x), dim, keepdim), x, dim, "the norm")
     if p == 0:
         return g.cast(reduced(g, "count_nonzero", x, dim, keepdim), x.dtype)
     if p == 1:
