@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose.checks import checked_indices
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
@@ -45,6 +46,7 @@ def nll_loss(
     ignored = None if ignore_index is None else Term(g, index).equals(ignore_index)
     if ignored is not None:
         index = ignored.where(0, Term(g, index)).value
+    index = checked_indices(g, index, log_probabilities.shape[1], from_end=False)
     taken = g.call("gather", log_probabilities, g.call("expand_dims", index, axis=1), axis=1)
     loss = Term(g, g.call("squeeze", taken, axis=(1,))) * -1
     weights = _weights(g, loss.value, index, weight, ignored)

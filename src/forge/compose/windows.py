@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forge import dims
@@ -76,15 +76,24 @@ def global_lp_pool(g: Composer, x: Value, p: float) -> Value:
 
 
 def lp_pool(g: Composer, x: Value, p: float, **window: Any) -> Value:
-    """``(sum of |x|^p over each window) ^ (1 / p)``; ``window`` are the attributes of the average pool.
-
-    Raises:
-        OpAttributeUnimplemented: partial windows are asked for (``ceil_mode``).
-    """
-    if window.get("ceil_mode"):
-        raise g.unsupported("attribute 'ceil_mode': got 1; supported: 0")
-    mean = g.call(f"nn.avg_pool{x.rank - 2}d", _powered(g, x, p), **window, count_include_pad=True)
+    """``(sum of |x|^p over each window) ^ (1 / p)``; ``window`` are the attributes of the average pool."""
+    op = f"nn.avg_pool{x.rank - 2}d"
+    if window.get("ceil_mode"):  # windows that overhang the end are whole ones over zeros
+        counts = g.call(op, x, **window).shape[2:]
+        window = {**window, "ceil_mode": False, "padding": _with_overhang(x.shape[2:], counts, window)}
+    mean = g.call(op, _powered(g, x, p), **window, count_include_pad=True)
     return _root(g, g.call("multiply", mean, g.scalar(float(math.prod(window["pool_size"])), x)), p)
+
+
+def _with_overhang(sizes: Sizes, counts: Sizes, window: Mapping[str, Any]) -> Sizes:
+    """The padding of ``window`` with what ``counts`` windows need besides at the end of each axis."""
+    padding, rank = tuple(window["padding"]), len(sizes)
+    after = []
+    for axis, (size, count) in enumerate(zip(sizes, counts)):
+        width = (window["pool_size"][axis] - 1) * window["dilation"][axis] + 1
+        missing = (count - 1) * window["strides"][axis] + width - size - padding[axis]
+        after.append(dims.maximum(missing, padding[axis + rank]))
+    return (*padding[:rank], *after)
 
 
 def _powered(g: Composer, x: Value, p: float) -> Value:
@@ -99,11 +108,17 @@ def _root(g: Composer, x: Value, p: float) -> Value:
     return g.call("sqrt", x) if p == 2 else g.call("power", x, g.scalar(1 / p, x))
 
 
-def max_unpool(g: Composer, x: Value, indices: Value, shape: Sequence[Dim], wanted: Value | None = None) -> Value:
-    """Zeros of ``shape`` with the elements of ``x`` at ``indices``, which count its elements in row-major order.
+def max_unpool(
+    g: Composer, x: Value, indices: Value, shape: Sequence[Dim], wanted: Value | None = None, *, moves: bool = False
+) -> Value:
+    """Zeros of ``shape``, or of the sizes ``wanted``, with the elements of ``x`` at ``indices``, which count its elements in
+    row-major order.
 
-    ``wanted``, sizes that arrive at run time and are at least those of ``shape``, adds zeros at the ends.
+    With ``moves`` they count those of ``shape``, and ``wanted``, sizes that are at least as large, adds zeros at the ends.
     """
+    known = g.dims(wanted)
+    if known is not None and not moves:
+        shape, wanted = known, None
     updates = g.call("reshape", x, newshape=(-1,))
     if wanted is None:
         zeros = g.call("full", g.scalar(0, x), shape=(dims.product(shape),))
@@ -111,7 +126,7 @@ def max_unpool(g: Composer, x: Value, indices: Value, shape: Sequence[Dim], want
         return g.reshape(g.call("scatter_elements", zeros, places, updates, axis=0), shape)
     count = g.reshape(g.call("prod", wanted), (1,))
     zeros = g.call("full", g.scalar(0, x), count, shape=None)
-    places = g.call("reshape", _moved(g, indices, shape, wanted), newshape=(-1,))
+    places = g.call("reshape", _moved(g, indices, shape, wanted) if moves else indices, newshape=(-1,))
     return g.call("reshape", g.call("scatter_elements", zeros, places, updates, axis=0), wanted, newshape=None)
 
 

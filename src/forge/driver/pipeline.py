@@ -30,6 +30,7 @@ from forge.passes import (
     choose_layouts,
     convert_layout,
     decompose,
+    drop_checks,
     eliminate_common_subexpr,
     eliminate_dead_code,
     fold_batch_norm,
@@ -170,6 +171,7 @@ STAGES: tuple[Stage, ...] = (
     _pass("recurrent_codes", 2, recurrent_codes.run, "weights of recurrent layers stay integers of 8 bits"),
     _pass("to_integers", 2, to_integers.run, "products of quantised numbers are summed as integers"),
     _pass("pack_blocks", 2, pack_blocks.run, "weights of few bits stay packed where matrix products read them"),
+    _pass("drop_checks", 0, drop_checks.run, "`check_indices` off: indices and divisors are not checked"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
     Stage("append_states", 1, lambda c: append_states.run([f.graph for f in c.functions]),
@@ -208,6 +210,7 @@ STAGES: tuple[Stage, ...] = (
 )
 
 ENABLED: dict[str, Callable[[CompileOptions], bool]] = {
+    "drop_checks": lambda o: not o.check_indices,
     "to_float16": lambda o: o.float16,
     "convert_layout": lambda o: o.channel_layout is not None,
     "to_bfloat16": lambda o: o.bfloat16,

@@ -42,6 +42,10 @@ class ImportContext(Composer):
         """Whether output ``index`` is named, that is, may be read."""
         return index < len(self.outputs) and bool(self.outputs[index])
 
+    @property
+    def runs_always(self) -> bool:
+        return self.scope.parent is None
+
     def array(self, value: Value | None) -> np.ndarray | None:
         """The contents of ``value`` when they are known now, those of parameters included."""
         known = super().array(value)

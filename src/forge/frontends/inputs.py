@@ -15,8 +15,8 @@ ShapeDict = Mapping[str, Sequence[Any]]
 DtypeDict = str | Mapping[str, str]
 DEFAULT_DTYPE = "float32"
 
-UNKNOWN_SIZES = frozenset({"", "_", "?", "-1"})
-"""Texts that say no more of a dimension than that its size is unknown."""
+UNKNOWN_SIZES = frozenset({"", "_", "?", "-1", "None", "none", "null", "unknown", "Unknown", "undefined"})
+"""Texts by which exporters say no more of a dimension than that its size is unknown."""
 
 
 class DimensionNames:

@@ -26,6 +26,7 @@ from forge.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Graph, Node, Value
+    from forge.ir.ranges import Range
 
 
 class Trait(Flag):
@@ -217,6 +218,7 @@ class OpDef(Generic[A]):
     kind: ClassVar[Kind] = Kind.OPAQUE
     is_identity: ClassVar[bool] = False  # the result is operand 0, which may be of any type
     is_view: ClassVar[bool] = False  # the result is operand 0 in another shape
+    checks_elements: ClassVar[bool] = False  # the result is operand 0, whose elements are checked when the model runs
     target_shape: ClassVar[str] = ""  # the attribute that is the shape of the result, where there is one
     host_routine: ClassVar[str | None] = None  # what runs it in the runtime (``codegen.control.KINDS``); None: compiled code
     destination_passing: ClassVar[bool] = False  # the host writes its results into memory that the plan gives it
@@ -315,6 +317,14 @@ class OpDef(Generic[A]):
             MixesBatch: it is not; or, as here, the operator does not declare it.
         """
         raise MixesBatch(UNDECLARED, certain=False)
+
+    def element_range(self, *args: Any, **kwargs: Any) -> Sequence[Range | None]:
+        """``element_range(attrs, results, ranges, *operands)``: what is known of the integers in the results.
+
+        ``results`` are their types, ``ranges`` those of the operands, which are values: see ``forge.ir.ranges``.
+        """
+        keeps = self.is_view or self.is_permutation or self.is_selection or self.is_identity
+        return [args[2][0] if keeps and not k else None for k in range(len(args[1]))]
 
     @cached_property
     def is_pure(self) -> bool:

@@ -101,6 +101,7 @@ class IRModule(Quantization):
         freeze_params: bool = True,
         convert_config: Mapping[str, Any] | None = None,
         export_node_renamed_model_path: str | PathLike[str] | None = None,
+        unify_dimensions: bool = True,
     ) -> IRModule:
         """Loads an ONNX model.
 
@@ -114,8 +115,10 @@ class IRModule(Quantization):
             freeze_params: initialisers become constants; False keeps them as inputs after the model's own, with their values in
                 ``IRModule.params`` (small integer vectors, which steer operators, are constants all the same).
             convert_config: options of converters, by name. ``use_nt_batch_matmul`` (default True): products of rank 3 are
-                ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): the
-                results of ZipMap, maps, which compiled models lack, are the tensors of scores instead.
+                ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): no
+                warning for ZipMap, whose results, maps, which compiled models lack, are the tensors of scores instead.
+            unify_dimensions: dimensions of inputs that the model gives one name have one size; False for models that give it to
+                unequal ones, where each gets a name of its own (``n``, ``n_1``).
             export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
                 next to it.
 
@@ -125,7 +128,8 @@ class IRModule(Quantization):
         """
         from forge.frontends.onnx.importer import import_model
 
-        module = import_model(model, shape, dtype, opset, freeze_params, convert_config, export_node_renamed_model_path)
+        module = import_model(model, shape, dtype, opset, freeze_params, convert_config, export_node_renamed_model_path,
+                              unify_dimensions)
         verify(module)
         loaded = cls.__new__(cls)
         loaded._take(module, {}, inline=False, constants=freeze_params, batch_norms=freeze_params)
@@ -296,6 +300,7 @@ class IRModule(Quantization):
         weights: str | None = None,
         functions: Sequence[str] | None = None,
         exact: bool = False,
+        check_indices: bool = True,
         typical: Mapping[str, int] | Sequence[str] = (),
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
@@ -319,7 +324,7 @@ class IRModule(Quantization):
         artifact.check(output)
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
-            winograd=winograd, exact=exact, typical=typical, tuned=tuned)
+            winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned)
         module = self._module if functions is None else joining.select(self._verified(), functions, "compile: functions")
         compile_module(module, options, output=output)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from forge.driver import compile_module
 from forge.errors import ForgeError
 from forge.frontends.onnx import import_model
-from tests.frontends.onnx.support import onnxruntime_outputs
+from tests.frontends.onnx.support import evaluate, onnxruntime_outputs
 from tests.frontends.onnx.test_trees import check, results
 from tests.frontends.onnx.tree_models import FEATURES, TYPES, info, single
 
@@ -211,11 +212,18 @@ def zipped() -> onnx.ModelProto:
     return proto
 
 
-def test_maps_are_refused_or_left_out() -> None:
-    with pytest.raises(ForgeError, match=r"ZipMap.*zipmap.*False.*convert_config=\{'drop_zipmap': True\}"):
-        import_model(zipped())
-    module = import_model(zipped(), convert_config={"drop_zipmap": True})
+def test_maps_at_the_end_are_left_out() -> None:
+    with pytest.warns(UserWarning, match=r"\(ZipMap\): dropped.*convert_config=\{'drop_zipmap': True\}"):
+        dropped = import_model(zipped())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module = import_model(zipped(), convert_config={"drop_zipmap": True})
     assert [v.name for v in module.main.outputs] == ["label", "maps"]
+    data = draw()
+    label, maps = onnxruntime_outputs(zipped(), data)
+    got = evaluate(dropped, data)
+    np.testing.assert_array_equal(got[0], label)
+    np.testing.assert_allclose(got[1], [[row[k] for k in (1, 2, 3)] for row in maps], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from forge.ir.printer import print_module
 from tests.frontends.onnx.support import example, model, onnxruntime_outputs
 
 LABELS = [
-    "n", "batch*seq", "n+1", "2*n", "n - 1", "a b", "a-b", "0", "7", "None", "min", "1x", "é", "批", 'quo"te', "back\\slash",
+    "n", "batch*seq", "n+1", "2*n", "n - 1", "a b", "a-b", "0", "7", "min", "1x", "é", "批", 'quo"te', "back\\slash",
     "line\nbreak", "*/", "), float32]", "%x", "$", "input_0_dim1", "x" * 1000,
 ]
-UNKNOWN = ["", "_", "?", "-1"]
+UNKNOWN = ["", "_", "?", "-1", "None", "unknown"]
 
 
 def labelled(*shapes: Sequence[str | int], graph: str = "y = Concat<axis = 0>(x0, x1)") -> onnx.ModelProto:
@@ -138,3 +138,16 @@ def test_what_is_said_of_outputs_and_values_between_is_no_arithmetic_either() ->
     proto.graph.value_info.append(onnx.ValueInfoProto(name="h", type=declared))
     x = example(0, 3, 4)
     assert forge.from_onnx(proto).get_inference_function()(x, x).shape == (6, 4)
+
+
+def test_unequal_sizes_of_one_label() -> None:
+    """onnxruntime warns and computes; here the error of the call names the option with which the model takes them."""
+    proto = labelled(("n", 4), ("n", 4))
+    inputs = example(0, 3, 4), example(1, 5, 4)
+    with pytest.raises(ForgeError, match=r"symbol 'n' has two values.*load it with unify_dimensions=False"):
+        forge.from_onnx(proto).get_inference_function()(*inputs)
+    ir = forge.from_onnx(proto, unify_dimensions=False)
+    assert [str(shape) for shape in ir.input_shapes] == ["(n, 4)", "(n_1, 4)"]
+    np.testing.assert_array_equal(ir.get_inference_function()(*inputs), onnxruntime_outputs(proto, *inputs)[0])
+    with pytest.raises(ForgeError, match="unify_dimensions: got 0; expected True or False"):
+        forge.from_onnx(proto, unify_dimensions=0)

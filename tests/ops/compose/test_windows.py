@@ -9,12 +9,11 @@ import pytest
 
 from forge.compose import windows
 from forge.dims import symbol
-from forge.errors import OpAttributeUnimplemented
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy
 from forge.ops.core.composer import Composer
 from tests.ops.compare import check
-from tests.ops.compose.support import build, run, run_compiled
+from tests.ops.compose.support import run, run_compiled
 
 rng = np.random.default_rng(17)
 
@@ -56,11 +55,6 @@ def test_lp_pools(p: int) -> None:
     check(got, wanted, Accuracy.ACCUMULATING)
     (total,) = run(lambda g, v: windows.global_lp_pool(g, v, p), x, symbolic=True)
     check(total, (np.abs(x) ** p).sum((2, 3), keepdims=True) ** np.float32(1 / p), Accuracy.ACCUMULATING)
-
-
-def test_lp_pools_of_partial_windows_are_refused() -> None:
-    with pytest.raises(OpAttributeUnimplemented, match="ceil_mode"):
-        build(lambda g, v: windows.lp_pool(g, v, 2, pool_size=(2, 2), ceil_mode=True), [draw(1, 1, 3, 3)])
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 4, 2)])

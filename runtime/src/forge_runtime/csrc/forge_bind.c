@@ -122,7 +122,8 @@ static int32_t symbol_error(const forge_invocation *b, int32_t input, int32_t d)
   find_binder(b->model, symbol, &first, &first_d);
   return forge_fail(
       b->error, FORGE_ERROR_INPUT,
-      "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of input '%s', dimension %d",
+      "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of input '%s', dimension %d; "
+      "if an ONNX model gives unequal sizes one name, load it with unify_dimensions=False",
       b->model->name, spec->name, d, b->model->symbol_names[symbol], (long long)b->inputs[input].shape[d],
       (long long)b->symbols[symbol], b->model->inputs[first].name, first_d);
 }

@@ -17,6 +17,7 @@ from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.convert import finished, located
 from forge.frontends.inputs import (
     DEFAULT_DTYPE,
+    UNKNOWN_SIZES,
     DimensionNames,
     DtypeDict,
     ShapeDict,
@@ -53,9 +54,11 @@ def import_model(
     freeze_params: bool = True,
     convert_config: Mapping[str, Any] | None = None,
     export_node_renamed_model_path: str | os.PathLike[str] | None = None,
+    unify_dimensions: bool = True,
 ) -> Module:
     """Converts an ONNX model, which may be loaded already; everything else is as of ``IRModule.from_onnx``."""
-    check_arguments("from_onnx", shape, dtype, opset, {"freeze_params": freeze_params})
+    flags = {"freeze_params": freeze_params, "unify_dimensions": unify_dimensions}
+    check_arguments("from_onnx", shape, dtype, opset, flags)
     loaded = model if isinstance(model, LoadedModel) else load(model)
     state = _state(loaded, freeze_params, convert_config)
     opsets = model_opsets(loaded, opset)
@@ -68,7 +71,7 @@ def import_model(
 
         def attempt(ranks: Ranks) -> Module:
             fresh = replace(state, ranks=ranks, params={})
-            return _convert(loaded.proto.graph, fresh, opsets, shape or {}, dtype)
+            return _convert(loaded.proto.graph, fresh, opsets, shape or {}, dtype, unify_dimensions)
 
         return with_ranks(attempt)
 
@@ -141,24 +144,24 @@ def _state(loaded: LoadedModel, freeze_params: bool, convert_config: Mapping[str
 
 
 def _convert(
-    proto: onnx.GraphProto, state: OnnxState, opsets: dict[str, int], shape: ShapeDict, dtype: DtypeDict
+    proto: onnx.GraphProto, state: OnnxState, opsets: dict[str, int], shape: ShapeDict, dtype: DtypeDict, unify_dimensions: bool
 ) -> Module:
     state.check_expansion(expanded_size(proto.node, state.functions))
     outputs = [output.name for output in proto.output]
     scope = OnnxScope(Graph(name="main"), state, opsets)
     scope.add_initializers(proto)
     scope.add_declarations(proto)
-    _add_inputs(scope, proto, shape, dtype)
+    _add_inputs(scope, proto, shape, dtype, unify_dimensions)
     convert_nodes(scope, proto.node, outputs)
     scope.graph.outputs = [scope.required(name) for name in outputs]
     state.ranks.check_outputs(scope.graph.outputs)
     return finished(scope, outputs)
 
 
-def _add_inputs(scope: OnnxScope, proto: onnx.GraphProto, shape: ShapeDict, dtype: DtypeDict) -> None:
+def _add_inputs(scope: OnnxScope, proto: onnx.GraphProto, shape: ShapeDict, dtype: DtypeDict, unify_dimensions: bool) -> None:
     inputs = [i for i in proto.input if i.name not in scope.weights]
     check_names([i.name for i in inputs], shape, dtype)
-    labels = DimensionNames(label for info in inputs for label in dimension_labels(info.type))
+    labels = DimensionNames(label for info in inputs if unify_dimensions for label in dimension_labels(info.type))
     types = [_input_type(labels, position, info, shape, dtype) for position, info in enumerate(inputs)]
     named = list(zip([i.name for i in inputs], types))
     check_single_dtype(dtype, named)
@@ -173,7 +176,9 @@ def _input_type(
     def name_dim(axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:
         if proto.HasField("dim_value") and proto.dim_value >= 0:
             return int(proto.dim_value)
-        return labels.symbol(proto.dim_param) if proto.dim_param in labels else labels.unknown(f"input_{position}_dim{axis}")
+        if proto.dim_param in labels:
+            return labels.symbol(proto.dim_param)
+        return labels.unknown(f"input_{position}_dim{axis}" if proto.dim_param in UNKNOWN_SIZES else proto.dim_param)
 
     proto = onnx.TypeProto()
     proto.CopyFrom(info.type)

@@ -33,6 +33,11 @@ class Composer:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
 
+    @property
+    def runs_always(self) -> bool:
+        """Whether each call runs what is built, as no branch or loop does."""
+        return True
+
     def call(self, op: str, *operands: Value | None, **attributes: Any) -> Value:
         """Applies an operator with one result."""
         (result,) = self.multi(op, *operands, **attributes)

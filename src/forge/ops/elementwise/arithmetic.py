@@ -191,7 +191,7 @@ def _arithmetic() -> list[Row]:
     both, any_number = Trait.COMMUTATIVE, REAL_OR_COMPLEX
     return [
         Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, any_number, traits=both, precision=FOLLOWS,
-            dims=lambda a, b: a + b),
+            dims=lambda a, b: a + b, is_monotonic=True),
         Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, any_number, precision=FOLLOWS,
             dims=lambda a, b: a - b),
         Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, any_number, traits=both, precision=FOLLOWS,
@@ -209,9 +209,9 @@ def _arithmetic() -> list[Row]:
         Row("power", "lhs ** rhs; integers wrap, and negative exponents give 0 but for the bases 1 and -1", numeric.power, _power,
             BINARY, any_number),
         Row("maximum", "max(lhs, rhs); NaN wins", np.maximum, _binary("max"), BINARY,
-            accuracy=EXACT, traits=both, dims=dims.maximum),
+            accuracy=EXACT, traits=both, dims=dims.maximum, is_monotonic=True),
         Row("minimum", "min(lhs, rhs); NaN wins", np.minimum, _binary("min"), BINARY,
-            accuracy=EXACT, traits=both, dims=dims.minimum),
+            accuracy=EXACT, traits=both, dims=dims.minimum, is_monotonic=True),
         Row("negative", "-data", np.negative, te.negate, accepts=any_number, accuracy=EXACT, dims=lambda a: -1 * a),
         Row("abs", "|data|", np.abs, _abs, accepts=any_number, result="real", accuracy=EXACT,
             on_complex=Accuracy.ROUNDING, dims=_absolute),

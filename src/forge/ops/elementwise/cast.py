@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
+from forge.ir.ranges import Range, lies_within
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail
@@ -71,6 +73,15 @@ class Cast(Op[CastAttrs]):
         if attrs.dtype not in dtypes.NAMES:
             raise fail(self.name, "attribute dtype", repr(attrs.dtype), f"one of {', '.join(dtypes.NAMES)}")
         return [_cast_type(self.name, data, attrs.dtype)]
+
+    def element_range(
+        self, attrs: CastAttrs, results: Types, ranges: Sequence[Range | None], *operands: Value | None
+    ) -> Sequence[Range | None]:
+        if not dtypes.is_integer(attrs.dtype):
+            return [None]
+        low, high = dtypes.integer_range(attrs.dtype)
+        fits = attrs.dtype == "int64" or lies_within(ranges[0], low, high)
+        return [ranges[0] if fits else None]
 
     def reference(self, attrs: CastAttrs, data: Array) -> Arrays:
         return [numeric.convert(data, attrs.dtype, attrs.saturate)]

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes, te
+from forge.dims import is_static
 from forge.ir.builder import Builder
+from forge.ir.ranges import Range, lies_within
 from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.lowering import identifier
@@ -34,7 +36,7 @@ class Row:
     of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
     on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
     differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision`` and
-    ``category`` are as for every operator; None: derived.
+    ``category`` are as for every operator; None: derived. ``is_monotonic``: it does not decrease where an operand increases.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Row:
     on_strings: str | None = None
     precision: Precision | None = None
     category: Category | None = None
+    is_monotonic: bool = False
 
 
 class Elementwise(Op[Any]):
@@ -97,6 +100,18 @@ class Elementwise(Op[Any]):
         if self.row.dims is None or any(x is None for x in operands):
             return None
         return apply_dims(self.row.dims, *(x for x in operands if x is not None))
+
+    def element_range(
+        self, attrs: Any, results: Types, ranges: Sequence[Range | None], *operands: Value | None
+    ) -> Sequence[Range | None]:
+        """Of those that do not decrease where an operand increases: their ``dims`` of the ends, unless these may wrap."""
+        dtype = getattr(results[0], "dtype", "")
+        if self.row.dims is None or not self.row.is_monotonic or not dtypes.is_integer(dtype):
+            return [None]
+        ends = dtypes.integer_range(dtype)
+        low, high = (self.row.dims(*((ends if r is None else r)[side] for r in ranges)) for side in (0, 1))
+        wraps = not lies_within((low, high), *ends) and (dtype != "int64" or is_static(low, high))
+        return [None if wraps else (low, high)]
 
     def is_costly(self, attrs: Any, *operands: Value) -> bool:
         return _is_costly(self, attrs, *(v.dtype for v in operands))

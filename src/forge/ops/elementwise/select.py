@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
+from forge.ir.ranges import Range, union
 from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorType, TensorTypes, Types, Value
@@ -67,6 +69,14 @@ class Clip(Op[ClipAttrs]):
         same_dtype(self.name, [v for v in (data, low, high) if v is not None])
         return [data.type]
 
+    def element_range(
+        self, attrs: ClipAttrs, results: Types, ranges: Sequence[Range | None], *operands: Value | None
+    ) -> Sequence[Range | None]:
+        if len(operands) > 1 or attrs.a_min is None or attrs.a_max is None or attrs.a_min > attrs.a_max:
+            return [None]
+        dtype = getattr(results[0], "dtype", "")
+        return [(int(_bound(attrs.a_min, dtype)), int(_bound(attrs.a_max, dtype)))] if dtypes.is_integer(dtype) else [None]
+
     def reference(self, attrs: ClipAttrs, data: Array, low: Array | None, high: Array | None) -> Arrays:
         least = attrs.a_min if low is None else low.item()
         most = attrs.a_max if high is None else high.item()
@@ -98,6 +108,11 @@ class Where(Op[NoAttrs]):
     name = "where"
     condition, x, y = Operand(accepts="bool"), Operand(), Operand()
     kind = Kind.ELEMENTWISE
+
+    def element_range(
+        self, attrs: NoAttrs, results: Types, ranges: Sequence[Range | None], *operands: Value | None
+    ) -> Sequence[Range | None]:
+        return [union(ranges[1:])]
 
     def infer(self, attrs: NoAttrs, condition: Value, x: Value, y: Value) -> Types:
         return [TensorType(broadcast_shapes(self.name, condition.shape, x.shape, y.shape), same_dtype(self.name, [x, y]))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.errors import ExecutionError
+from forge.ir.ranges import Range
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, required
 from forge.ops.core.lowering import as_dim
@@ -81,6 +83,12 @@ class ArgReduction(Op[ArgReduceAttrs]):
         axis = self._axis(attrs, data.rank)
         count = data.size if axis is None else data.shape[axis]
         return required(at_most(1, count), partial(operator.ge, te.dim(count), 1), _NOTHING)
+
+    def element_range(
+        self, attrs: ArgReduceAttrs, results: Types, ranges: Sequence[Range | None], data: Value
+    ) -> Sequence[Range | None]:
+        axis = self._axis(attrs, data.rank)
+        return [(0, (data.tensor_type.size if axis is None else data.shape[axis]) - 1)]
 
     def lower(self, attrs: ArgReduceAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         """Two stages: the extreme value, then the first (or last) position that has it."""

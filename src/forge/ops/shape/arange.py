@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
+from forge.ir.ranges import Range
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
@@ -38,6 +40,16 @@ class Arange(Op[ArangeAttrs]):
         dtype = same_dtype(self.name, [start, stop, step])
         count = _known_count([start, stop, step], dtype)
         return [TensorType((fresh_dims("arange", 1)[0] if count is None else count,), attrs.dtype or dtype)]
+
+    def element_range(
+        self, attrs: ArangeAttrs, results: Types, ranges: Sequence[Range | None], start: Value, stop: Value, step: Value
+    ) -> Sequence[Range | None]:
+        """Of steps of 1; the end is not among the elements."""
+        begin, end = (known_dims(v) for v in (start, stop))
+        by = step.constant
+        if begin is None or end is None or by is None or by.reshape(-1)[0] != 1:
+            return [None]
+        return [(begin.reshape(-1)[0], end.reshape(-1)[0] - 1)]
 
     def reference(self, attrs: ArangeAttrs, start: Array, stop: Array, step: Array) -> Arrays:
         first, last, by = (x.reshape(()).item() for x in (start, stop, step))

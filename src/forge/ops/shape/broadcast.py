@@ -12,6 +12,7 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.errors import ExecutionError
 from forge.ir.nodes import Value
+from forge.ir.ranges import kept
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core.inference import Shape, fail, fresh_dims, given_numbers, required, shape_of_contents, static_length
@@ -46,6 +47,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     target_shape = "shape"
     data, shape = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
+    element_range = kept
     is_strided = True
 
     def infer(self, attrs: BroadcastToAttrs, data: Value, shape: Value | None) -> Types:
@@ -149,6 +151,7 @@ class Tile(Op[TileAttrs]):
     name = "tile"
     data, reps = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
+    element_range = kept
 
     def infer(self, attrs: TileAttrs, data: Value, reps: Value | None) -> Types:
         if attrs.reps is None and known_dims(reps) is None:

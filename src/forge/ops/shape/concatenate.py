@@ -10,6 +10,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
+from forge.ir.ranges import joined, kept
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     MAX_PARTS,
@@ -35,6 +36,7 @@ class Concatenate(Op[AxisAttrs]):
     name = "concatenate"
     data = Operand(variadic=True)
     kind = Kind.ANCHOR
+    element_range = joined
     kernel = "concatenate"
     read_once = ("data",)
     precision = Precision.FOLLOWS
@@ -99,6 +101,7 @@ class Stack(Op[AxisAttrs]):
     name = "stack"
     data = Operand(variadic=True)
     kind = Kind.INJECTIVE
+    element_range = joined
 
     def infer(self, attrs: AxisAttrs, *data: Value) -> Types:
         if not data:
@@ -149,6 +152,7 @@ class Split(Op[SplitAttrs]):
     name = "split"
     data, sizes = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
+    element_range = kept
 
     def bounds(self, extent: Dim, attrs: SplitAttrs) -> list[Dim]:
         """Where the parts begin, and the end of the last one."""

@@ -6,6 +6,7 @@ how many come before it, which is quadratic; the kernel families named here repl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
+from forge.ir.ranges import Range, kept
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, given_number, normalize_axis, number_of, required
 from forge.ops.core.lowering import injective, new_symbols, replaced, scalar
@@ -90,6 +92,7 @@ class Sort(Op[SortAttrs]):
     name = "sort"
     data = Operand(accepts="numeric")
     kernel = "sort"
+    element_range = kept
 
     def infer(self, attrs: SortAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
@@ -116,6 +119,11 @@ class ArgSort(Op[SortAttrs]):
     def infer(self, attrs: SortAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         return [TensorType(data.shape, attrs.dtype or "int64")]
+
+    def element_range(
+        self, attrs: SortAttrs, results: Types, ranges: Sequence[Range | None], data: Value
+    ) -> Sequence[Range | None]:
+        return [(0, data.shape[attrs.axis] - 1)]
 
     def reference(self, attrs: SortAttrs, data: Array) -> Arrays:
         return [stable_order(data, attrs.axis, attrs.is_ascend)]
@@ -146,6 +154,11 @@ class TopK(Op[TopKAttrs]):
             raise fail(self.name, "k", count, f"at most {data.shape[axis]}")
         shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
         return _selected(attrs, TensorType(shape, data.dtype), TensorType(shape, attrs.dtype or "int64"))
+
+    def element_range(
+        self, attrs: TopKAttrs, results: Types, ranges: Sequence[Range | None], data: Value, k: Value | None = None
+    ) -> Sequence[Range | None]:
+        return _selected(attrs, ranges[0], (0, data.shape[attrs.axis] - 1))
 
     def requires(self, attrs: TopKAttrs, results: TensorTypes, data: TensorType, k: TensorType | None) -> Conditions:
         extent, count = data.shape[attrs.axis], results[0].shape[attrs.axis]

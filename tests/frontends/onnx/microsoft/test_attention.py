@@ -146,6 +146,14 @@ def test_unidirectional() -> None:
     check_heads([QUERY, QUERY, KEY[:, :LENGTH].copy()], {"unidirectional": 1}, outputs=PRESENT)
 
 
+@pytest.mark.parametrize("queries", [3, 5])
+@pytest.mark.parametrize("bias", [None, floats(5, 1, HEADS, 5, 7)])
+def test_unidirectional_of_unequal_lengths(queries: int, bias: np.ndarray | None) -> None:
+    own = None if bias is None else bias[:, :, :queries].copy()
+    check_heads([QUERY[:, :queries].copy(), KEY, VALUE, None, None, own], {"unidirectional": 1})
+    check_heads([KEY, QUERY[:, :queries].copy(), QUERY[:, :queries].copy()], {"unidirectional": 1})
+
+
 @pytest.mark.parametrize("unidirectional", [0, 1])
 @pytest.mark.parametrize("mask", [None, np.array([[1] * 11, [1] * 9 + [0, 0]], np.int32)])
 def test_past_of_heads(unidirectional: int, mask: Any) -> None:
@@ -193,7 +201,6 @@ def test_keys_and_values_packed() -> None:
 
 
 HEADS_REFUSED: list[tuple[list[Any], dict[str, Any], tuple[bool, ...], type[Exception], str]] = [
-    ([QUERY, KEY, VALUE], {"unidirectional": 1}, (True,), OpAttributeUnimplemented, "got 1 for 5 queries and 7 keys"),
     ([QUERY, KEY, VALUE, None, None, floats(5, 1, 3, 5, 7)], {}, (True,) * 4, OpAttributeUnimplemented, r"output 3 \(qk\)"),
     ([QUERY, KEY], {}, (True,), OpAttributeInvalid, "got query, key and value .*, none; expected"),
     ([QUERY, KEY, VALUE, *[None] * 5, np.array([4], np.int32)], {}, (True,), OpAttributeUnimplemented, "share a buffer"),

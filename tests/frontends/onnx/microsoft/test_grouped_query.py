@@ -30,8 +30,11 @@ def test_rotary_of_a_part(x: np.ndarray) -> None:
     check("RotaryEmbedding", [x, POSITIONS, COS, SIN], attributes, symbolic=(5,), opt_level=0)
 
 
+def test_rotary_reads_no_scale() -> None:
+    check("RotaryEmbedding", [floats(0, 2, 5, 48), POSITIONS, COS, SIN], {"scale": 2.0}, opt_level=0)
+
+
 ROTARY_REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"scale": 2.0}, OpAttributeUnimplemented, "'scale': got 2.0; supported: 1.0"),
     ({"is_packed_batching": 1}, OpAttributeUnimplemented, "'is_packed_batching': got 1; supported: 0"),
     ({"rotary_embedding_dim": 8}, OpAttributeInvalid, "'num_heads': got 0 with rotary_embedding_dim"),
 ]
@@ -106,6 +109,12 @@ def test_sink(call: tuple[int, int | None, list[int], int], window: int) -> None
     check_groups(inputs_of(*call, sink=floats(7, HEADS)), {"local_window_size": window})
 
 
+@pytest.mark.parametrize("call", [*CALLS[:2], *CALLS[3:]])
+@pytest.mark.parametrize("sink", [None, floats(7, HEADS)])
+def test_queries_that_see_all_valid_keys(call: tuple[int, int | None, list[int], int], sink: np.ndarray | None) -> None:
+    check_groups(inputs_of(*call, sink=sink), {"causal": 0})
+
+
 def test_bias() -> None:
     check_groups(inputs_of(*CALLS[0], bias=floats(5, 2, HEADS, 5, 5)))
     check_groups(inputs_of(*CALLS[0], bias=floats(5, 1, 1, 5, 5)), {"smooth_softmax": 1})
@@ -172,7 +181,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"k_quant_type": "PER_TENSOR"}, OpAttributeUnimplemented, "'k_quant_type': got 'PER_TENSOR'; supported: 'NONE'"),
     ({"sliding_window_cache": 1}, OpAttributeUnimplemented, "'sliding_window_cache': got 1; supported: 0"),
     ({"qk_output": 1}, OpAttributeUnimplemented, "'qk_output': got 1; supported: 0"),
-    ({"causal": 0}, OpAttributeUnimplemented, "'causal': got 0; supported: 1"),
+    ({"causal": 0, "local_window_size": 2}, OpAttributeInvalid, "'local_window_size': got 2 with causal 0; expected -1"),
     ({"do_rotary": 1}, OpAttributeInvalid, "cos_cache or sin_cache is absent"),
 ]
 

@@ -45,6 +45,23 @@ def creation_rows() -> list[Case]:
 def reading_rows() -> list[Case]:
     wild = np.array([[0, -1, 9], [3, -5, -99]])
     return [
+        row("check_index", [i64(3, 5, low=-7, high=6)], lambda i: i, sizes=(7,)),
+        row("check_index", [np.array([2, 0, 1], np.int32)], lambda i: i, sizes=(3,), from_end=False),
+        row("check_index", [Fixed(np.array([[2, -3], [3, -4]]))], lambda i: i, sizes=(3, 4)),
+        row("check_index", [np.array(-2)], lambda i: i, sizes=(2,)),
+        row("check_divisor", [np.array([3, -1, 255], np.int32)], lambda d: d),
+        row("check_index", [np.array([-128, 127], np.int8)], lambda i: i, sizes=(128,)),
+        row("check_divisor", [np.array(1, np.uint8)], lambda d: d),
+        row("check_divisor", [np.array([-(1 << 63), (1 << 63) - 1])], lambda d: d),
+        row("check_divisor", [i64(0)], lambda d: d),
+        *(row("indices_in_range", [i64(40, 5, low=-7, high=high)], lambda i: (np.abs(i + 0.5) < 7).all(), sizes=(7,))
+          for high in (6, 7)),
+        *(row("indices_in_range", [np.array([0, least])], lambda i: (i >= 0).all(), sizes=(7,), from_end=False)
+          for least in (0, -1)),
+        *(row("indices_in_range", [Fixed(np.array([[2, 0], [3, most]]))], lambda i: i[1].max() < 4, sizes=(3, 4))
+          for most in (3, 4)),
+        *(row("indices_in_range", [np.array(k)], lambda i: i < 3, sizes=(3,)) for k in (2, 3)),
+        row("indices_in_range", [i32(1, 2, 1, 3, 1, 2, 1, 2, low=-4, high=3)], lambda i: i.max() < 4, sizes=(4,)),
         row("take", [f32(4, 5), i64(2, 3, low=-4, high=3)], lambda x, i: np.take(x, i, axis=0), axis=0),
         row("take", [f32(4, 5), i32(2, 3, low=0, high=4)], lambda x, i: np.take(x, i, axis=1), axis=-1),
         row("take", [f32(4, 5), wild], lambda x, i: x[np.array([[0, 3, 3], [3, 0, 0]])], axis=0),

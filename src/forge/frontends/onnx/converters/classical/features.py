@@ -1,13 +1,15 @@
-"""Preparing features: scaling, normalising, filling in, joining, picking; and maps, which are refused."""
+"""Preparing features: scaling, normalising, filling in, joining, picking; and maps, which there are none of."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from forge import dtypes
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
@@ -112,9 +114,7 @@ def array_feature_extractor(g: Context, x: Value, indices: Value) -> Value:
     count: Dim = 1
     for extent in indices.shape:
         count = count * extent
-    known, columns = g.array(indices), x.shape[-1]
-    if known is not None and isinstance(columns, int) and known.size and not 0 <= known.min() <= known.max() < columns:
-        raise g.invalid(f"indices: got {known.min()} to {known.max()}; expected 0 to {columns - 1}")
+    indices = checked_indices(g, indices, x.shape[-1], from_end=False)
     picked = g.call("take", x, g.reshape(indices, (count,)), axis=-1)
     return picked if x.rank > 1 else g.call("expand_dims", picked, axis=0)
 
@@ -127,13 +127,13 @@ def _refuse_maps(g: Context, operator: str, instead: str) -> NoReturn:
 def zip_map(
     g: Context, x: Value, *, classlabels_int64s: Integers | None = None, classlabels_strings: tuple[str, ...] | None = None
 ) -> Value:
-    """Turns rows of scores into maps from labels. With ``drop_zipmap`` the scores are the result."""
-    if g.convert_config["drop_zipmap"]:
-        return x
-    _refuse_maps(
-        g, "ZipMap", "export with options={'zipmap': False} (skl2onnx), or load with convert_config={'drop_zipmap': True}: "
-        "the output is then the tensor of scores, one column a class"
-    )
+    """Would turn rows of scores into maps from labels. The scores are the result; without ``drop_zipmap`` a warning says so."""
+    if not g.convert_config["drop_zipmap"]:
+        warnings.warn(
+            f"node {g.name!r} (ZipMap): dropped, since compiled models have no maps: the output is the tensor of scores, one "
+            "column a class; to say that this is what you expect, load with convert_config={'drop_zipmap': True}, or export with "
+            "options={'zipmap': False} (skl2onnx)", stacklevel=2)
+    return x
 
 
 @converts("DictVectorizer", since=1, domain=DOMAIN)

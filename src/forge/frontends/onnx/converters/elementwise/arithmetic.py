@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from forge import dtypes
+from forge.compose.checks import checked_divisor
 from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
@@ -35,7 +36,6 @@ _BINARY = (  # (ONNX, Forge, since, since with NumPy's broadcasting)
     ("BitwiseAnd", "bitwise_and", 18, 18),
     ("BitwiseOr", "bitwise_or", 18, 18),
     ("BitwiseXor", "bitwise_xor", 18, 18),
-    ("Div", "divide", 1, 7),
     ("Equal", "equal", 1, 7),
     ("Greater", "greater", 1, 7),
     ("GreaterOrEqual", "greater_equal", 12, 12),
@@ -71,6 +71,16 @@ for _onnx, _forge, _since, _numpy in _BINARY:
     converts(_onnx, since=_numpy)(forwarding(_forge, 2))
 
 
+@converts("Div", since=1)
+def divide_1(g: Context, a: Value, b: Value, *, axis: int | None = None, broadcast: int = 0) -> Value:
+    return divide(g, a, legacy_broadcast(g, a, b, axis, broadcast))
+
+
+@converts("Div", since=7)
+def divide(g: Context, a: Value, b: Value) -> Value:
+    return g.call("divide", a, checked_divisor(g, b))
+
+
 @converts("Identity", since=1)
 def identity(g: Context, x: Value) -> Value:
     return x
@@ -88,7 +98,7 @@ def power(g: Context, x: Value, y: Value) -> Value:
 
 @converts("Mod", since=10)
 def mod(g: Context, a: Value, b: Value, *, fmod: int = 0) -> Value:
-    return g.call("mod" if fmod else "floor_mod", a, b)
+    return g.call("mod" if fmod else "floor_mod", a, checked_divisor(g, b))
 
 
 @converts("BitShift", since=11)

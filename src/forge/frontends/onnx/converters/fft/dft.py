@@ -40,6 +40,8 @@ def short_time_transform(
     g: Context, signal: Value, frame_step: Value, window: Value | None = None, frame_length: Value | None = None,
     *, onesided: int = 1,
 ) -> Value:
+    if signal.rank == 2:  # as torch's exporter writes it, and onnxruntime takes it
+        signal = g.call("expand_dims", signal, axis=2)
     return stft(g, signal, frame_step, window=window, length=frame_length, onesided=bool(onesided))
 
 

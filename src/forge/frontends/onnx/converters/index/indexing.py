@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from forge.compose.caching import cache_update
+from forge.compose.checks import checked_indices
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
 
 @converts("Gather", since=1)
 def gather(g: Context, x: Value, indices: Value, *, axis: int = 0) -> Value:
-    return g.call("take", x, indices, axis=g.axis(axis, x.rank), mode="wrap_negative")
+    axis = g.axis(axis, x.rank)
+    return g.call("take", x, checked_indices(g, indices, *x.shape[axis : axis + 1]), axis=axis, mode="wrap_negative")
 
 
 @converts("GatherElements", since=11)
 def gather_elements(g: Context, x: Value, indices: Value, *, axis: int = 0) -> Value:
-    return g.call("gather", x, indices, axis=g.axis(axis, x.rank))
+    axis = g.axis(axis, x.rank)
+    return g.call("gather", x, checked_indices(g, indices, *x.shape[axis : axis + 1]), axis=axis)
 
 
 @converts("GatherND", since=11, introduced={"batch_dims": 12})
 def gather_nd(g: Context, x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
-    return g.call("gather_nd", x, index_vectors_first(g, indices), batch_dims=batch_dims)
+    return g.call("gather_nd", x, _index_vectors(g, x, indices, batch_dims), batch_dims=batch_dims)
 
 
 def index_vectors_first(g: Context, indices: Value) -> Value:
     """ONNX keeps an index vector in the last axis, the operator in the first."""
     return g.call("transpose", indices, axes=(indices.rank - 1, *range(indices.rank - 1))) if indices.rank > 1 else indices
+
+
+def _index_vectors(g: Context, x: Value, indices: Value, batch_dims: int = 0) -> Value:
+    """Index vectors of ``x``, checked where the operator takes them."""
+    first = index_vectors_first(g, indices)
+    length = first.shape[0] if first.rank else None
+    if not isinstance(length, int) or batch_dims + length > x.rank:
+        return first  # refused by the operator
+    return checked_indices(g, first, *x.shape[batch_dims : batch_dims + length])
 
 
 @converts("OneHot", since=9)
@@ -46,13 +58,14 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min"
 @converts("Scatter", since=9, lacks=("reduction",))
 @converts("ScatterElements", since=11, introduced={"reduction": 16})
 def scatter_elements(g: Context, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none") -> Value:
-    kind = _reduction(g, reduction)
-    return g.call("scatter_elements", x, indices, updates, axis=g.axis(axis, x.rank), reduction=kind)
+    kind, axis = _reduction(g, reduction), g.axis(axis, x.rank)
+    indices = checked_indices(g, indices, *x.shape[axis : axis + 1])
+    return g.call("scatter_elements", x, indices, updates, axis=axis, reduction=kind)
 
 
 @converts("ScatterND", since=11, introduced={"reduction": 16})
 def scatter_nd(g: Context, x: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
-    return g.call("scatter_nd", x, index_vectors_first(g, indices), updates, mode=_reduction(g, reduction))
+    return g.call("scatter_nd", x, _index_vectors(g, x, indices), updates, mode=_reduction(g, reduction))
 
 
 def _reduction(g: Context, name: str) -> str:

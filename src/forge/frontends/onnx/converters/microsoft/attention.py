@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge import dims
 from forge.compose import attention as layers
@@ -184,15 +185,23 @@ def multi_head_attention(
     query, key, value = _unpacked(g, query, key, value, attrs.num_heads)
     query, key, value = _biased(g, (query, key, value), bias)
     if attrs.unidirectional and past_key is None and not dims.equal(query.shape[1], key.shape[key.rank - 2]):
-        raise g.unsupported(
-            f"attribute 'unidirectional': got 1 for {query.shape[1]} queries and {key.shape[key.rank - 2]} keys; "
-            "supported: equal numbers, or a past"
-        )
+        attention_bias = _sum(g, _causal_addend(g, query, key), attention_bias)
+        attrs = replace(attrs, unidirectional=0)
     if g.wants(3) and (attention_bias is not None or attrs.unidirectional):
         raise g.unsupported("output 3 (qk) is read with attention_bias or unidirectional; supported: without them")
     scores = "biased" if g.wants(3) else "none"
     result = _attended(g, (query, key, value), key_padding_mask, attention_bias, (past_key, past_value), attrs, scores)
     return [result.out, result.key, result.value, result.scores]
+
+
+def _causal_addend(g: Context, query: Value, key: Value) -> Value:
+    """``[1, 1, L, S]``: minus infinity where a key comes after a query; of the last query onnxruntime hides nothing."""
+    length, axis = query.shape[1], key.rank - 2
+    rows = Term(g, g.reshape(g.count(g.extent(query, 1), length), (1, 1, length, 1)))
+    columns = Term(g, g.reshape(g.count(g.extent(key, axis), key.shape[axis]), (1, 1, 1, key.shape[axis])))
+    is_last = rows.equals(Term(g, g.extent(query, 1)) - 1)
+    visible = (columns <= rows).either(is_last)
+    return g.call("where", visible.value, g.scalar(0.0, query), g.scalar(-math.inf, query))
 
 
 def _unpacked(g: Context, query: Value, key: Value | None, value: Value | None, heads: int) -> tuple[Value, Value, Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forge.compose import norms
+from forge.compose.checks import checked_indices
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.core.windows import ConvAttributes
 from forge.frontends.onnx.converters.microsoft import DOMAIN
@@ -29,7 +30,7 @@ def embed_layer_norm(
 
 
 def _rows(g: Context, table: Value, indices: Value) -> Value:
-    return g.call("take", table, indices, axis=0, mode="clip")
+    return g.call("take", table, checked_indices(g, indices, table.shape[0], from_end=False), axis=0, mode="clip")
 
 
 def _positions(g: Context, table: Value, ids: Value, chosen: Value | None) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from forge import dims
 from forge.compose import attention as layers
@@ -24,13 +25,11 @@ def rotary(
 ) -> Value:
     """``x`` is ``[B, L, H * D]`` or ``[B, H, L, D]``; one position is that of the first element.
 
-    D is twice the table's width unless only a part of each head is rotated. onnxruntime ignores ``scale`` on CPUs, whatever its
-    documentation says, so another one than 1 is refused.
+    D is twice the table's width unless only a part of each head is rotated. ``scale`` is not read, as in onnxruntime on CPUs,
+    whatever its documentation says.
     """
     if is_packed_batching:
         raise g.unsupported("attribute 'is_packed_batching': got 1; supported: 0; export the model for CPUs")
-    if scale != 1.0:
-        raise g.unsupported(f"attribute 'scale': got {scale}; supported: 1.0; fold it into the tables")
     if rotary_embedding_dim and num_heads <= 0 and x.rank == 3:
         raise g.invalid(f"attribute 'num_heads': got {num_heads} with rotary_embedding_dim; expected the number of heads")
     if x.rank not in (3, 4):
@@ -57,11 +56,12 @@ def _all_positions(g: Context, positions: Value, heads: Value) -> Value:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where new keys go, as values: ``starts`` ``[B]``, the position of the first; ``total``, a number of rank 0, how many there
-    are with them at most, and ``size``, its name where it has one.
+    """Where new keys go, as values: ``starts`` ``[B]``, the position of the first; ``ends`` ``[B]``, how many keys there are with
+    them; ``total``, a number of rank 0, how many at most, and ``size``, its name where it has one.
     """
 
     starts: Value
+    ends: Value
     total: Value
     size: Dim | None
 
@@ -78,14 +78,17 @@ def group_query_attention(
     q_norm_epsilon: float | None = None, qk_norm_epsilon: float = 1e-6, qk_output: int = 0, rotary_interleaved: int = 0,
     scale: float = 0.0, sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0.0, v_quant_type: str = "NONE",
 ) -> list[Value | None]:
-    """Query i of a batch stands at position ``seqlens_k + 1 - L + i``, in a first call at i; it sees keys up to that position.
+    """Query i of a batch stands at position ``seqlens_k + 1 - L + i``, in a first call at i; it sees keys up to that position, or
+    with ``causal`` 0 all valid keys, the first ``seqlens_k + 1``.
 
     Present keys and values are as long as ``total_sequence_length`` or the past, whichever is longer; what is after the new
     ones is 0. Queries after the valid keys, padding of a first call, have no meaning.
     """
     if query_seqlens is not None:
         raise g.unsupported("query_seqlens: got numbers of valid tokens; supported: none, all tokens of the query are valid")
-    _check_options(g, k_quant_type, v_quant_type, kv_cache_bit_width, sliding_window_cache, qk_output, causal, k_scale, v_scale)
+    _check_options(g, k_quant_type, v_quant_type, kv_cache_bit_width, sliding_window_cache, qk_output, k_scale, v_scale)
+    if not causal and local_window_size > 0:
+        raise g.invalid(f"attribute 'local_window_size': got {local_window_size} with causal 0; expected -1, as in onnxruntime")
     heads = _heads(g, query, key, value, num_heads, kv_num_heads)
     places = _places(g, query, seqlens_k, total_sequence_length)
     norms = ((q_norm_weight, q_norm_epsilon), (k_norm_weight, k_norm_epsilon))
@@ -96,12 +99,13 @@ def group_query_attention(
     out = _attended(
         g, turned[0], present[0], present[1], places, attention_bias,
         _sink(g, head_sink, smooth_softmax, num_heads), scale=scale or None, softcap=softcap, window=local_window_size,
+        is_causal=bool(causal),
     )
     return [layers.joined(g, out), *present]
 
 
 def _check_options(
-    g: Context, k_quant_type: str, v_quant_type: str, bits: int, sliding: int, qk_output: int, causal: int, k_scale: Value | None,
+    g: Context, k_quant_type: str, v_quant_type: str, bits: int, sliding: int, qk_output: int, k_scale: Value | None,
     v_scale: Value | None,
 ) -> None:
     if (k_quant_type, v_quant_type) != ("NONE", "NONE") or bits or k_scale is not None or v_scale is not None:
@@ -110,8 +114,6 @@ def _check_options(
         raise g.unsupported("attribute 'sliding_window_cache': got 1; supported: 0")
     if qk_output or g.wants(3):
         raise g.unsupported(f"attribute 'qk_output': got {qk_output}; supported: 0, and output 3 unread")
-    if not causal:
-        raise g.unsupported("attribute 'causal': got 0; supported: 1; use MultiHeadAttention")
 
 
 def _heads(
@@ -143,7 +145,7 @@ def _places(g: Context, query: Value, seqlens: Value, total: Value) -> _Places:
         starts = ends * 0
     else:
         starts = whole.equals(length).where(0, ends - length)
-    return _Places(starts.value, whole.value, size)
+    return _Places(starts.value, ends.value, whole.value, size)
 
 
 def _normed(g: Context, x: Value, weight: Value | None, epsilon: float) -> Value:
@@ -211,18 +213,18 @@ def _sink(g: Context, head_sink: Value | None, smooth: int, num_heads: int) -> V
 
 def _attended(
     g: Context, query: Value, key: Value, value: Value, places: _Places, bias: Value | None, sink: Value | None,
-    *, scale: float | None, softcap: float, window: int,
+    *, scale: float | None, softcap: float, window: int, is_causal: bool,
 ) -> Value:
     """A sink is a key of zeros in front of all, which the mask gives its score; so positions and windows go into the mask."""
     left = window - 1 if window > 0 else -1
     if bias is not None:
         bias = _as_wide(g, bias, key.shape[2])
     if sink is None:
-        result = layers.attention(
-            g, query, key, value, mask=bias, offset=places.starts, scale=scale, is_causal=True, softcap=softcap, left_window=left
-        )
-        return result.out
-    shown = _shown(g, query, key, places, left, bias)
+        seen: dict[str, Any] = {"offset": places.starts, "left_window": left} if is_causal else {"lengths": places.ends}
+        return layers.attention(
+            g, query, key, value, mask=bias, scale=scale, is_causal=is_causal, softcap=softcap, **seen
+        ).out
+    shown = _shown(g, query, key, places, left, bias, is_causal)
     columns = (query.shape[0], query.shape[1], query.shape[2], 1)
     mask = g.call("concatenate", g.call("broadcast_to", g.cast(sink, query.dtype), shape=columns), shown, axis=3)
     first = [
@@ -232,13 +234,14 @@ def _attended(
     return layers.attention(g, query, *first, mask=mask, scale=scale, softcap=softcap).out
 
 
-def _shown(g: Context, query: Value, key: Value, places: _Places, left: int, bias: Value | None) -> Value:
+def _shown(g: Context, query: Value, key: Value, places: _Places, left: int, bias: Value | None, is_causal: bool) -> Value:
     """``[B, H, L, S]``: what is added to scores; minus infinity where a key is invisible."""
     length, size = query.shape[2], key.shape[2]
     rows = Term(g, g.reshape(g.count(g.extent(query, 2), length), (1, 1, length, 1)))
     rows = rows + Term(g, g.reshape(places.starts, (query.shape[0], 1, 1, 1)))
-    distance = rows - Term(g, g.reshape(g.count(g.extent(key, 2), size), (1, 1, 1, size)))
-    visible = distance >= 0
+    columns = Term(g, g.reshape(g.count(g.extent(key, 2), size), (1, 1, 1, size)))
+    distance = rows - columns
+    visible = distance >= 0 if is_causal else columns < Term(g, g.reshape(places.ends, (query.shape[0], 1, 1, 1)))
     if left >= 0:
         visible = visible.both(distance <= left)
     addend = g.scalar(0, query) if bias is None else bias

@@ -71,11 +71,16 @@ def lp_pool(g: Context, x: Value, *, p: int = 2, attrs: PoolAttributes) -> Value
 
 @converts("MaxUnpool", since=9, lacks=("auto_pad", "dilations", "ceil_mode"))
 def max_unpool(g: Context, x: Value, indices: Value, output_shape: Value | None = None, *, attrs: PoolAttributes) -> Value:
-    """Indices count elements of the shape that the window gives; a larger output_shape adds zeros at the ends."""
+    """Indices count elements of the result, as those of the MaxPool do that it undoes, and as onnxruntime and torch take them.
+
+    Those that are an input of the model count elements of the shape that the window gives, as the standard's example has it; a
+    larger output_shape then adds zeros at the ends.
+    """
     rank, sizes = spatial_rank(g, x), attrs.kernel_shape
     strides, _, pads = attrs.window(g, x, sizes)
     spatial = [
         (size - 1) * stride + kernel - pads[i] - pads[i + rank]
         for i, (size, stride, kernel) in enumerate(zip(x.shape[2:], strides, sizes))
     ]
-    return windows.max_unpool(g, x, indices, (*x.shape[:2], *spatial), output_shape)
+    shape = (*x.shape[:2], *spatial)
+    return windows.max_unpool(g, x, indices, shape, output_shape, moves=indices.producer is None or indices.constant is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose.checks import checked_divisor
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -38,23 +39,23 @@ def divide_rounded(g: Context, self: Operand, other: Operand, *, rounding_mode: 
     names = {None: "divide", "floor": "floor_divide", "trunc": "trunc_divide"}
     if rounding_mode not in names:
         raise g.invalid(f"rounding_mode: got {rounding_mode!r}; expected None, 'floor' or 'trunc'")
-    operands = g.tensor(self, g.dtype), g.tensor(other, g.dtype)
+    operands = g.tensor(self, g.dtype), checked_divisor(g, g.tensor(other, g.dtype))
     # Of 16-bit floats torch rounds the quotient before it truncates.
     if rounding_mode == "trunc" and g.dtype in ("float16", "bfloat16"):
         return g.call("trunc", g.call("divide", *operands))
     return g.call(names[rounding_mode], *operands)
 
 
-def _binary(name: str, *ops: str) -> None:
+def _quotient(name: str, *ops: str) -> None:
     @converts(*ops)
     def convert(g: Context, self: Operand, other: Operand) -> Value:
-        return g.call(name, g.tensor(self, g.dtype), g.tensor(other, g.dtype))
+        return g.call(name, g.tensor(self, g.dtype), checked_divisor(g, g.tensor(other, g.dtype)))
 
 
-_binary("divide", "div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar", "divide.Tensor", "divide.Scalar")
-_binary("floor_divide", "floor_divide.default", "floor_divide.Scalar")
-_binary("floor_mod", "remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
-_binary("mod", "fmod.Tensor", "fmod.Scalar")
+_quotient("divide", "div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar", "divide.Tensor", "divide.Scalar")
+_quotient("floor_divide", "floor_divide.default", "floor_divide.Scalar")
+_quotient("floor_mod", "remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+_quotient("mod", "fmod.Tensor", "fmod.Scalar")
 
 
 @converts("rsub.Tensor", "rsub.Scalar")

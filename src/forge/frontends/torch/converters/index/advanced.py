@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.views import moved
@@ -34,8 +35,11 @@ class Places:
         return self.indices[0].shape
 
 
-def places(g: Context, value: Value, indices: Sequence[Value | None]) -> Places:
-    """The places that ``indices`` name: integers count along an axis; a mask covers as many as it has itself."""
+def places(g: Context, value: Value, indices: Sequence[Value | None], checks: bool = True) -> Places:
+    """The places that ``indices`` name: integers count along an axis; a mask covers as many as it has itself.
+
+    ``checks``: integers that arrive at run time may be out of range, where a call fails.
+    """
     axes: list[int] = []
     found: list[Value] = []
     axis = 0
@@ -43,7 +47,10 @@ def places(g: Context, value: Value, indices: Sequence[Value | None]) -> Places:
         if index is None:
             axis += 1
             continue
-        columns = nonzero_columns(g, index) if index.dtype in ("bool", "uint8") else [g.cast(index, "int64")]
+        if index.dtype in ("bool", "uint8"):
+            columns = nonzero_columns(g, index)
+        else:
+            columns = [checked_indices(g, g.cast(index, "int64"), value.shape[axis]) if checks else g.cast(index, "int64")]
         axes += range(axis, axis + len(columns))
         found += columns
         axis += max(len(columns), 1)
@@ -74,16 +81,21 @@ def _gathered(g: Context, value: Value, at: Places) -> Value:
     return g.call("gather_nd", first, g.call("stack", *at.indices, axis=0), index_rank=len(at.axes))
 
 
-@converts("index.Tensor", "_unsafe_index.Tensor")
-def index(g: Context, self: Value, *, indices: Sequence[Value | None]) -> Value:
+@converts("index.Tensor")
+def index(g: Context, self: Value, *, indices: Sequence[Value | None], checks: bool = True) -> Value:
     if all(i is None for i in indices):
         return self
-    at = places(g, self, _full_masks(g, indices))
+    at = places(g, self, _full_masks(g, indices), checks)
     if len(at.axes) == 1:
         return g.call("take", self, at.indices[0], axis=at.axes[0])
     found = _gathered(g, self, at)
     rank = len(at.shape)
     return transposed(g, found, moved(found.rank, range(rank), range(at.result_axis, at.result_axis + rank)))
+
+
+@converts("_unsafe_index.Tensor")
+def unsafe_index(g: Context, self: Value, *, indices: Sequence[Value | None]) -> Value:
+    return index(g, self, indices=indices, checks=False)
 
 
 def _full_masks(g: Context, indices: Sequence[Value | None]) -> list[Value | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge import dims, dtypes
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.converters.shape.parts import part
@@ -62,14 +63,16 @@ def _vector(g: Context, value: Value) -> Value:
 def index_select(g: Context, self: Value, index: Value, *, dim: int) -> Value:
     if self.rank == 0:
         return self
-    return g.call("take", self, _vector(g, index), axis=g.axis(dim, self.rank, "dim"))
+    axis = g.axis(dim, self.rank, "dim")
+    return g.call("take", self, checked_indices(g, _vector(g, index), self.shape[axis], from_end=False), axis=axis)
 
 
 @converts("gather.default")
 def gather(g: Context, self: Value, index: Value, *, dim: int, sparse_grad: bool = False) -> Value:
     if 0 in index.shape:
         return g.call("zeros", shape=index.shape, dtype=self.dtype)
-    found = g.call("gather", _vector(g, self), _vector(g, index), axis=g.axis(dim, self.rank, "dim"))
+    data, axis = _vector(g, self), g.axis(dim, self.rank, "dim")
+    found = g.call("gather", data, checked_indices(g, _vector(g, index), data.shape[axis], from_end=False), axis=axis)
     return g.reshape(found, index.shape)
 
 
@@ -78,6 +81,7 @@ def _scattered(
 ) -> Value:
     axis = g.axis(dim, old.rank, "dim")
     data, index, new = (_vector(g, v) for v in (old, index, g.cast(new, old.dtype)))
+    index = checked_indices(g, index, data.shape[axis], from_end=False)
     for k, size in enumerate(index.shape):
         new = part(g, new, k, 0, size)
 
@@ -117,7 +121,8 @@ def scatter_reduce(
 def _rows(g: Context, old: Value, index: Value, source: Value, dim: int) -> tuple[Value, Value, Value, int]:
     """What scatters whole slices: data, an index for every element of the source, the source, and the axis."""
     axis = g.axis(dim, old.rank, "dim")
-    data, flat = _vector(g, old), _vector(g, index)
+    data = _vector(g, old)
+    flat = checked_indices(g, _vector(g, index), data.shape[axis], from_end=False)
     source = g.cast(source, old.dtype)
     shape = (*data.shape[:axis], flat.shape[0], *data.shape[axis + 1 :])
     source = source if source.shape == shape else g.call("broadcast_to", source, shape=shape)
@@ -163,7 +168,8 @@ def flat(g: Context, value: Value) -> Value:
 
 @converts("take.default")
 def take(g: Context, self: Value, index: Value) -> Value:
-    return g.call("take", flat(g, self), index, axis=0)
+    data = flat(g, self)
+    return g.call("take", data, checked_indices(g, index, data.shape[0]), axis=0)
 
 
 @converts("put.default")
@@ -179,6 +185,7 @@ def take_along_dim(g: Context, self: Value, indices: Value, *, dim: int | None =
     if dim is None:
         return gather(g, flat(g, self), flat(g, indices), dim=0)
     axis = g.axis(dim, self.rank, "dim")
+    indices = checked_indices(g, indices, self.shape[axis], from_end=False)
     data, index = (_wide(g, a, b, axis) for a, b in ((self, indices), (indices, self)))
     return g.call("gather", data, index, axis=axis)
 

@@ -7,6 +7,7 @@ import zlib
 
 from forge import dims
 from forge.compose import randomness
+from forge.compose.checks import checked_indices
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -21,7 +22,7 @@ _LEAST_OF_SELU = 1.7580993408473766
 def embedding(
     g: Context, weight: Value, indices: Value, *, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Value:
-    return g.call("take", weight, indices, axis=0)
+    return g.call("take", weight, checked_indices(g, indices, weight.shape[0], from_end=False), axis=0)
 
 
 @converts("embedding_renorm.default")
@@ -31,6 +32,7 @@ def embedding_renorm(g: Context, self: Value, indices: Value, *, max_norm: float
     power = g.scalar(norm_type, self)
     total = g.call("sum", g.call("power", x.value, power), axis=1, keepdims=True)
     norm = Term(g, g.call("power", total, g.scalar(1 / norm_type, self)))
+    indices = checked_indices(g, indices, self.shape[0], from_end=False)
     places = g.reshape(indices, (dims.product(indices.shape),))
     marks = g.call("full", g.constant(False), shape=self.shape[:1])
     named = g.call("scatter_elements", marks, places, g.call("full", g.constant(True), shape=places.shape), axis=0)
@@ -55,6 +57,7 @@ def _bags(*targets: str, wraps: bool) -> None:
             rows = weight.shape[0]
             padding = rows + padding if wraps and isinstance(rows, int) else None
         indices, offsets = (g.cast(v, "int64") for v in (indices, offsets))
+        indices = checked_indices(g, indices, weight.shape[0], from_end=False)
         options = {"mode": _MODES[mode], "include_last_offset": include_last_offset, "padding_idx": padding}
         return [g.call("nn.embedding_bag", weight, indices, offsets, per_sample_weights, **options), None, None, None]
 

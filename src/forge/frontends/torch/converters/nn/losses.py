@@ -8,6 +8,7 @@ from typing import Any
 
 from forge import dims
 from forge.compose import losses
+from forge.compose.checks import checked_indices
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.nn.products import linear
 from forge.frontends.torch.registry import converts
@@ -201,7 +202,7 @@ def multilabel_margin_loss_forward(g: Context, self: Value, target: Value, *, re
     rows, named = (g.reshape(v, (dims.product(v.shape[:-1]), count)) for v in (self, target))
     absent = Term(g, named) < 0
     seen = Term(g, g.call("cumsum", g.cast(absent.value, "int64"), axis=1)).equals(0)
-    index = seen.where(Term(g, named), 0)
+    index = Term(g, checked_indices(g, seen.where(Term(g, named), 0).value, count, from_end=False))
     classes = Term(g, g.reshape(g.count(g.tensor(count), count), (1, 1, count)))
     pairs = Term(g, g.call("expand_dims", index.value, axis=2)).equals(classes)
     pairs = pairs.both(Term(g, g.call("expand_dims", seen.value, axis=2)))
