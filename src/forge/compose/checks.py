@@ -1,4 +1,4 @@
-"""What eager frameworks check of integers: that indices are in range, and that divisors are not 0."""
+"""What eager frameworks check of integers: indices are in range, and divisors are not 0."""
 
 from __future__ import annotations
 

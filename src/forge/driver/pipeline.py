@@ -171,7 +171,7 @@ STAGES: tuple[Stage, ...] = (
     _pass("recurrent_codes", 2, recurrent_codes.run, "weights of recurrent layers stay integers of 8 bits"),
     _pass("to_integers", 2, to_integers.run, "products of quantised numbers are summed as integers"),
     _pass("pack_blocks", 2, pack_blocks.run, "weights of few bits stay packed where matrix products read them"),
-    _pass("drop_checks", 0, drop_checks.run, "`check_indices` off: indices and divisors are not checked"),
+    _pass("drop_checks", 0, drop_checks.run, "`check_indices` off: indices, divisors and factors are not checked"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
     Stage("append_states", 1, lambda c: append_states.run([f.graph for f in c.functions]),

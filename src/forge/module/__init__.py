@@ -108,7 +108,8 @@ class IRModule(Quantization):
         Args:
             model: a path, the bytes of a file, or a ``ModelProto``. External data is read from the path's folder.
             shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
-                the model gives a dimension, else an expression of symbols (``2*n``).
+                the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initialiser, too, is one
+                that calls give if it is named here; else it has the initialiser's contents.
             dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open,
                 and refused where it contradicts all that the model says.
             opset: read the default domain as this opset instead of what the model declares.

@@ -503,3 +503,10 @@ def test_mutilated_models_raise_located_errors_only(data: st.DataObject) -> None
         import_model(proto)
     except ForgeError as error:
         assert str(error).startswith("g: ")
+
+
+def test_an_input_that_is_an_initializer_is_given_where_its_shape_is() -> None:
+    proto = model("g (float[n, 3] x, float[a, 3] w) => (float[n, 3] y) { y = Add(x, w) }", w=np.ones((1, 3), np.float32))
+    x, w = example(0, 2, 3), example(1, 2, 3)
+    np.testing.assert_allclose(run(proto, x)[0], x + 1)
+    np.testing.assert_allclose(run(proto, x, w, shape={"w": (None, 3)})[0], x + w)

@@ -159,6 +159,8 @@ def _convert(
 
 
 def _add_inputs(scope: OnnxScope, proto: onnx.GraphProto, shape: ShapeDict, dtype: DtypeDict, unify_dimensions: bool) -> None:
+    for name in {i.name for i in proto.input} & scope.weights.keys() & shape.keys():
+        del scope.weights[name]  # the user gives it, in the place of the initializer
     inputs = [i for i in proto.input if i.name not in scope.weights]
     check_names([i.name for i in inputs], shape, dtype)
     labels = DimensionNames(label for info in inputs if unify_dimensions for label in dimension_labels(info.type))

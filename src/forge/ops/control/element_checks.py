@@ -15,6 +15,7 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.errors import ExecutionError
 from forge.ir.op import A
+from forge.ops.core import scalar_math as numeric
 from forge.ops.core.batch_parts import carry_reshaped
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import identifier
@@ -67,8 +68,7 @@ class ElementCheck(Op[A]):
         return [data]
 
     def decompose(self, builder: Builder, attrs: A, data: Value) -> Values:
-        place = f"node {dims.shown(builder.location)}: " if builder.location else ""
-        builder.call("check", self.hold(builder, attrs, data), message=place + self.message(attrs))
+        builder.call("check", self.hold(builder, attrs, data), message=_placed(builder, self.message(attrs)))
         return [data]
 
     def evaluate_dims(self, attrs: A, types: OperandTypes, data: DimArray) -> DimArray:
@@ -160,3 +160,43 @@ class CheckDivisor(ElementCheck[NoAttrs]):
 
     def message(self, attrs: NoAttrs) -> str:
         return "an integer is divided by 0; expected other divisors"
+
+
+@dataclass(frozen=True)
+class CheckFiniteAttrs:
+    message: str = "expected finite numbers"
+
+
+@register
+class CheckFinite(ElementCheck[CheckFiniteAttrs]):
+    """data, or the run fails with ``message``, where an element of numbers is infinite or NaN though none of given is."""
+
+    name = "check_finite"
+    data = Operand(accepts="float or complex")
+    numbers, given = Operand(accepts="float or complex"), Operand(accepts="float or complex")
+
+    def infer(self, attrs: CheckFiniteAttrs, data: Value, numbers: Value, given: Value) -> Types:
+        if not attrs.message or not attrs.message.isprintable():
+            raise fail(self.name, "message", repr(attrs.message), "printable text")
+        return [data.type]
+
+    def reference(self, attrs: CheckFiniteAttrs, data: Array, numbers: Array, given: Array) -> Arrays:
+        finite = [bool(np.isfinite(numeric.widen(x)).all()) for x in (numbers, given)]
+        if finite == [False, True]:
+            raise ExecutionError(f"{self.name}: {attrs.message}")
+        return [data]
+
+    def decompose(
+        self, builder: Builder, attrs: CheckFiniteAttrs, data: Value, numbers: Value, given: Value
+    ) -> Values:
+        has, had = (builder.call("all", builder.call("isfinite", x), axis=None) for x in (numbers, given))
+        holds = builder.call("logical_or", has, builder.call("logical_not", had))
+        builder.call("check", holds, message=_placed(builder, attrs.message))
+        return [data]
+
+    def evaluate_dims(self, attrs: CheckFiniteAttrs, types: OperandTypes, *operands: DimArray) -> DimArray:
+        return None
+
+
+def _placed(builder: Builder, message: str) -> str:
+    return f"node {dims.shown(builder.location)}: {message}" if builder.location else message

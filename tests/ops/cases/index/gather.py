@@ -54,6 +54,9 @@ def reading_rows() -> list[Case]:
         row("check_divisor", [np.array(1, np.uint8)], lambda d: d),
         row("check_divisor", [np.array([-(1 << 63), (1 << 63) - 1])], lambda d: d),
         row("check_divisor", [i64(0)], lambda d: d),
+        row("check_finite", [f32(2, 3), f32(2, 2), f32(3)], lambda x, *_: x),
+        row("check_finite", [f32(2), np.array([np.nan], np.float32), np.array([np.inf], np.float32)], lambda x, *_: x),
+        row("check_finite", [f32(0, 2), f32(0, 2), f32()], lambda x, *_: x),
         *(row("indices_in_range", [i64(40, 5, low=-7, high=high)], lambda i: (np.abs(i + 0.5) < 7).all(), sizes=(7,))
           for high in (6, 7)),
         *(row("indices_in_range", [np.array([0, least])], lambda i: (i >= 0).all(), sizes=(7,), from_end=False)

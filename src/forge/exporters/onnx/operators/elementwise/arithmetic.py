@@ -25,7 +25,7 @@ _SAME = {
     "string.concat": "StringConcat", "ndarray_size": "Size", "shape_of": "Shape",
     "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert", "sequence_erase": "SequenceErase",
     "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity", "check_size": "Identity",
-    "check": "Identity", "check_index": "Identity", "check_divisor": "Identity",
+    "check": "Identity", "check_index": "Identity", "check_divisor": "Identity", "check_finite": "Identity",
 }  # fmt: skip
 _ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
 _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not"}

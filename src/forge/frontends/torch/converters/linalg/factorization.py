@@ -1,5 +1,5 @@
-"""Linear systems, factors of matrices and what is made of them. A matrix that has no such factors gives NaN or infinite numbers,
-where torch raises an error, or says so in ``info``.
+"""Linear systems, factors of matrices and what is made of them. A call fails for a matrix that has no such factors, where torch
+raises an error; elsewhere it gives NaN or infinite numbers, and ``info`` says so.
 """
 
 from __future__ import annotations
@@ -56,15 +56,42 @@ def _info_of_lu(g: Context, matrices: Value, index: int) -> Value | None:
     return _info(g, g.multi("linalg.lu", matrices)[0]) if g.wants(index) else None
 
 
-@converts("linalg_inv_ex.default", "linalg_inv.default", "inverse.default")
-def inverse(g: Context, A: Value, *, check_errors: bool = False) -> list[Value | None]:  # noqa: N803
-    return [g.call("linalg.inverse", A), _info_of_lu(g, A, 1)]
+def _checked(g: Context, found: Value, numbers: Value, given: Value, expected: str) -> Value:
+    """``found``; a call fails where ``numbers`` are not finite though those of ``given`` are: there are no such factors."""
+    name = g.step.target.split(".")[1]
+    return g.call("check_finite", found, numbers, given, message=f"{name}: it does not exist; expected {expected}")
 
 
-@converts("linalg_cholesky_ex.default", "linalg_cholesky.default", "cholesky.default")
-def cholesky(g: Context, self: Value, *, upper: bool = False, check_errors: bool = False) -> list[Value | None]:
-    factors = g.call("linalg.cholesky", self, lower=not upper)
+def _inverse_pivots(g: Context, factors: Value) -> Value:
+    """Infinite where a pivot is 0."""
+    pivots = g.call("diagonal", factors, axis1=factors.rank - 2, axis2=factors.rank - 1)
+    return g.call("divide", g.constant(1, pivots.dtype), pivots)
+
+
+_REGULAR, _POSITIVE = "matrices that are not singular", "matrices that are positive definite"
+
+
+@converts("linalg_inv_ex.default")
+def inverse_with_info(g: Context, A: Value, *, check_errors: bool = False) -> list[Value | None]:  # noqa: N803
+    return [inverse(g, A) if check_errors else g.call("linalg.inverse", A), _info_of_lu(g, A, 1)]
+
+
+@converts("linalg_inv.default", "inverse.default")
+def inverse(g: Context, A: Value) -> Value:  # noqa: N803
+    found = g.call("linalg.inverse", A)
+    return _checked(g, found, found, A, _REGULAR)
+
+
+@converts("linalg_cholesky_ex.default")
+def cholesky_with_info(g: Context, self: Value, *, upper: bool = False, check_errors: bool = False) -> list[Value | None]:
+    factors = cholesky(g, self, upper=upper) if check_errors else g.call("linalg.cholesky", self, lower=not upper)
     return [factors, _info(g, factors) if g.wants(1) else None]
+
+
+@converts("linalg_cholesky.default", "cholesky.default")
+def cholesky(g: Context, self: Value, *, upper: bool = False) -> Value:
+    factors = g.call("linalg.cholesky", self, lower=not upper)
+    return _checked(g, factors, _inverse_pivots(g, factors), self, _POSITIVE)
 
 
 @converts("_linalg_solve_ex.default")
@@ -83,6 +110,8 @@ def solve(g: Context, A: Value, B: Value, *, left: bool = True, check_errors: bo
     matrices, right = _together(g, A if left else turned(g, A), right)
     found = g.call("linalg.solve", matrices, right)
     result = g.call("squeeze", found, axis=(found.rank - 1,)) if is_vector else found if left else turned(g, found)
+    if check_errors or g.step.target.endswith("linalg_solve.default"):
+        result = _checked(g, result, result, A, _REGULAR)
     return [result, _info_of_lu(g, A, 1) if g.num_outputs == 2 else None]
 
 
@@ -152,6 +181,8 @@ def lu_factor(
         raise g.unsupported("got pivot=False; supported: with pivoting")
     packed, exchanges = g.multi("linalg.lu", A)
     counted = g.cast(g.call("add", exchanges, g.constant(1, "int64")), "int32")
+    if check_errors or g.step.target.endswith("linalg_lu_factor.default"):
+        packed = _checked(g, packed, _inverse_pivots(g, packed), A, _REGULAR)
     return [packed, counted, _info(g, packed) if g.wants(2) else None]
 
 
@@ -225,7 +256,7 @@ def tensor_inverse(g: Context, self: Value, *, ind: int = 2) -> Value:
     rows, columns = self.shape[:ind], self.shape[ind:]
     count = math.prod(columns)
     matrix = g.reshape(self, (count, count))
-    return g.reshape(g.call("linalg.inverse", matrix), (*columns, *rows))
+    return g.reshape(inverse(g, matrix), (*columns, *rows))
 
 
 @converts("_linalg_det.default", "linalg_det.default", "det.default")
@@ -258,7 +289,7 @@ def logdet(g: Context, self: Value) -> Value:
 @converts("linalg_matrix_power.default", "matrix_power.default")
 def matrix_power(g: Context, self: Value, *, n: int) -> Value:
     """By repeated squaring."""
-    base = g.call("linalg.inverse", self) if n < 0 else self
+    base = inverse(g, self) if n < 0 else self
     size = self.shape[-1]
     result: Value | None = None
     count = abs(n)
