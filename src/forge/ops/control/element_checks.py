@@ -40,13 +40,18 @@ from forge.ops.core.signatures import (
 class ElementCheck(Op[A]):
     """data, or the run fails."""
 
-    data = Operand(accepts="index")
     kind = Kind.INJECTIVE
     traits = Trait.MAY_FAIL
     is_view = True
     checks_elements = True
     category = Category.CONTROL
     carry_batch = carry_reshaped
+
+
+class IntegerCheck(ElementCheck[A]):
+    """data, integers that all fit, or the run fails."""
+
+    data = Operand(accepts="index")
 
     def hold(self, builder: Any, attrs: A, data: Value) -> Value:
         """Whether all elements fit, of rank 0; ``builder`` puts the nodes for it."""
@@ -87,7 +92,7 @@ def _check_sizes(op: str, attrs: IndexAttrs, data: Value) -> None:
 
 
 @register
-class CheckIndex(ElementCheck[IndexAttrs]):
+class CheckIndex(IntegerCheck[IndexAttrs]):
     """data, whose elements are indices of an axis with ``sizes`` elements, or the run fails.
 
     There is one size, or one for each slice along the first axis. With ``from_end`` negative indices count from the end.
@@ -146,7 +151,7 @@ class IndicesInRange(Op[IndexAttrs]):
 
 
 @register
-class CheckDivisor(ElementCheck[NoAttrs]):
+class CheckDivisor(IntegerCheck[NoAttrs]):
     """data, integers none of which is 0, or the run fails."""
 
     name = "check_divisor"
@@ -193,9 +198,6 @@ class CheckFinite(ElementCheck[CheckFiniteAttrs]):
         holds = builder.call("logical_or", has, builder.call("logical_not", had))
         builder.call("check", holds, message=_placed(builder, attrs.message))
         return [data]
-
-    def evaluate_dims(self, attrs: CheckFiniteAttrs, types: OperandTypes, *operands: DimArray) -> DimArray:
-        return None
 
 
 def _placed(builder: Builder, message: str) -> str:
