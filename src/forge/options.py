@@ -127,7 +127,8 @@ class CompileOptions:
         "(``docs/quantised_models.md``)."))
     check_indices: bool = field(default=True, metadata=says(
         "Let calls fail for indices out of range, integers divided by 0 and singular matrices.",
-        flags=("--check-indices/--no-check-indices",), config=True, detail="Without, an index counts as the nearest that fits, a quotient is 0, and an inverse not finite."))
+        flags=("--check-indices/--no-check-indices",), config=True,
+        detail="Without, an index counts as the nearest that fits, a quotient is 0, and an inverse not finite."))
     typical: tuple[tuple[str, int], ...] = field(default=(), metadata=says(
         "Typical size of a symbolic dimension, as in height=640.", flags=("--typical",), metavar="NAME=SIZE", config=True,
         detail="Kernels and memory are planned for it; the model is right for all sizes. A dictionary, or texts such as "
