@@ -101,6 +101,7 @@ class IRModule(Quantization):
         freeze_params: bool = True,
         convert_config: Mapping[str, Any] | None = None,
         export_node_renamed_model_path: str | PathLike[str] | None = None,
+        *,
         unify_dimensions: bool = True,
     ) -> IRModule:
         """Loads an ONNX model.
@@ -130,7 +131,7 @@ class IRModule(Quantization):
         from forge.frontends.onnx.importer import import_model
 
         module = import_model(model, shape, dtype, opset, freeze_params, convert_config, export_node_renamed_model_path,
-                              unify_dimensions)
+                              unify_dimensions=unify_dimensions)
         verify(module)
         loaded = cls.__new__(cls)
         loaded._take(module, {}, inline=False, constants=freeze_params, batch_norms=freeze_params)

@@ -54,6 +54,7 @@ def import_model(
     freeze_params: bool = True,
     convert_config: Mapping[str, Any] | None = None,
     export_node_renamed_model_path: str | os.PathLike[str] | None = None,
+    *,
     unify_dimensions: bool = True,
 ) -> Module:
     """Converts an ONNX model, which may be loaded already; everything else is as of ``IRModule.from_onnx``."""
