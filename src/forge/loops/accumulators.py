@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from forge import dtypes
 from forge.errors import CompileError
-from forge.loops.nest import unroll
-from forge.loops.values import bind, bound, multiply_add
+from forge.loops.nest import Loop, nest, unroll
+from forge.loops.totals import Totals, in_blocks, is_long
+from forge.loops.values import bind, bound, multiply_add, product
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
-from forge.tir.stmt import Allocate, Stmt, seq, store
+from forge.tir.stmt import Allocate, Stmt, loop, seq, store
 
 # The maximum in one instruction per step, which may drop a NaN: for kernels that let NaN through in other ways.
 LARGEST_NUMBER: Final = "largest_number"
@@ -134,32 +135,65 @@ class Accumulators:
 
         return seq(parts, unroll("r", self.tile.rows, update_row))
 
-    def total(self, more: Accumulators | None = None) -> Expr:
-        """All accumulators of row 0 and their lanes (and those of ``more``) reduced to a scalar."""
-        vectors = [self.get(0, v) for v in range(self.tile.vectors)]
-        whole = horizontal(self.kind, tree(vectors, lambda a, b: combine(self.kind, a, b)))
-        return whole if more is None else combine(self.kind, whole, more.total())
+    def joined(self) -> Expr:
+        """All accumulators of row 0 reduced to one."""
+        return tree([self.get(0, v) for v in range(self.tile.vectors)], lambda a, b: combine(self.kind, a, b))
+
+    def total(self) -> Expr:
+        """All accumulators of row 0 and their lanes reduced to a scalar."""
+        return horizontal(self.kind, self.joined())
 
 
 class AxisAccumulators:
-    """Accumulators along an axis that is run over in vectors: of whole ones, and of single elements where tails have no mask."""
+    """Accumulators along an axis that is run over in vectors: of whole ones, and of single elements where tails have no mask.
 
-    def __init__(self, tile: RegisterTile, kind: str, target: Target, masked: bool) -> None:
+    A ``long`` sum is done in blocks: ``collect`` ends one.
+    """
+
+    def __init__(self, tile: RegisterTile, kind: str, target: Target, masked: bool, long: bool = False) -> None:
+        self._kind = kind
         self._whole = Accumulators(tile, kind, target)
-        single = RegisterTile(1, 1, 1, tile.dtype)
-        self._single = None if masked or tile.lanes == 1 else Accumulators(single, kind, target)
+        self._all = [self._whole]
+        if not masked and tile.lanes > 1:
+            self._all.append(Accumulators(RegisterTile(1, 1, 1, tile.dtype), kind, target))
+        self._totals = [Totals(tile.dtype, some.tile.lanes) for some in self._all] if long else []
 
     def start(self) -> Stmt:
         """Allocates and clears them."""
-        return seq(self._whole.start(), () if self._single is None else self._single.start())
+        return seq(*(some.start() for some in (*self._all, *self._totals)))
 
     def step(self, vector: int, lanes: int, value: Expr, mask: Expr | None) -> Stmt:
         """Reduces ``value`` of ``lanes`` elements; vectors take the accumulators in turn."""
-        into = self._whole if self._single is None or lanes == self._whole.tile.lanes else self._single
+        into = self._whole if lanes == self._whole.tile.lanes else self._all[-1]
         return into.step(vector % into.tile.vectors, value, mask)
 
+    def collect(self) -> Stmt:
+        """Adds what they hold to their totals, and clears them."""
+        return seq(*(seq(total.add(0, some.joined()), some.clear()) for some, total in zip(self._all, self._totals)))
+
     def total(self) -> Expr:
-        return self._whole.total(self._single)
+        """All that was reduced, as a scalar."""
+        values = [some.joined() for some in self._all]
+        if self._totals:
+            values = [total.get(0, value) for value, total in zip(values, self._totals)]
+        return tree([horizontal(self._kind, value) for value in values], lambda a, b: combine(self._kind, a, b))
+
+
+def long_nest(
+    accumulators: Accumulators, axes: Sequence[Loop], step: Stmt, short: Callable[[Sequence[Loop], Stmt], Stmt] = nest
+) -> tuple[Stmt, list[Expr]]:
+    """Loops over reduction ``axes`` around ``step``, which is one of each accumulator, and what these come to.
+
+    A long sum is done in blocks; of others ``short`` makes the loops.
+    """
+    tile = accumulators.tile
+    sums = [accumulators.get(0, k) for k in range(tile.vectors)]
+    if not is_long(accumulators.kind, tile.dtype, product(axis.extent for axis in axes)):
+        return short(axes, step), sums
+    totals = Totals(tile.dtype, tile.lanes, len(sums))
+    collect = seq(*(totals.add(k, value) for k, value in enumerate(sums)), accumulators.clear())
+    blocks = in_blocks(axes, 1, lambda begin, extent: loop(axes[-1].var, extent, step, "serial", begin), collect)
+    return seq(totals.start(), blocks), [totals.get(k, value) for k, value in enumerate(sums)]
 
 
 def tree(values: list[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:

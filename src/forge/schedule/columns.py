@@ -126,10 +126,37 @@ class _Columns:
         vector = E.var("v")
         slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
         fill = loop(vector, loops.ceildiv(self._extent, self.lanes), store(self.accumulators, slot, start))
+        if loops.is_long(self.r.kind, self.r.result.dtype, self.plan.height):
+            return seq(fill, self._in_blocks(at, first, rows))
+        return seq(fill, self._all_rows(at, first, rows))
+
+    def _all_rows(self, at: Expr, first: Expr, rows: Expr) -> Stmt:
         many, one = E.var("r"), E.var("r")
         together = self._rows(at, [first + many * ROWS + k for k in range(ROWS)])
         single = self._rows(at, [first + rows // ROWS * ROWS + one])
-        return seq(fill, loop(many, rows // ROWS, together), loop(one, rows % ROWS, single))
+        return seq(loop(many, rows // ROWS, together), loop(one, rows % ROWS, single))
+
+    def _in_blocks(self, at: Expr, first: Expr, rows: Expr) -> Stmt:
+        """Blocks of rows; all but the last are added to two rows, of totals and of what rounding takes from them."""
+        block, start, extent = loops.blocks(rows, loops.BLOCK, "k")
+        vector, dtype = E.var("v"), self.r.result.dtype
+        high, low = (Buffer(name, dtype, (E.const(self.plan.width),), scope="local", alignment=64) for name in ("high", "low"))
+        own = E.ramp(vector * self.lanes, 1, self.lanes)
+        slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
+        parts: list[Stmt] = []
+        total, lost = loops.two_sum(E.load(high, own), E.load(self.accumulators, slot), parts)
+        collect = seq(parts, store(high, own, total), store(low, own, E.load(low, own) + lost),
+                      store(self.accumulators, slot, E.const(0, dtype, self.lanes)))
+        clear = seq(store(part, own, E.const(0, dtype, self.lanes)) for part in (high, low))
+        finish = store(self.accumulators, slot, loops.joined(E.load(high, own), E.load(low, own), E.load(self.accumulators, slot)))
+        is_cut = rows > loops.BLOCK
+
+        def each(body: Stmt) -> Stmt:
+            return loop(vector, loops.ceildiv(self._extent, self.lanes), body)
+
+        body = seq(loops.guard(block.var > 0, each(collect)), self._all_rows(at, first + start, extent))
+        return seq(Allocate(high), Allocate(low), loops.guard(is_cut, each(clear)), loops.nest([block], body),
+                   loops.guard(is_cut, each(finish)))
 
     def _rows(self, at: Expr, rows: Sequence[Expr]) -> Stmt:
         def step(column: Expr, lanes: int, mask: Expr | None) -> Stmt:

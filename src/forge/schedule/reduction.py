@@ -180,14 +180,23 @@ def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
     lanes = axis.lanes(problem.lanes)
     count = min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes))
     tile = RegisterTile(1, count, lanes, r.result.dtype)
-    accumulators = AxisAccumulators(tile, r.kind, problem.target, problem.masked)
+    around = [other for other in r.axes if other is not axis]
+    unit = lanes * count
+    steps_of_one = loops.product([*(other.extent for other in around), loops.ceildiv(axis.extent, unit)])
+    long = loops.is_long(r.kind, r.result.dtype, steps_of_one)
+    accumulators = AxisAccumulators(tile, r.kind, problem.target, problem.masked, long)
 
     def steps(at: Expr, width: int, mask: Expr | None, group: int) -> Stmt:
         values = (Vectorizer(axis.var, at + u * width, width, mask).expr(r.value) for u in range(group))
         return seq(accumulators.step(u, width, value, mask) for u, value in enumerate(values))
 
-    around = [other for other in r.axes if other is not axis]
-    passes = loops.nest(around, loops.group_loop(axis.extent, lanes, steps, count, problem.masked))
+    def part(begin: Expr, extent: Expr) -> Stmt:
+        return loops.group_loop(extent, lanes, steps, count, problem.masked, begin)
+
+    if long:
+        passes = loops.in_blocks([*around, axis], unit, part, accumulators.collect())
+    else:
+        passes = loops.nest(around, part(E.const(0), axis.extent))
     return [accumulators.start(), passes, Let(r.result, accumulators.total())]
 
 
@@ -267,10 +276,11 @@ class _OuterVectors:
             vectors = [Vectorizer(self.axis.var, first, lanes, mask, known) for (_, first), known in zip(slots, bound)]
             values = [vector.expr(r.value) for vector in vectors]
             steps = seq(*(accumulators.step(k, value) for k, value in enumerate(values)))
-            parts += [accumulators.start(), _reduction_nest(r.axes, steps)]
-            for k, known in enumerate(bound):
+            nest, totals = loops.long_nest(accumulators, r.axes, steps, _reduction_nest)
+            parts += [accumulators.start(), nest]
+            for k, (known, total) in enumerate(zip(bound, totals)):
                 result = E.Var(r.result.dtype, lanes, r.result.name)
-                parts.append(Let(result, accumulators.get(0, k)))
+                parts.append(Let(result, total))
                 known[r.result] = result
         for (_, first), known in zip(slots, bound):
             body = Vectorizer(self.axis.var, first, lanes, mask, known).stmt(self.problem.body)

@@ -249,27 +249,40 @@ class AlongRow(KernelRow):
     def keep(self, value: Expr, position: Position) -> list[Stmt]:
         return super().keep(value, position) if self.stored is None else [self.write(value, position)]
 
-    def _loops(self, body: Callable[[Position, int], Stmt]) -> Stmt:
+    def _loops(self, body: Callable[[Position, int], Stmt], collect: Stmt | None = None) -> Stmt:
+        """``body`` over the row; ``collect`` before each block but the first of a long sum."""
+
         def group(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
             return seq(*(body(Position(at + u * lanes, lanes, mask), u) for u in range(count)))
 
         if self.part is not None:
             return loops.group_loop(self.part[1], self.lanes, group, self.unroll, self.problem.masked, self.part[0])
-        inner = loops.group_loop(self.axis.extent, self.lanes, group, self.unroll, self.problem.masked)
-        return loops.nest(self.problem.row[:-1], inner)
+
+        def along(begin: Expr, extent: Expr) -> Stmt:
+            return loops.group_loop(extent, self.lanes, group, self.unroll, self.problem.masked, begin)
+
+        if collect is not None:
+            return loops.in_blocks(self.problem.row, self.lanes * ACCUMULATORS, along, collect)
+        return loops.nest(self.problem.row[:-1], along(E.const(0), self.axis.extent))
+
+    def _is_long(self, kind: str) -> bool:
+        """Whether a sum over the row is done in blocks: parts of rows, and rows on the stack, are short."""
+        steps = [*(axis.extent for axis in self.problem.row[:-1]), loops.ceildiv(self.axis.extent, self.lanes * ACCUMULATORS)]
+        return self.part is None and self.scratch is None and loops.is_long(kind, self.dtype, loops.product(steps))
 
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
         return self._loops(lambda position, _: body(position))
 
     def reduce(self, kind: str, body: RowBody) -> tuple[Stmt, Expr]:
         tile = RegisterTile(1, min(self.unroll, ACCUMULATORS), self.lanes, self.dtype)
-        accumulators = AxisAccumulators(tile, kind, self.problem.target, self.problem.masked)
+        long = self._is_long(kind)
+        accumulators = AxisAccumulators(tile, kind, self.problem.target, self.problem.masked, long)
 
         def step(position: Position, u: int) -> Stmt:
             parts, value = body(position)
             return seq(parts, accumulators.step(u, position.lanes, value, position.mask))
 
-        passes = self._loops(step)
+        passes = self._loops(step, accumulators.collect() if long else None)
         total = E.Var(self.dtype, 1, kind)
         return seq(accumulators.start(), passes, Let(total, accumulators.total())), total
 
@@ -318,9 +331,11 @@ class AcrossRows(KernelRow):
     def reduce(self, kind: str, body: RowBody) -> tuple[Stmt, Expr]:
         accumulator = Accumulators(RegisterTile(1, 1, self.lanes, self.dtype), kind, self.problem.target)
         parts, value = body(Position(self.problem.row[-1].var, self.lanes, None))
-        passes = loops.nest(self.problem.row, seq(parts, accumulator.step(0, value)))
-        total = E.Var(self.dtype, self.lanes, kind)
-        return seq(accumulator.start(), passes, Let(total, accumulator.get(0, 0))), total
+        step, total = seq(parts, accumulator.step(0, value)), E.Var(self.dtype, self.lanes, kind)
+        passes, result = loops.nest(self.problem.row, step), accumulator.get(0, 0)
+        if self.scratch is None:
+            passes, (result,) = loops.long_nest(accumulator, self.problem.row, step)
+        return seq(accumulator.start(), passes, Let(total, result)), total
 
     def read(self, name: str, position: Position) -> Expr:
         value = self._vectorizer({}).expr(self.problem.reads[name])
