@@ -3,7 +3,16 @@
 What a kernel family is given is in ``loops.contract``.
 """
 
-from forge.loops.accumulators import LARGEST_NUMBER, Accumulators, AxisAccumulators, RegisterTile, combine, identity, long_nest, tree
+from forge.loops.accumulators import (
+    LARGEST_NUMBER,
+    Accumulators,
+    AxisAccumulators,
+    RegisterTile,
+    combine,
+    identity,
+    long_nest,
+    tree,
+)
 from forge.loops.cost import (
     PARALLEL_WORK,
     element_size,
@@ -33,7 +42,7 @@ from forge.loops.nest import (
     unroll_by,
     vector_loop,
 )
-from forge.loops.totals import BLOCK, Totals, in_blocks, is_long, joined, two_sum
+from forge.loops.totals import BLOCK, LONG, Totals, in_blocks, is_long, two_sum
 from forge.loops.values import (
     HALF,
     Cell,
@@ -57,11 +66,11 @@ from forge.loops.values import (
 from forge.loops.vectorizer import Vectorizer
 
 __all__ = [
-    "BLOCK", "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "AxisAccumulators", "Cell", "GroupBody", "Loop",
+    "BLOCK", "HALF", "LARGEST_NUMBER", "LONG", "PARALLEL_WORK", "Accumulators", "AxisAccumulators", "Cell", "GroupBody", "Loop",
     "RegisterTile", "Totals", "Vectorizer", "axes", "bind", "bit_length", "blocks", "bound", "bound_indices", "ceildiv",
     "clamped", "combine", "each_vector", "element_size", "expression_cost", "finished", "group_loop", "guard", "identity",
-    "in_blocks", "is_long", "joined", "known", "likely_iterations", "local", "long_nest", "memory_dtypes", "memory_sizes", "multiply_add",
-    "nest", "next_power_of_two", "parallel", "parallel_nest", "places", "product", "ravel", "round_up", "rows_along",
-    "serial", "statement_cost", "static", "supports_masks", "tail_mask", "tree", "two_sum", "unravel", "unroll", "unroll_by",
-    "vector_loop",
+    "in_blocks", "is_long", "known", "likely_iterations", "local", "long_nest", "memory_dtypes", "memory_sizes",
+    "multiply_add", "nest", "next_power_of_two", "parallel", "parallel_nest", "places", "product", "ravel", "round_up",
+    "rows_along", "serial", "statement_cost", "static", "supports_masks", "tail_mask", "tree", "two_sum", "unravel", "unroll",
+    "unroll_by", "vector_loop",
 ]

@@ -9,9 +9,9 @@ from typing import Final
 
 from forge import dtypes
 from forge.errors import CompileError
-from forge.loops.nest import Loop, nest, unroll
-from forge.loops.totals import Totals, in_blocks, is_long
-from forge.loops.values import bind, bound, multiply_add, product
+from forge.loops.nest import Loop, unroll
+from forge.loops.totals import Totals, in_blocks
+from forge.loops.values import bind, bound, multiply_add
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
@@ -179,21 +179,14 @@ class AxisAccumulators:
         return tree([horizontal(self._kind, value) for value in values], lambda a, b: combine(self._kind, a, b))
 
 
-def long_nest(
-    accumulators: Accumulators, axes: Sequence[Loop], step: Stmt, short: Callable[[Sequence[Loop], Stmt], Stmt] = nest
-) -> tuple[Stmt, list[Expr]]:
-    """Loops over reduction ``axes`` around ``step``, which is one of each accumulator, and what these come to.
-
-    A long sum is done in blocks; of others ``short`` makes the loops.
-    """
+def long_nest(accumulators: Accumulators, axes: Sequence[Loop], step: Stmt) -> tuple[Stmt, list[Expr]]:
+    """Loops over the axes of a long sum around ``step``, one term of each accumulator of row 0, and what these come to."""
     tile = accumulators.tile
+    totals = Totals(tile.dtype, tile.lanes, tile.vectors)
     sums = [accumulators.get(0, k) for k in range(tile.vectors)]
-    if not is_long(accumulators.kind, tile.dtype, product(axis.extent for axis in axes)):
-        return short(axes, step), sums
-    totals = Totals(tile.dtype, tile.lanes, len(sums))
     collect = seq(*(totals.add(k, value) for k, value in enumerate(sums)), accumulators.clear())
-    blocks = in_blocks(axes, 1, lambda begin, extent: loop(axes[-1].var, extent, step, "serial", begin), collect)
-    return seq(totals.start(), blocks), [totals.get(k, value) for k, value in enumerate(sums)]
+    passes = in_blocks(axes, 1, lambda begin, extent: loop(axes[-1].var, extent, step, "serial", begin), collect)
+    return seq(totals.start(), passes), [totals.get(k, value) for k, value in enumerate(sums)]
 
 
 def tree(values: list[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:

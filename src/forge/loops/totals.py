@@ -1,7 +1,8 @@
 """Long sums, in blocks, so that their error does not grow with their number of terms.
 
-An accumulator adds at most ``BLOCK`` terms, one after the other. What it holds is then added to a total, which keeps what rounding
-takes from it (two-sum, Knuth), and the accumulator starts again. So the error is that of a block, however many there are.
+An accumulator adds at most ``BLOCK`` terms, one after the other. What it holds is then added to a total, which keeps what
+rounding takes from it for the next one (two-sum, Knuth), and the accumulator starts again. So the error is that of a block,
+however many there are.
 """
 
 from __future__ import annotations
@@ -23,12 +24,10 @@ BLOCK: Final = 128
 LONG: Final = 256
 
 
-def is_long(kind: str, dtype: str, steps: Expr) -> bool:
-    """Whether a reduction with accumulators of ``dtype`` rounds so often that it is done in blocks."""
-    if kind != "sum" or not (dtypes.is_float(dtype) or dtypes.is_complex(dtype)):
-        return False
-    known = static(steps)
-    return known is None or known > LONG
+def is_long(kind: str, dtype: str, steps: Expr) -> Expr:
+    """Whether a reduction with accumulators of ``dtype``, each of ``steps`` terms, is done in blocks."""
+    rounds = kind == "sum" and (dtypes.is_float(dtype) or dtypes.is_complex(dtype))
+    return E.compare("gt", steps, E.const(LONG)) if rounds else E.const(False, "bool")
 
 
 class Totals:
@@ -44,29 +43,23 @@ class Totals:
         return seq(Allocate(self.buffer), *(store(self.buffer, k, zero) for k in range(2 * self.count)))
 
     def add(self, number: int, value: Expr) -> Stmt:
-        """Adds ``value`` to a total."""
+        """Adds ``value`` to a total, and what was lost before."""
         parts: list[Stmt] = []
-        high, low = two_sum(E.load(self.buffer, 2 * number), bound(value, parts), parts)
-        lost = store(self.buffer, 2 * number + 1, E.load(self.buffer, 2 * number + 1) + low)
-        return seq(parts, lost, store(self.buffer, 2 * number, high))
+        total, lost = two_sum(E.load(self.buffer, 2 * number), E.load(self.buffer, 2 * number + 1) + value, parts)
+        return seq(parts, store(self.buffer, 2 * number, total), store(self.buffer, 2 * number + 1, lost))
 
-    def get(self, number: int, value: Expr | None = None) -> Expr:
-        """A total, with ``value`` added to it."""
-        return joined(*(E.load(self.buffer, 2 * number + k) for k in range(2)), value)
+    def get(self, number: int, value: Expr) -> Expr:
+        """A total with ``value`` added to it."""
+        return E.load(self.buffer, 2 * number) + (E.load(self.buffer, 2 * number + 1) + value)
 
 
 def two_sum(a: Expr, b: Expr, parts: list[Stmt]) -> tuple[Expr, Expr]:
-    """a + b as it is rounded, and what rounding took from it; ``parts`` gets what computes them."""
-    a = bound(a, parts, "a")
+    """a + b as it is rounded, and what rounding took from it: 0 where it overflowed. ``parts`` gets what computes them."""
+    a, b = bound(a, parts, "a"), bound(b, parts, "b")
     total = bound(a + b, parts, "sum")
     of_b = bound(total - a, parts, "of_b")
-    return total, bound((a - (total - of_b)) + (b - of_b), parts, "lost")
-
-
-def joined(high: Expr, low: Expr, value: Expr | None = None) -> Expr:
-    """The total of two parts, with ``value`` added to it; where the sum overflowed, nothing is known of the second part."""
-    known = E.select(E.compare("eq", low, low), low, E.const(0, low.dtype, low.lanes))
-    return high + (known if value is None else known + value)
+    lost = bound((a - (total - of_b)) + (b - of_b), parts, "lost")
+    return total, E.select(E.compare("eq", lost, lost), lost, E.const(0, lost.dtype, lost.lanes))
 
 
 def in_blocks(axes: Sequence[Loop], unit: int, body: Callable[[Expr, Expr], Stmt], collect: Stmt) -> Stmt:

@@ -126,9 +126,8 @@ class _Columns:
         vector = E.var("v")
         slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
         fill = loop(vector, loops.ceildiv(self._extent, self.lanes), store(self.accumulators, slot, start))
-        if loops.is_long(self.r.kind, self.r.result.dtype, self.plan.height):
-            return seq(fill, self._in_blocks(at, first, rows))
-        return seq(fill, self._all_rows(at, first, rows))
+        long = loops.is_long(self.r.kind, self.r.result.dtype, self.plan.height)
+        return seq(fill, loops.guard(long, self._in_blocks(at, first, rows), self._all_rows(at, first, rows)))
 
     def _all_rows(self, at: Expr, first: Expr, rows: Expr) -> Stmt:
         many, one = E.var("r"), E.var("r")
@@ -144,19 +143,18 @@ class _Columns:
         own = E.ramp(vector * self.lanes, 1, self.lanes)
         slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
         parts: list[Stmt] = []
-        total, lost = loops.two_sum(E.load(high, own), E.load(self.accumulators, slot), parts)
-        collect = seq(parts, store(high, own, total), store(low, own, E.load(low, own) + lost),
+        total, lost = loops.two_sum(E.load(high, own), E.load(low, own) + E.load(self.accumulators, slot), parts)
+        collect = seq(parts, store(high, own, total), store(low, own, lost),
                       store(self.accumulators, slot, E.const(0, dtype, self.lanes)))
         clear = seq(store(part, own, E.const(0, dtype, self.lanes)) for part in (high, low))
-        finish = store(self.accumulators, slot, loops.joined(E.load(high, own), E.load(low, own), E.load(self.accumulators, slot)))
-        is_cut = rows > loops.BLOCK
+        finish = store(self.accumulators, slot, E.load(high, own) + (E.load(low, own) + E.load(self.accumulators, slot)))
 
         def each(body: Stmt) -> Stmt:
             return loop(vector, loops.ceildiv(self._extent, self.lanes), body)
 
         body = seq(loops.guard(block.var > 0, each(collect)), self._all_rows(at, first + start, extent))
-        return seq(Allocate(high), Allocate(low), loops.guard(is_cut, each(clear)), loops.nest([block], body),
-                   loops.guard(is_cut, each(finish)))
+        return seq(Allocate(high), Allocate(low), each(clear), loops.nest([block], body),
+                   each(finish))
 
     def _rows(self, at: Expr, rows: Sequence[Expr]) -> Stmt:
         def step(column: Expr, lanes: int, mask: Expr | None) -> Stmt:

@@ -11,8 +11,8 @@ Output axes that a reduction depends on are *outer*; the others (a reduction tha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Final
 
 from forge import loops
@@ -121,13 +121,24 @@ def _inner_vectors(problem: Problem) -> Stmt:
     chunks = _chunks(problem)
     if chunks > 1:
         return _inner_chunks(problem, chunks)
-    parts = [part for r in problem.reductions for part in _inner_reduction(problem, r)]
     work: Expr = E.const(0)
     for r in problem.reductions:
         work = work + r.cost // problem.lanes
     after = loops.product(axis.extent for axis in problem.rest) * loops.statement_cost(problem.body)
     work = work + after // (problem.lanes if problem.rest else 1) + 1
-    return loops.parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
+
+    def rows(long: bool) -> Stmt:
+        parts = [part for r in problem.reductions for part in _inner_reduction(problem, r, long)]
+        return loops.parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
+
+    return _by_length([_is_long_inside(problem, r) for r in problem.reductions], rows)
+
+
+def _by_length(long: Sequence[Expr], build: Callable[[bool], Stmt]) -> Stmt:
+    """``build(True)`` where a sum is long, else ``build(False)``: short rows do not pay for what blocks need."""
+    perhaps = [x for x in long if not E.is_const(x, False)] or [E.const(False, "bool")]
+    certain = next((x for x in perhaps if E.is_const(x)), reduce(partial(E.binary, "or"), perhaps))
+    return loops.guard(certain, build(True), build(False))
 
 
 def _chunks(problem: Problem) -> int:
@@ -166,38 +177,54 @@ def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
     partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
     place = loops.ravel(problem.outer)
     work = height * loops.product(other.extent for other in r.axes[1:]) * r.step_cost // problem.lanes + 1
-    body = seq(*_inner_reduction(problem, own), store(partial, place * chunks + chunk.var, own.result))
+    body = seq(*_inner_reduction(problem, own, True), store(partial, place * chunks + chunk.var, own.result))
     total = loops.tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: loops.combine(r.kind, a, b))
     finish = loops.nest(problem.outer, seq(Let(r.result, total), rest_loops(problem)))
     return seq(Allocate(partial), loops.parallel_nest([*problem.outer, chunk], body, work), finish)
 
 
-def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
-    """Reduces with vectors along one reduction axis and binds the result."""
+def _inner_tile(problem: Problem, r: Reduction, axis: Loop) -> RegisterTile:
+    """Accumulators of vectors along reduction axis ``axis``."""
+    lanes = axis.lanes(problem.lanes)
+    return RegisterTile(1, min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes)), lanes, r.result.dtype)
+
+
+def _is_long_inside(problem: Problem, r: Reduction) -> Expr:
+    """Whether an accumulator of vectors along a reduction axis gets many terms."""
+    axis = _reduction_vector_axis(problem, r)
+    if axis is None:
+        return E.const(False, "bool")
+    steps = loops.ceildiv(axis.extent, _inner_tile(problem, r, axis).width)
+    return loops.is_long(r.kind, r.result.dtype, loops.product([steps, *(o.extent for o in r.axes if o is not axis)]))
+
+
+def _inner_reduction(problem: Problem, r: Reduction, long: bool) -> list[Stmt]:
+    """Reduces with vectors along one reduction axis and binds the result; a ``long`` sum in blocks."""
     axis = _reduction_vector_axis(problem, r)
     if axis is None:
         return [Let(r.result, r.value)]
-    lanes = axis.lanes(problem.lanes)
-    count = min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes))
-    tile = RegisterTile(1, count, lanes, r.result.dtype)
-    around = [other for other in r.axes if other is not axis]
-    unit = lanes * count
-    steps_of_one = loops.product([*(other.extent for other in around), loops.ceildiv(axis.extent, unit)])
-    long = loops.is_long(r.kind, r.result.dtype, steps_of_one)
+    tile = _inner_tile(problem, r, axis)
+    long = long and not E.is_const(_is_long_inside(problem, r), False)
     accumulators = AxisAccumulators(tile, r.kind, problem.target, problem.masked, long)
 
     def steps(at: Expr, width: int, mask: Expr | None, group: int) -> Stmt:
         values = (Vectorizer(axis.var, at + u * width, width, mask).expr(r.value) for u in range(group))
         return seq(accumulators.step(u, width, value, mask) for u, value in enumerate(values))
 
-    def part(begin: Expr, extent: Expr) -> Stmt:
-        return loops.group_loop(extent, lanes, steps, count, problem.masked, begin)
+    def along(begin: Expr, extent: Expr) -> Stmt:
+        return loops.group_loop(extent, tile.lanes, steps, tile.vectors, problem.masked, begin)
 
+    around = [other for other in r.axes if other is not axis]
     if long:
-        passes = loops.in_blocks([*around, axis], unit, part, accumulators.collect())
+        passes = loops.in_blocks([*around, axis], tile.width, along, accumulators.collect())
     else:
-        passes = loops.nest(around, part(E.const(0), axis.extent))
+        passes = loops.nest(around, along(E.const(0), axis.extent))
     return [accumulators.start(), passes, Let(r.result, accumulators.total())]
+
+
+def _is_long(r: Reduction) -> Expr:
+    """Whether an accumulator that gets all terms gets many."""
+    return loops.is_long(r.kind, r.result.dtype, loops.product(axis.extent for axis in r.axes))
 
 
 class _OuterVectors:
@@ -228,12 +255,15 @@ class _OuterVectors:
         return None, 1
 
     def build(self) -> Stmt:
+        return _by_length([_is_long(r) for r in self.problem.reductions], self._nest)
+
+    def _nest(self, long: bool) -> Stmt:
         axes = [Loop(o.var, E.const((o.static or 0) // self.block)) if o is self.block_axis else o for o in self.others]
         strip = self.lanes * self.vectors
         if self._must_cut(axes, strip):
             block, start, extent = loops.blocks(self.axis.extent, strip)
-            return loops.parallel_nest([*axes, block], self._strips(extent, start), self._work(E.const(strip)))
-        return loops.parallel_nest(axes, self._strips(self.axis.extent, None), self._work(self.axis.extent))
+            return loops.parallel_nest([*axes, block], self._strips(extent, start, long), self._work(E.const(strip)))
+        return loops.parallel_nest(axes, self._strips(self.axis.extent, None, long), self._work(self.axis.extent))
 
     def _must_cut(self, axes: Sequence[Loop], strip: int) -> bool:
         iterations = math.prod(o.static or 1 for o in axes)
@@ -252,15 +282,15 @@ class _OuterVectors:
             per_element = per_element + r.cost
         return per_element * loops.ceildiv(extent, self.lanes) * self.block
 
-    def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:
-        group = partial(self._group, extent if begin is None else begin + extent)
+    def _strips(self, extent: Expr, begin: Expr | None, long: bool) -> Stmt:
+        group = partial(self._group, extent if begin is None else begin + extent, long)
         return loops.group_loop(extent, self.lanes, group, self.vectors, self.problem.masked, begin, narrow=True,
                                 again=self.problem.again)
 
-    def _group(self, end: Expr, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+    def _group(self, end: Expr, long: bool, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
         """All reductions and the body for ``count`` vectors from ``at`` on, times the steps of the register block.
 
-        ``mask``: of the vector that goes beyond ``end``.
+        ``mask``: of the vector that goes beyond ``end``. ``long`` sums are done in blocks.
         """
         slots = [(self._block_values(step), at + u * lanes) for step in range(self.block) for u in range(count)]
         bound: list[dict[Var, Expr]] = [dict(values) for values, _ in slots]
@@ -276,9 +306,12 @@ class _OuterVectors:
             vectors = [Vectorizer(self.axis.var, first, lanes, mask, known) for (_, first), known in zip(slots, bound)]
             values = [vector.expr(r.value) for vector in vectors]
             steps = seq(*(accumulators.step(k, value) for k, value in enumerate(values)))
-            nest, totals = loops.long_nest(accumulators, r.axes, steps, _reduction_nest)
+            if long and not E.is_const(_is_long(r), False):
+                nest, totals = loops.long_nest(accumulators, r.axes, steps)
+            else:
+                nest, totals = _reduction_nest(r.axes, steps), [accumulators.get(0, k) for k in range(len(slots))]
             parts += [accumulators.start(), nest]
-            for k, (known, total) in enumerate(zip(bound, totals)):
+            for known, total in zip(bound, totals):
                 result = E.Var(r.result.dtype, lanes, r.result.name)
                 parts.append(Let(result, total))
                 known[r.result] = result

@@ -55,12 +55,13 @@ def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
 
 
 def _normalise(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
-    whole = _normalise_row(row, scale, epsilon, centred)
     # A row that does not fit into half of the first-level cache is taken in chunks.
     limit = row.problem.target.l1_cache // (2 * dtypes.itemsize(row.dtype))
     length = static(row.problem.length)
     if not centred or not isinstance(row, AlongRow) or row.cached or length is not None and length <= limit:
-        return whole
+        return _normalise_row(row, scale, epsilon, centred)
+    row.is_short = True
+    whole = _normalise_row(row, scale, epsilon, centred)
     passed, mean, total = moments(row)
     chunks = seq(passed, _apply(row, scale, epsilon, mean, total))
     return guard(E.compare("gt", row.problem.length, limit), chunks, whole)

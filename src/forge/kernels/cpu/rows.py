@@ -237,6 +237,8 @@ class AlongRow(KernelRow):
         """Set where what is kept lies in the result."""
         self.place: Expr = E.const(0)
         """Of the row in the scratch."""
+        self.is_short = False
+        """Whether the row is known to fit into the first-level cache."""
 
     def allocate(self, elements: int) -> Stmt:
         size = loops.round_up(elements, self.lanes)
@@ -266,9 +268,11 @@ class AlongRow(KernelRow):
         return loops.nest(self.problem.row[:-1], along(E.const(0), self.axis.extent))
 
     def _is_long(self, kind: str) -> bool:
-        """Whether a sum over the row is done in blocks: parts of rows, and rows on the stack, are short."""
+        """Whether a sum over the row is done in blocks."""
+        if self.is_short or self.part is not None or self.scratch is not None:
+            return False
         steps = [*(axis.extent for axis in self.problem.row[:-1]), loops.ceildiv(self.axis.extent, self.lanes * ACCUMULATORS)]
-        return self.part is None and self.scratch is None and loops.is_long(kind, self.dtype, loops.product(steps))
+        return not E.is_const(loops.is_long(kind, self.dtype, loops.product(steps)), False)
 
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
         return self._loops(lambda position, _: body(position))
@@ -333,7 +337,7 @@ class AcrossRows(KernelRow):
         parts, value = body(Position(self.problem.row[-1].var, self.lanes, None))
         step, total = seq(parts, accumulator.step(0, value)), E.Var(self.dtype, self.lanes, kind)
         passes, result = loops.nest(self.problem.row, step), accumulator.get(0, 0)
-        if self.scratch is None:
+        if self.scratch is None and not E.is_const(loops.is_long(kind, self.dtype, self.problem.length), False):
             passes, (result,) = loops.long_nest(accumulator, self.problem.row, step)
         return seq(accumulator.start(), passes, Let(total, result)), total
 

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from forge import dtypes
-from forge.loops import Cell, axes, blocks, parallel_nest, places, rows_along, supports_masks, vector_loop
+from forge.loops import (
+    BLOCK,
+    LONG,
+    Cell,
+    Loop,
+    axes,
+    blocks,
+    bound,
+    guard,
+    local,
+    nest,
+    parallel_nest,
+    places,
+    rows_along,
+    static,
+    supports_masks,
+    two_sum,
+    vector_loop,
+)
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -14,92 +33,147 @@ from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
 OPERATIONS = {"cumsum": ("add", 0), "cumprod": ("mul", 1)}
 
-# This many rows run side by side, as every step of a row waits for the step before.
-ROWS: Final = 4
+# What long products are computed in.
+WIDER: Final = {"float32": "float64", "complex64": "complex128"}
 
 
 @kernel("cumulative", complex_numbers=True)
 def cumulative(call: KernelCall) -> Function:
     """Family of ``cumsum`` and ``cumprod``: operand data; attributes axis and exclusive. Rows are independent of one another.
 
-    Elements are added in order. Along the last axis several rows run side by side; along another one a step takes vectors of
-    its neighbours on the last axis, whose totals stay in the first-level cache.
+    Along the last axis a vector of a row becomes its own running sums, in as many steps as it can be halved, to which the total
+    before it is added. Along another one a step takes vectors of its neighbours on the last axis, whose totals stay in the
+    first-level cache. Totals of long sums have two parts, as ``loops.Totals`` have; those of long products, each of whose factors
+    rounds, are wider than the data.
     """
     running = _Running(call)
-    by_vectors = running.axis != running.rank - 1 and dtypes.itemsize(running.dtype) <= 8
-    return call.function(running.columns() if by_vectors else running.rows())
+    return call.function(running.rows() if running.axis == running.rank - 1 else running.columns())
 
 
 class _Running:
+    """``dtype`` is that of totals; those ``in_parts`` have two."""
+
     def __init__(self, call: KernelCall) -> None:
         data, result = call.readers[0], call.results[0]
         self.call = call
         self.data = data
         self.result = result
-        self.dtype = result.dtype
+        self.operation, self.neutral = OPERATIONS[call.operator]
         self.rank = len(data.shape)
         self.axis = call.attrs.axis % self.rank
-        self.operation, self.neutral = OPERATIONS[call.operator]
         self.length = data.shape[self.axis]
         self.loops = axes([extent for k, extent in enumerate(data.shape) if k != self.axis])
+        rounds = not dtypes.is_integer(result.dtype) and (static(self.length) or LONG + 1) > LONG
+        self.in_parts = rounds and self.operation == "add"
+        self.dtype = WIDER.get(result.dtype, result.dtype) if rounds and not self.in_parts else result.dtype
+        self.size = max(dtypes.itemsize(self.dtype), dtypes.itemsize(data.dtype), 4)
+        self.lanes = max(1, call.target.vector_bits // (8 * self.size))
+        self.masked = supports_masks(call.target, {dtypes.itemsize(data.dtype), dtypes.itemsize(result.dtype)})
 
-    def _start(self, lanes: int = 1) -> Expr:
-        return E.const(self.neutral, self.dtype, lanes)
+    def _totals(self, count: int) -> list[Buffer]:
+        """Room for the totals of ``count`` rows."""
+        return [local(name, self.dtype, count) for name in ("totals", "lost")[: 2 if self.in_parts else 1]]
 
-    def _step(self, totals: Buffer, slot: Expr, indices: Sequence[Expr], mask: Expr | None = None) -> Stmt:
-        """Adds the element(s) at ``indices`` to the totals at ``slot`` and writes the totals, before or after."""
-        value = E.cast(self.data.read(indices, mask), self.dtype)
-        before = E.Var(self.dtype, slot.lanes, "before")
-        after = E.Var(self.dtype, slot.lanes, "after")
-        write = self.result.write(indices, before if self.call.attrs.exclusive else after, mask)
-        return seq(
-            Let(before, E.load(totals, slot)),
-            Let(after, E.binary(self.operation, before, E.broadcast(value, slot.lanes))),
-            store(totals, slot, after),
-            write,
-        )
+    def _clear(self, totals: Sequence[Buffer], slot: Expr) -> Stmt:
+        return seq(store(buffer, slot, E.const(x, self.dtype, slot.lanes)) for buffer, x in zip(totals, (self.neutral, 0)))
+
+    def _collect(self, totals: Sequence[Buffer], slot: Expr) -> Stmt:
+        """Adds the second part of totals to the first."""
+        parts: list[Stmt] = []
+        joined = two_sum(*(E.load(buffer, slot) for buffer in totals), parts) if self.in_parts else ()
+        return seq(parts, (store(buffer, slot, x) for buffer, x in zip(totals, joined)))
+
+    def _along(self, size: int, body: Callable[[Expr, Expr], Stmt], collect: Stmt) -> Stmt:
+        """``body(first, count)`` along the axis: blocks of ``size``, and ``collect`` between them, where totals have parts."""
+        if not self.in_parts:
+            return body(E.const(0), self.length)
+        block, first, count = blocks(self.length, size, "block")
+        return nest([block], seq(guard(block.var > 0, collect), body(first, count)))
+
+    def _read(self, indices: Sequence[Expr], lanes: int, mask: Expr | None) -> Expr:
+        return E.broadcast(E.cast(self.data.read(indices, mask), self.dtype), lanes)
+
+    def _join(self, a: Expr, b: Expr) -> Expr:
+        return E.binary(self.operation, a, b)
+
+    def _write(self, indices: Sequence[Expr], value: Expr, mask: Expr | None) -> Stmt:
+        return self.result.write(indices, E.cast(value, self.result.dtype), mask)
 
     def rows(self) -> Stmt:
-        if not self.loops or E.is_const(self.loops[-1].extent, 1):
-            return parallel_nest(self.loops, self._rows(places(self.loops), 1), self.length * 4)
-        *around, last = self.loops
-        strip, first, _ = blocks(last.extent, ROWS)
-        outer, row = places(around), E.var("row")
-        rest = loop(row, last.extent - first, self._rows([*outer, first + row], 1))
-        body = If(first + ROWS <= last.extent, self._rows([*outer, first], ROWS), rest)
-        return parallel_nest([*around, strip], body, self.length * (4 * ROWS))
-
-    def _rows(self, outer: Sequence[Expr], count: int) -> Stmt:
-        """``count`` rows from ``outer`` on, neighbours on the last axis of the others."""
-        totals = Buffer("total", self.dtype, (E.const(count),), scope="local")
-        place = E.var("place")
-        steps = []
-        for k in range(count):
-            at = [*outer[:-1], outer[-1] + k] if outer else []
-            steps.append(self._step(totals, E.const(k), (*at[: self.axis], place, *at[self.axis :])))
-        starts = [store(totals, k, self._start()) for k in range(count)]
-        return seq(Allocate(totals), *starts, loop(place, self.length, seq(*steps)))
-
-    def columns(self) -> Stmt:
-        target, size = self.call.target, max(dtypes.itemsize(self.dtype), dtypes.itemsize(self.data.dtype), 4)
-        lanes = target.vector_bits // (8 * size)
-        *around, last = self.loops
-        width = max(4 * lanes, target.l1_cache // (4 * size) // (4 * lanes) * (4 * lanes))
-        if last.static is not None:
-            width = min(width, -(-last.static // lanes) * lanes)
-        block, start, extent = blocks(last.extent, width)
-        totals = Buffer("totals", self.dtype, (E.const(width),), scope="local", alignment=64)
-        place, vector, outer = E.var("place"), E.var("v"), places(around)
+        outer, totals = places(self.loops), self._totals(1)
 
         def step(at: Expr, width: int, mask: Expr | None) -> Stmt:
-            column = E.ramp(start + at, 1, width)
-            indices = (*outer[: self.axis], place, *outer[self.axis :], column)
-            return self._step(totals, E.ramp(at, 1, width), indices, mask)
+            parts: list[Stmt] = []
+            indices = (*outer, E.ramp(at, 1, width) if width > 1 else at)
+            value = self._read(indices, width, mask)
+            if mask is not None:
+                value = E.select(mask, value, E.const(self.neutral, self.dtype, width))
+            running = self._scan(bound(value, parts), parts)
+            last = E.call("lane", running, E.const(width - 1)) if width > 1 else running
+            result = self._shifted(running, 1) if self.call.attrs.exclusive else running
+            for buffer in reversed(totals):
+                result = self._join(E.broadcast(bound(E.load(buffer, 0), parts), width), result)
+            return seq(parts, store(totals[-1], 0, self._join(E.load(totals[-1], 0), last)), self._write(indices, result, mask))
 
-        fill = loop(vector, width // lanes, store(totals, E.ramp(vector * lanes, 1, lanes), self._start(lanes)))
-        masked = supports_masks(target, {dtypes.itemsize(self.dtype), dtypes.itemsize(self.data.dtype)})
-        body = seq(Allocate(totals), fill, loop(place, self.length, vector_loop(extent, lanes, step, 2, masked)))
-        return parallel_nest([*around, block], body, self.length * (4 * width // lanes))
+        def along(first: Expr, count: Expr) -> Stmt:
+            return vector_loop(count, lanes, step, 1, self.masked, first)
+
+        lanes = Loop(E.var("place"), self.length).lanes(self.lanes)
+        passes = self._along(BLOCK * lanes, along, self._collect(totals, E.const(0)))
+        row = seq(map(Allocate, totals), self._clear(totals, E.const(0)), passes)
+        return parallel_nest(self.loops, row, self.length * 8 // lanes + 1)
+
+    def _scan(self, value: Expr, parts: list[Stmt]) -> Expr:
+        """The sums of the lanes up to each one."""
+        step = 1
+        while step < value.lanes:
+            value = bound(self._join(value, self._shifted(value, step)), parts)
+            step *= 2
+        return value
+
+    def _shifted(self, value: Expr, count: int) -> Expr:
+        """Lanes moved up by ``count``, after neutral ones."""
+        lanes = value.lanes
+        # A sum of floats begins with -0.0: an instruction that fills with 0.0 is slow.
+        is_float = self.operation == "add" and dtypes.is_float(self.dtype)
+        neutral = E.const(-0.0 if is_float else self.neutral, self.dtype, lanes)
+        if lanes == 1:
+            return neutral
+        order = (lanes if k < count else k - count for k in range(lanes))
+        return E.call("shuffle", value, neutral, *map(E.const, order), lanes=lanes)
+
+    def columns(self) -> Stmt:
+        *around, last = self.loops
+        step = 4 * self.lanes
+        width = max(step, self.call.target.l1_cache // (4 * self.size) // step * step)
+        if last.static is not None:
+            width = min(width, -(-last.static // self.lanes) * self.lanes)
+        columns = blocks(last.extent, width)
+        totals, vector = self._totals(width), E.var("v")
+        slot = E.ramp(vector * self.lanes, 1, self.lanes)
+
+        def each(body: Stmt) -> Stmt:
+            return loop(vector, width // self.lanes, body)
+
+        passes = self._along(BLOCK, partial(self._rows, totals, columns), each(self._collect(totals, slot)))
+        block = seq(map(Allocate, totals), each(self._clear(totals, slot)), passes)
+        return parallel_nest([*around, columns[0]], block, self.length * (4 * width // self.lanes))
+
+    def _rows(self, totals: Sequence[Buffer], columns: tuple[Loop, Expr, Expr], first: Expr, count: Expr) -> Stmt:
+        """The columns of a block in ``count`` rows from ``first`` on. Terms are added to the last part of totals."""
+        outer, row, (_, start, extent) = places(self.loops)[:-1], E.var("row"), columns
+
+        def step(at: Expr, lanes: int, mask: Expr | None) -> Stmt:
+            parts: list[Stmt] = []
+            slot = E.ramp(at, 1, lanes)
+            indices = (*outer[: self.axis], row, *outer[self.axis :], E.ramp(start + at, 1, lanes))
+            *base, before = (bound(E.load(buffer, slot), parts) for buffer in totals)
+            after = bound(self._join(before, self._read(indices, lanes, mask)), parts)
+            result = before if self.call.attrs.exclusive else after
+            write = self._write(indices, self._join(base[0], result) if base else result, mask)
+            return seq(parts, store(totals[-1], slot, after), write)
+
+        return loop(row, count, vector_loop(extent, self.lanes, step, 2, self.masked), "serial", first)
 
 
 @kernel("running_extreme")
