@@ -44,6 +44,9 @@ _ALIASES = {
     "f64": "float64",
 }  # fmt: skip
 
+# What a long chain of roundings is computed in where that costs little; numbers of 64 bits have none wider.
+WIDER = {"float32": "float64", "complex64": "complex128"}
+
 
 def canonical(dtype: Any) -> DType:
     """The canonical name of a dtype given as a name, alias, NumPy dtype or scalar type.

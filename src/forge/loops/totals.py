@@ -48,9 +48,15 @@ class Totals:
         total, lost = two_sum(E.load(self.buffer, 2 * number), E.load(self.buffer, 2 * number + 1) + value, parts)
         return seq(parts, store(self.buffer, 2 * number, total), store(self.buffer, 2 * number + 1, lost))
 
-    def get(self, number: int, value: Expr) -> Expr:
-        """A total with ``value`` added to it."""
-        return E.load(self.buffer, 2 * number) + (E.load(self.buffer, 2 * number + 1) + value)
+    def scale(self, number: int, factor: Expr) -> Stmt:
+        """Multiplies a total by ``factor``."""
+        places = (2 * number, 2 * number + 1)
+        return seq(store(self.buffer, place, E.load(self.buffer, place) * factor) for place in places)
+
+    def get(self, number: int, value: Expr | None = None) -> Expr:
+        """A total, with ``value`` added to it."""
+        lost = E.load(self.buffer, 2 * number + 1)
+        return E.load(self.buffer, 2 * number) + (lost if value is None else lost + value)
 
 
 def two_sum(a: Expr, b: Expr, parts: list[Stmt]) -> tuple[Expr, Expr]:

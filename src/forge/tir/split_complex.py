@@ -64,7 +64,8 @@ class _Splitter:
     def _let(self, var: Var, value: Pair) -> Stmt:
         """Where both branches of a condition bind ``var``, what follows is shared, and so are its parts."""
         if var not in self.variables:
-            self.variables[var] = Var(value[0].dtype, var.lanes, f"{var.name}_re"), Var(value[1].dtype, var.lanes, f"{var.name}_im")
+            parts = (Var(v.dtype, v.lanes, f"{var.name}_{part}") for v, part in zip(value, ("re", "im")))
+            self.variables[var] = next(parts), next(parts)
         real, imag = self.variables[var]
         return stmt.seq(stmt.Let(real, value[0]), stmt.Let(imag, value[1]))
 

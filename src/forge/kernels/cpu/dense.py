@@ -34,6 +34,9 @@ ROW_BLOCK: Final = 256
 # A part of K has at least this many steps.
 MIN_PART: Final = 64
 
+# A part of K has at most this many steps, whose rounding errors add up.
+MAX_PART: Final = 4096
+
 # Fewer register tiles read weights, however many, from the second-level cache about as fast as from the first.
 FEW_TILES: Final = 5
 
@@ -73,9 +76,10 @@ class DensePlan:
 
     @property
     def part(self) -> int:
-        """Steps whose weights stay in the first-level cache; all where one register tile reads them."""
+        """Steps whose weights stay in the first-level cache; where one register tile reads them, what an accumulator may add."""
         if self.row_block <= self.tile.rows:
-            return self.steps
+            splits = gemm.splits_of_row(self.tile) if self.static_rows == 1 else 1
+            return tiles.even_blocks(self.steps, MAX_PART * splits)
         step = self.width * dtypes.itemsize(self.weight.dtype) * self.group.size
         return tiles.even_blocks(self.steps, max(MIN_PART, tiles.part_bytes(self.target) // step))
 
@@ -201,7 +205,7 @@ def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> St
     if plan.static_rows is None:
         few = plan.rows < plan.few_tiles * plan.tile.rows
         return loops.guard(few, gemm.any_rows(product, rows, plan.rows), many)
-    return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 else many
+    return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 and plan.part == plan.steps else many
 
 
 def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
@@ -218,7 +222,7 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
             partial.load,
             ahead=ahead,
         )
-        return gemm.row_tiles(product, rows)
+        return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 else gemm.row_tiles(product, rows)
 
     def inner(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 from forge import dtypes, loops
@@ -75,7 +76,7 @@ class Product:
         scalar: left element (row, k), in the accumulators' dtype.
         vector: right vector (k, number of the vector), in the accumulators' dtype.
         finish: takes one row: ``finish(row, value)`` with ``value(v)`` the sums of vector v.
-        start: sums that a row begins with, ``start(row, v)``; None: zero.
+        start: what is added to the sums of a row, ``start(row, v)``; None: nothing.
         prefetch: a statement at step k that prefetches what later steps read; None: nothing.
         ahead: what is read after this product; None: nothing is prefetched.
     """
@@ -176,12 +177,13 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     def source_row(row: Expr) -> Expr:
         return base + row if limit is None else E.binary("min", base + row, limit - 1)
 
+    def total(row: Expr, v: int) -> Expr:
+        return acc.get(row, v) if product.start is None else product.start(source_row(row), v) + acc.get(row, v)
+
     def finish_row(row: Expr) -> Stmt:
-        finished = product.finish(base + row, lambda v: acc.get(row, v))
+        finished = product.finish(base + row, lambda v: total(row, v))
         return finished if limit is None else loops.guard(base + row < limit, finished)
 
-    start = product.start
-    begin = acc.clear() if start is None else acc.each(lambda row, v: acc.set(row, v, start(source_row(row), v)))
     unroll = tiles.unroll_for(rows * tile.vectors, loops.static(product.depth))
 
     def step(k: Expr) -> Stmt:
@@ -189,13 +191,18 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
         return update if product.prefetch is None else seq(product.prefetch(k), update)
 
     steps = loops.unroll_by("k", product.depth, unroll, step)
-    return seq(acc.allocate(), lets, begin, steps, loops.unroll("row", rows, finish_row))
+    return seq(acc.start(), lets, steps, loops.unroll("row", rows, finish_row))
+
+
+def splits_of_row(tile: RegisterTile) -> int:
+    """How many accumulators a vector of a single row has."""
+    return max(1, 8 // tile.vectors)
 
 
 def single_row(product: Product, row: Expr) -> Stmt:
     """One row: the accumulators of consecutive k are apart, so that multiply-adds overlap."""
     tile = product.tile
-    splits = max(1, 8 // tile.vectors)
+    splits = splits_of_row(tile)
     acc = Accumulators(RegisterTile(splits, tile.vectors, tile.lanes, tile.dtype))
 
     def add(k: Expr, split: Expr) -> Stmt:
@@ -237,22 +244,36 @@ def even_tiles(product: Product, rows: Rows) -> Stmt:
 
 
 class PartialSums:
-    """Sums of the rows of a task that wait on the stack from one part of the reduction to the next."""
+    """Sums of the rows of a task that wait on the stack from one part of the reduction to the next.
 
-    def __init__(self, tile: RegisterTile, rows: Rows) -> None:
+    Those of ``many`` parts have two parts themselves, as ``loops.Totals`` have: ``load`` gives the second, what rounding took.
+    """
+
+    def __init__(self, tile: RegisterTile, rows: Rows, many: bool = False) -> None:
         self.tile, self.rows = tile, rows
-        self.buffer = loops.local("partial", tile.dtype, rows.block * tile.vectors, tile.lanes)
+        self.buffers = [loops.local(name, tile.dtype, rows.block * tile.vectors, tile.lanes)
+                        for name in ("partial", "lost")[: 2 if many else 1]]
 
     def start(self) -> Stmt:
         zero = E.const(0, self.tile.dtype, self.tile.lanes)
-        clear = loops.serial("p", self.rows.count * self.tile.vectors, lambda i: store(self.buffer, i, zero))
-        return seq(Allocate(self.buffer), clear)
+        clear = loops.serial("p", self.rows.count * self.tile.vectors, lambda i: seq(store(b, i, zero) for b in self.buffers))
+        return seq(map(Allocate, self.buffers), clear)
 
     def load(self, row: Expr, vector: int) -> Expr:
-        return E.load(self.buffer, self._index(row, vector))
+        return E.load(self.buffers[-1], self._index(row, vector))
 
     def keep(self, row: Expr, value: RowValue) -> Stmt:
-        return seq(store(self.buffer, self._index(row, v), value(v)) for v in range(self.tile.vectors))
+        return seq(self._keep(self._index(row, v), value(v)) for v in range(self.tile.vectors))
+
+    def _keep(self, place: Expr, value: Expr) -> Stmt:
+        if len(self.buffers) == 1:
+            return store(self.buffers[0], place, value)
+        parts: list[Stmt] = []
+        joined = loops.two_sum(E.load(self.buffers[0], place), value, parts)
+        return seq(parts, (store(buffer, place, x) for buffer, x in zip(self.buffers, joined)))
+
+    def total(self, row: Expr, vector: int) -> Expr:
+        return reduce(lambda a, b: a + b, (E.load(buffer, self._index(row, vector)) for buffer in self.buffers))
 
     def _index(self, row: Expr, vector: int) -> Expr:
         return (row - self.rows.begin) * self.tile.vectors + vector

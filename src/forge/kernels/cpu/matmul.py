@@ -38,6 +38,8 @@ ROW_BLOCK: Final = 256
 PANEL_BYTES: Final = 192 << 10
 # A panel that holds a part of K has this many rows.
 PART_DEPTH: Final = 512
+# So many parts are added as exactly as one.
+MANY_PARTS: Final = 32
 # A product with one row reads b once and in place: column tiles of this many vectors are long pieces of its rows.
 SINGLE_VECTORS: Final = 8
 # Rows of b of at most this many bytes are read in place; longer ones fall on the same few cache sets.
@@ -224,7 +226,9 @@ def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile:
 
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
     """K in parts, the sums of which wait in a local buffer."""
-    partial = gemm.PartialSums(plan.tile, rows)
+    depth = loops.static(plan.depth)
+    many = dtypes.is_float(plan.tile.dtype) and depth is not None and depth > MANY_PARTS * plan.depth_block
+    partial = gemm.PartialSums(plan.tile, rows, many)
 
     def part(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.depth_block)
@@ -233,7 +237,7 @@ def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr)
 
     def write(number: Expr) -> Stmt:
         row = rows.begin + number
-        return _write(plan, batch, row, column, lambda v: partial.load(row, v))
+        return _write(plan, batch, row, column, lambda v: partial.total(row, v))
 
     parts = loops.serial("part", loops.ceildiv(plan.depth, plan.depth_block), part)
     return seq(partial.start(), parts, loops.serial("row", rows.count, write))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.rows import AlongRow, Position
-from forge.loops import blocks, nest
+from forge.loops import Cell, Totals, blocks, nest
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Let, Stmt, seq, store
+from forge.tir.expr import Expr
+from forge.tir.stmt import Let, Stmt, seq
 
-COUNT, MEAN, SQUARES = range(3)
+MEAN, SQUARES = range(2)
 
 
 def moments(row: AlongRow) -> tuple[Stmt, Expr, Expr]:
@@ -19,24 +19,25 @@ def moments(row: AlongRow) -> tuple[Stmt, Expr, Expr]:
 
     Each chunk has its own mean and squares, taken in two passes over the nearest cache; they join what is known as (Chan et al.)
     ``mean += d * n / N`` and ``squares += squares' + d * d * n * (N - n) / N`` with d = mean' - mean and N elements so far.
+    Both are totals in two parts, so that many chunks are as exact as few.
     """
     axis, dtype = row.axis, row.dtype
     size = row.problem.target.l1_cache // (4 * dtypes.itemsize(dtype))
     chunks, first, count = blocks(axis.extent, size)
-    known = Buffer("moments", dtype, (E.const(3),), scope="local")
-    body = nest([chunks], seq(_chunk(row, known, first, count)))
+    known, seen = Totals(dtype, 1, 2), Cell("seen", dtype)
+    body = nest([chunks], seq(_chunk(row, known, seen, first, count)))
     mean, squares = E.Var(dtype, 1, "mean"), E.Var(dtype, 1, "squares")
     statements = seq(
-        Allocate(known),
-        *(store(known, k, E.const(0.0, dtype)) for k in (COUNT, MEAN, SQUARES)),
+        known.start(),
+        seen.start(0.0),
         nest(row.problem.row[:-1], body),
-        Let(mean, E.load(known, MEAN)),
-        Let(squares, E.load(known, SQUARES)),
+        Let(mean, known.get(MEAN)),
+        Let(squares, known.get(SQUARES)),
     )
     return statements, mean, squares
 
 
-def _chunk(row: AlongRow, known: Buffer, first: Expr, count: Expr) -> list[Stmt]:
+def _chunk(row: AlongRow, known: Totals, seen: Cell, first: Expr, count: Expr) -> list[Stmt]:
     dtype = row.dtype
     part = AlongRow(row.problem, dtype, False, (first, count))
     summed, total = part.reduce("sum", lambda position: ([], part.read("data", position)))
@@ -53,10 +54,10 @@ def _chunk(row: AlongRow, known: Buffer, first: Expr, count: Expr) -> list[Stmt]
         Let(number, E.cast(count, dtype)),
         Let(mean, total / number),
         squared,
-        Let(together, E.load(known, COUNT) + number),
+        Let(together, seen.value + number),
         Let(share, number / together),
-        Let(delta, mean - E.load(known, MEAN)),
-        store(known, SQUARES, E.load(known, SQUARES) + squares + delta * delta * share * E.load(known, COUNT)),
-        store(known, MEAN, E.load(known, MEAN) + delta * share),
-        store(known, COUNT, together),
+        Let(delta, mean - known.get(MEAN)),
+        known.add(SQUARES, squares + delta * delta * share * seen.value),
+        known.add(MEAN, delta * share),
+        seen.set(together),
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+
+import numpy as np
 
 from forge import dtypes
 from forge.loops import (
@@ -12,6 +13,7 @@ from forge.loops import (
     LONG,
     Cell,
     Loop,
+    Totals,
     axes,
     blocks,
     bound,
@@ -32,9 +34,6 @@ from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
 OPERATIONS = {"cumsum": ("add", 0), "cumprod": ("mul", 1)}
-
-# What long products are computed in.
-WIDER: Final = {"float32": "float64", "complex64": "complex128"}
 
 
 @kernel("cumulative", complex_numbers=True)
@@ -65,7 +64,7 @@ class _Running:
         self.loops = axes([extent for k, extent in enumerate(data.shape) if k != self.axis])
         rounds = not dtypes.is_integer(result.dtype) and (static(self.length) or LONG + 1) > LONG
         self.in_parts = rounds and self.operation == "add"
-        self.dtype = WIDER.get(result.dtype, result.dtype) if rounds and not self.in_parts else result.dtype
+        self.dtype = dtypes.WIDER.get(result.dtype, result.dtype) if rounds and not self.in_parts else result.dtype
         self.size = max(dtypes.itemsize(self.dtype), dtypes.itemsize(data.dtype), 4)
         self.lanes = max(1, call.target.vector_bits // (8 * self.size))
         self.masked = supports_masks(call.target, {dtypes.itemsize(data.dtype), dtypes.itemsize(result.dtype)})
@@ -201,22 +200,25 @@ def running_extreme(call: KernelCall) -> Function:
 
 @kernel("running_logsumexp")
 def running_logsumexp(call: KernelCall) -> Function:
-    """Family of ``logcumsumexp``: operand data; attribute axis."""
+    """Family of ``logcumsumexp``: operand data; attribute axis.
+
+    ``shift + log(total)``, where total is the sum of ``exp(x - shift)`` in two parts. A value above shift + 1 becomes the shift:
+    only then is the total scaled, which rounds it once more.
+    """
     (data,), (result,) = call.readers, call.results
-    total, place, value = Cell("total", data.dtype), E.var("place"), E.Var(data.dtype, 1, "value")
+    dtype = data.dtype
+    largest = float(np.finfo(dtype).max)
+    totals, shift = Totals(dtype, 1), Cell("shift", dtype)
+    place, value, factor = E.var("place"), E.Var(dtype, 1, "value"), E.Var(dtype, 1, "factor")
     loops, at = rows_along(data.shape, call.attrs.axis % len(data.shape))
+    finite = E.binary("min", value, E.const(largest, dtype))
+    rescale = seq(Let(factor, E.call("exp", shift.value - finite)), totals.scale(0, factor), shift.set(finite))
     step = seq(
         Let(value, data.read(at(place))),
-        total.set(_log_of_sum(total.value, value)),
-        result.write(at(place), total.value),
+        If(value - shift.value > E.const(1.0, dtype), rescale),
+        totals.add(0, E.call("exp", value - shift.value)),
+        result.write(at(place), shift.value + E.call("log", totals.get(0))),
     )
     length = data.shape[call.attrs.axis]
-    return call.function(parallel_nest(loops, seq(total.start(float("-inf")), loop(place, length, step)), length * 24))
-
-
-def _log_of_sum(a: Expr, b: Expr) -> Expr:
-    """ln(exp(a) + exp(b)); the larger one where it is infinite."""
-    larger, smaller = E.binary("max", a, b), E.binary("min", a, b)
-    infinite = E.compare("eq", E.call("abs", larger), float("inf"))
-    result = larger + E.call("log1p", E.call("exp", smaller - larger))
-    return E.select(infinite, larger, result)
+    body = seq(totals.start(), shift.start(-largest), loop(place, length, step))
+    return call.function(parallel_nest(loops, body, length * 24))

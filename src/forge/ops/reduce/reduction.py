@@ -27,6 +27,9 @@ from forge.ops.elementwise.rows import apply_dims
 from forge.ops.shape.reshape import names_axis
 from forge.te import Expr, Tensor
 
+# Products of at most this many factors are computed in the type of the data.
+SHORT_PRODUCT = 256
+
 
 @dataclass(frozen=True)
 class ReduceAttrs:
@@ -145,11 +148,22 @@ class Reduction(Op[ReduceAttrs]):
         if attrs.axis is None and axes is not None and not attrs.keepdims:
             kept = builder.call(self, data, axes, axis=None, keepdims=True, exclude=False)
             return [builder.call("squeeze", kept, axes)]
-        if self.accuracy is Accuracy.ACCUMULATING and data.dtype in ("float16", "bfloat16"):
-            wide = builder.call("cast", data, dtype="float32")
+        wider = self._accumulated(attrs, data)
+        if wider != data.dtype:
+            wide = builder.call("cast", data, dtype=wider)
             result = builder.call(self, wide, axes, **vars(attrs))
             return [builder.call("cast", result, dtype=data.dtype)]
         return None
+
+    def _accumulated(self, attrs: ReduceAttrs, data: Value) -> str:
+        """What is accumulated in. Every factor of a product rounds, in whatever order: long ones take wider numbers."""
+        if self.accuracy is Accuracy.ACCUMULATING and data.dtype in ("float16", "bfloat16"):
+            return "float32"
+        if self.te_kind != "prod" or data.dtype not in dtypes.WIDER:
+            return data.dtype
+        axes = range(data.rank) if attrs.axis is None else reduced_axes(self.name, attrs, data.rank)
+        factors = dims.product(data.shape[k] for k in axes)
+        return data.dtype if isinstance(factors, int) and factors <= SHORT_PRODUCT else dtypes.WIDER[data.dtype]
 
     def evaluate_dims(self, attrs: ReduceAttrs, types: OperandTypes, data: DimArray, axes: DimArray) -> DimArray:
         fold = _DIM_FOLDS.get(self.name)
