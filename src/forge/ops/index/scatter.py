@@ -71,8 +71,8 @@ def _beyond(indices: Array, extent: int) -> Array:
 
 def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction: str) -> Array:
     """A copy of ``data`` with ``updates`` applied at NumPy indices."""
-    narrow = data.dtype != object and numeric.is_narrow_float(data)
-    result, updates = (numeric.widen(x) if narrow else x for x in (data.copy(), updates))
+    rounds = data.dtype != object and reduction != "update"
+    result, updates = (numeric.widest(x) if rounds else x for x in (data.copy(), updates))
     if reduction == "update":
         for place in np.ndindex(*np.broadcast_shapes(*(p.shape for p in positions))):
             result[tuple(np.broadcast_to(p, updates.shape[: len(place)])[place] for p in positions)] = updates[place]
@@ -85,11 +85,31 @@ def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction
     return result
 
 
-def decompose_mean(
+# Tensors that get this many updates for each element, or that are of at most so many elements, cost nothing to make wider.
+MANY_UPDATES = 4
+FEW_ELEMENTS = 1024
+
+
+def gets_many(data: Value, updates: Value) -> bool:
+    """Whether sums of ``updates`` in ``data`` are in wider numbers, as many may meet in an element."""
+    sizes = data.size, updates.size
+    if data.dtype not in dtypes.WIDER or not isinstance(sizes[0], int):
+        return False
+    return sizes[1] >= MANY_UPDATES * sizes[0] if isinstance(sizes[1], int) else sizes[0] <= FEW_ELEMENTS
+
+
+def decompose_reduction(
     op: Op[Any], builder: Builder, attrs: Any, field: str, data: Value, indices: Value, updates: Value
 ) -> Values | None:
-    """The mean as the sum over the number of what is summed; ``field`` names the attribute that holds the reduction."""
-    if getattr(attrs, field) != "mean":
+    """The mean as the sum over the number of what is summed; sums of many in wider numbers.
+
+    ``field`` names the attribute that holds the reduction.
+    """
+    reduction = getattr(attrs, field)
+    if reduction in ("add", "mul") and gets_many(data, updates):
+        start, added = (builder.call("cast", value, dtype=dtypes.WIDER[data.dtype]) for value in (data, updates))
+        return [builder.call("cast", builder.call(op, start, indices, added, **vars(attrs)), dtype=data.dtype)]
+    if reduction != "mean":
         return None
     add = {**vars(attrs), field: "add"}
     total = builder.call(op, data, indices, updates, **add)
@@ -134,7 +154,7 @@ class ScatterElements(Op[ScatterElementsAttrs]):
     def decompose(
         self, builder: Builder, attrs: ScatterElementsAttrs, data: Value, indices: Value, updates: Value
     ) -> Values | None:
-        return decompose_mean(self, builder, attrs, "reduction", data, indices, updates)
+        return decompose_reduction(self, builder, attrs, "reduction", data, indices, updates)
 
 
 @register
@@ -172,7 +192,7 @@ class ScatterNd(Op[ScatterNdAttrs]):
         return True
 
     def decompose(self, builder: Builder, attrs: ScatterNdAttrs, data: Value, indices: Value, updates: Value) -> Values | None:
-        return decompose_mean(self, builder, attrs, "mode", data, indices, updates)
+        return decompose_reduction(self, builder, attrs, "mode", data, indices, updates)
 
 
 @dataclass(frozen=True)

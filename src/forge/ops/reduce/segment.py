@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge import te
+from forge import dtypes, te
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_dtype, fail, given_number, number_of, same_dtype, unify_dim
 from forge.ops.core.lowering import new_symbols, scalar
 from forge.ops.core.op import Accuracy, Category, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.window_geometry import compute_dtype
+from forge.ops.index.scatter import MANY_UPDATES
 from forge.ops.reduce.window import neutral
 
 MODES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "mean": "add"}
@@ -90,7 +91,7 @@ class SegmentReduce(Op[SegmentAttrs]):
         init: Value | None,
         num_segments: Value | None,
     ) -> Values:
-        dtype = compute_dtype(data.dtype)
+        dtype = self._accumulated(attrs, data)
         rows = builder.call("cast", data, dtype=dtype)
         least = builder.constant(_start(attrs.reduction, dtype), dtype)
         start = least if init is None else builder.call("cast", init, dtype=dtype)
@@ -103,6 +104,14 @@ class SegmentReduce(Op[SegmentAttrs]):
             counted = _scattered(builder, least, ones, places, rows_and_one, "add")
             total = builder.call("divide", total, builder.call("maximum", counted, builder.constant(1, dtype)))
         return [builder.call("cast", total, dtype=data.dtype)]
+
+
+    def _accumulated(self, attrs: SegmentAttrs, data: Value) -> str:
+        """Sums and products are wider where a segment has several rows, or may."""
+        dtype = compute_dtype(data.dtype)
+        sizes = data.shape[0], attrs.num_segments
+        few = isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] < MANY_UPDATES * sizes[1]
+        return dtype if few or attrs.reduction in ("max", "min") else dtypes.WIDER.get(dtype, dtype)
 
 
 _COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
