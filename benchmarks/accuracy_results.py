@@ -13,7 +13,7 @@ ALL = 1 << 32
 
 HEADING = """# Accuracy
 
-How exact elementwise functions are, and [what changes bits](#what-changes-bits).
+How exact elementwise functions are, what [sums](#sums) lose, and [what changes bits](#what-changes-bits).
 
 ## Elementwise functions
 
@@ -37,6 +37,27 @@ their digits for negative operands too; at minus infinity they are NaN, as in Py
 """
 
 BITS = """
+## Sums
+
+The error of long sums does not grow with the number of terms n. Bounds are relative to the sum of the terms' absolute values, in
+units u of half a place after 1: 2^-24 for float32, 2^-53 for float64. Errors are mostly far smaller, as roundings cancel.
+`python -m pytest tests/ops/test_long_sums.py` compares 2^24 terms with float64.
+
+- `sum`, `mean`, norms, losses, `variance`, `logsumexp`, `nn.softmax`, normalisations, pools over whole images: an accumulator
+  adds at most 256 terms, or blocks of 128, whose totals keep what rounding takes from them (two-sum); then come its lanes. 256
+  u and one more for each halving. Windows that overlap are added axis by axis: as many u as they have steps along all axes.
+- `cumsum`, `logcumsumexp`: the same, in blocks of 32 terms or vectors; at most 256 terms in order. 256 u.
+- `prod`, `cumprod`: every factor rounds, in whatever order. float32 of more than 256 factors is multiplied in float64: 1 u.
+  float64: n u.
+- `nn.dense`, `nn.matmul`: K in parts of at most 512 terms, of constant weights at most 4096 for an accumulator; a part is added
+  to those before. More than 32 parts of `nn.matmul` are blocks, as above; where K is a symbol their number adds to the bound.
+- Convolutions: an accumulator adds what is under a window in order, channel by channel. n u.
+- `scatter_nd` and `scatter_elements` that add or multiply do so in the order of updates. n u; 1 u where the result is so small
+  that float64 costs nothing: at most a quarter as many elements as updates, or 1024 where the number of updates is a symbol.
+- `segment_reduce`: in float64, 1 u, unless there are known to be fewer than four rows for each segment.
+
+float16 and bfloat16 are added in float32 and rounded once. Integers wrap, and lose nothing else.
+
 ## What changes bits
 
 The same model, inputs and processor give the same bits, run for run. For models whose operators do not mix the elements of a

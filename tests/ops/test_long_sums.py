@@ -26,15 +26,15 @@ OF_WIDER = 2
 
 
 def _tenths(shape: tuple[int, ...]) -> Array:
-    return np.full(shape, TENTH)
+    return np.full(shape, TENTH, np.float32)
 
 
 def _random(shape: tuple[int, ...]) -> Array:
-    return np.random.default_rng(0).random(shape, np.float32)
+    return np.asarray(np.random.default_rng(0).random(shape, np.float32))
 
 
 def _near_one(shape: tuple[int, ...]) -> Array:
-    return (np.float32(1) + (_random(shape) - np.float32(0.5)) * np.float32(1e-6)).astype(np.float32)
+    return np.asarray(1 + (_random(shape) - np.float32(0.5)) * np.float32(1e-6), np.float32)
 
 
 @dataclass(frozen=True)

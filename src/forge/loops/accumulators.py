@@ -160,7 +160,7 @@ class AxisAccumulators:
 
     def start(self) -> Stmt:
         """Allocates and clears them."""
-        return seq(*(some.start() for some in (*self._all, *self._totals)))
+        return seq(*(some.start() for some in self._all), *(total.start() for total in self._totals))
 
     def step(self, vector: int, lanes: int, value: Expr, mask: Expr | None) -> Stmt:
         """Reduces ``value`` of ``lanes`` elements; vectors take the accumulators in turn."""

@@ -94,5 +94,6 @@ def in_blocks(axes: Sequence[Loop], unit: int, body: Callable[[Expr, Expr], Stmt
     inner = body(first, count)
     for var, start, extent in others:
         inner = loop(var, extent, inner, "serial", start)
-    later = E.compare("gt", reduce(lambda a, b: a + b, places(around), E.const(0)), E.const(0))
+    zero: Expr = E.const(0)
+    later = reduce(lambda a, b: a + b, places(around), zero) > zero
     return nest(around, seq(guard(later, collect), inner))

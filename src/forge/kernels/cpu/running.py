@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 import numpy as np
 
 from forge import dtypes
 from forge.loops import (
-    BLOCK,
     LONG,
     Cell,
     Loop,
@@ -32,6 +32,9 @@ from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
+
+# A block of a running sum has fewer terms, or vectors of them, than that of a sum: each of its results is read.
+BLOCK: Final = 32
 
 OPERATIONS = {"cumsum": ("add", 0), "cumprod": ("mul", 1)}
 
@@ -78,8 +81,10 @@ class _Running:
 
     def _collect(self, totals: Sequence[Buffer], slot: Expr) -> Stmt:
         """Adds the second part of totals to the first."""
+        if not self.in_parts:
+            return seq()
         parts: list[Stmt] = []
-        joined = two_sum(*(E.load(buffer, slot) for buffer in totals), parts) if self.in_parts else ()
+        joined = two_sum(E.load(totals[0], slot), E.load(totals[1], slot), parts)
         return seq(parts, (store(buffer, slot, x) for buffer, x in zip(totals, joined)))
 
     def _along(self, size: int, body: Callable[[Expr, Expr], Stmt], collect: Stmt) -> Stmt:
