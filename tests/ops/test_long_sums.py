@@ -75,7 +75,7 @@ def _softmax(axis: int) -> Callable[[Array], Array]:
 
 
 def _normalised(x: Array, gamma: Array, beta: Array) -> Array:
-    return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * gamma + beta
+    return np.asarray((x - x.mean()) / np.sqrt(x.var() + 1e-5) * gamma + beta)
 
 
 def _first_of_four(x: Array, *_: Array) -> Array:
