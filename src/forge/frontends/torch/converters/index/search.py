@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.converters.index.along import flat
@@ -50,10 +50,10 @@ def bincount(g: Context, self: Value, weights: Value | None = None, *, minlength
     numbers = g.cast(self, "int64")
     longest = g.call("concatenate", g.reshape(g.tensor(minlength), (1,)), g.call("add", numbers, g.constant(1, "int64")), axis=0)
     length = g.call("max", longest, axis=(0,), keepdims=True)
-    zeros = g.call("zeros", length, dtype=g.dtype)
-    updates = g.cast(weights, g.dtype) if weights is not None else g.call(
-        "broadcast_to", g.constant(1, g.dtype), shape=numbers.shape)
-    return g.call("scatter_elements", zeros, numbers, updates, axis=0, reduction="add")
+    wide = dtypes.WIDER.get(g.dtype, g.dtype)
+    zeros = g.call("zeros", length, dtype=wide)
+    updates = g.cast(weights, wide) if weights is not None else g.call("broadcast_to", g.constant(1, wide), shape=numbers.shape)
+    return g.cast(g.call("scatter_elements", zeros, numbers, updates, axis=0, reduction="add"), g.dtype)
 
 
 @converts("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
