@@ -52,9 +52,9 @@ units u of half a place after 1: 2^-24 for float32, 2^-53 for float64. Errors ar
 - `nn.dense`, `nn.matmul`: K in parts of at most 512 terms, of constant weights at most 4096 for an accumulator; a part is added
   to those before. More than 32 parts of `nn.matmul` are blocks, as above; where K is a symbol their number adds to the bound.
 - Convolutions: an accumulator adds what is under a window in order, channel by channel. n u.
-- `scatter_nd` and `scatter_elements` that add or multiply do so in the order of updates. n u; 1 u where the result is so small
-  that float64 costs nothing: at most a quarter as many elements as updates, or 1024 where the number of updates is a symbol.
-- `segment_reduce`: in float64, 1 u, unless there are known to be fewer than four rows for each segment.
+- `scatter_nd` and `scatter_elements` that add or multiply do so in the order of updates: n u. In float64, 1 u, where there are
+  256 times as many updates as elements of the result, or a number that is a symbol for at most 1024 elements.
+- `segment_reduce`: in float64, 1 u, unless there are known to be fewer than 256 rows for each segment; then n u.
 
 float16 and bfloat16 are added in float32 and rounded once. Integers wrap, and lose nothing else.
 

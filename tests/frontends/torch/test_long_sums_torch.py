@@ -17,7 +17,7 @@ X, PLACES = torch.full((TERMS,), 0.1), torch.zeros(TERMS, dtype=torch.int64)
 TOTAL = float(np.float32(0.1)) * TERMS
 
 
-class Module(torch.nn.Module):  # type: ignore[name-defined, misc]
+class Module(torch.nn.Module):  # type: ignore[name-defined]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function

@@ -85,8 +85,8 @@ def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction
     return result
 
 
-# Tensors that get this many updates for each element, or that are of at most so many elements, cost nothing to make wider.
-MANY_UPDATES = 4
+# Sums are wider in tensors that get this many updates for each element, or, where their number is a symbol, of so few elements.
+MANY_UPDATES = 256
 FEW_ELEMENTS = 1024
 
 

@@ -107,7 +107,7 @@ class SegmentReduce(Op[SegmentAttrs]):
 
 
     def _accumulated(self, attrs: SegmentAttrs, data: Value) -> str:
-        """Sums and products are wider where a segment has several rows, or may."""
+        """Sums and products are wider where a segment has many rows, or may."""
         dtype = compute_dtype(data.dtype)
         sizes = data.shape[0], attrs.num_segments
         few = isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] < MANY_UPDATES * sizes[1]
