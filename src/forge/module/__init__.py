@@ -193,7 +193,7 @@ class IRModule(Quantization):
         Raises:
             InvalidGraphError: it is neither, or needs what it does not list.
         """
-        from forge.relay.expr import module_of
+        from forge.frontends.expressions import module_of
 
         return cls(module_of(expr), fold_constants=False, fold_batch_norms=False)
 
