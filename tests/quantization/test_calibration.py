@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import forge
-from forge.ir.nodes import Value
+from forge import dims
+from forge.ir.builder import Builder
+from forge.ir.nodes import Module, Value
 from forge.ir.saved.statistics import BINS, Histogram, Statistics
+from forge.ir.types import TensorType
 from forge.quantization.quantize import statistics_of
+from forge.quantization.ranges import METHODS
 from tests.quantization.models import cnn, data
 
 SAMPLES = data("cnn", 6)
@@ -176,3 +180,46 @@ def test_of_large_values_a_third_is_in_the_histogram() -> None:
     assert (found.low, found.high) == (x.min(), x.max())
     counts = np.histogram(x.reshape(-1)[::3], found.histogram.edges)[0]
     assert np.abs(np.cumsum(counts) - np.cumsum(found.histogram.counts)).max() <= 4, "by rounding at the edges of bins"
+
+
+def text_net() -> forge.IRModule:
+    """Attention of one head over a symbolic number of tokens, whose keys a convolution along the tokens reads, too."""
+    rng = np.random.default_rng(0)
+    b = Builder()
+    x = b.input(TensorType((1, dims.symbol("tokens"), 8), "float32"), "x")
+    weights = [b.constant(rng.standard_normal((8, 8)).astype(np.float32) / 3) for _ in range(3)]
+    query, key, value = (b.call("nn.dense", x, weight) for weight in weights)
+    turned = b.call("transpose", key, axes=(0, 2, 1))
+    mixed = b.call("nn.matmul", b.call("nn.softmax", b.call("nn.matmul", query, turned)), value)
+    near = b.call("nn.conv1d", turned, b.constant(rng.standard_normal((8, 8, 3)).astype(np.float32)), padding=(1, 1))
+    return forge.IRModule(Module(b.output(mixed, near)))
+
+
+TEXTS = [np.random.default_rng(n).standard_normal((1, n, 8)).astype(np.float32) for n in (5, 9, 2, 7)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_samples_of_unequal_lengths(method: str) -> None:
+    ir = text_net()
+    ir.calibrate(TEXTS[:2])
+    ir.calibrate(TEXTS[2:], reset=False)
+    assert all(s.calls == len(TEXTS) and np.isfinite(s.high) for s in known(ir).values())
+    real = [ir.get_inference_function()(x) for x in TEXTS]
+    ir.quantize(calib_method=method, check=False)
+    assert len(ir.quantization_report(tries=False).layers) == 5, "products over all tokens have no kernel for integers"
+    for x, wanted in zip(TEXTS, real):
+        for got, expected in zip(ir.get_inference_function()(x), wanted):
+            assert np.square(got - expected).mean() < 0.01 * np.square(expected).mean()
+
+
+def test_layers_are_ranked_on_samples_of_unequal_lengths() -> None:
+    ir = text_net()
+    real = ir.get_inference_function()
+    wanted = [real(x)[0] for x in TEXTS]
+
+    def nearness(run: Callable[..., Sequence[np.ndarray]]) -> float:
+        return -sum(float(np.abs(run(x)[0] - expected).max()) for x, expected in zip(TEXTS, wanted))
+
+    found = ir.quantize_with_accuracy(nearness, 0.05, calib_data=TEXTS)
+    assert 0 < len(found.kept) < 5
+    assert found.quantised >= -0.05 > found.trials[0].metric

@@ -99,7 +99,7 @@ def _tensor(shape: tuple[int, ...]) -> TensorType:
 
 
 def _statistics(builder: Builder, value: Value, axis: int, binning: Value) -> list[Value]:
-    """Counts of bins, and the least and the largest number of each channel."""
+    """Counts of bins, and the least and the largest number of each channel; of all where their number differs between calls."""
     factor, offset, one = (builder.call("take", binning, builder.constant(np.int64(k)), axis=0) for k in range(3))
     flat = builder.call("reshape", value, newshape=(-1,))
     if isinstance(value.size, int) and value.size >= LARGE:
@@ -109,7 +109,8 @@ def _statistics(builder: Builder, value: Value, axis: int, binning: Value) -> li
     zeros = builder.constant(np.zeros(BINS, np.int32))
     ones = builder.call("broadcast_to", builder.call("cast", one, dtype="int32"), shape=index.shape)
     counts = builder.call("scatter_elements", zeros, index, ones, reduction="add")
-    others = tuple(k for k in range(value.rank) if k != axis % max(1, value.rank))
+    axis %= max(1, value.rank)
+    others = tuple(k for k in range(value.rank) if k != axis or not isinstance(value.shape[k], int))
     return [counts, *(builder.call(op, value, axis=others) for op in ("min", "max"))]
 
 
@@ -123,6 +124,8 @@ def _count(statistics: Statistics, counts: np.ndarray, low: np.ndarray, high: np
     statistics.low_sum += float(low.min())
     statistics.high_sum += float(high.max())
     statistics.histogram.counts += counts
+    if not low.ndim:
+        return
     statistics.channel_low = low.astype(np.float64) if first else np.minimum(statistics.channel_low, low)
     statistics.channel_high = high.astype(np.float64) if first else np.maximum(statistics.channel_high, high)
 

@@ -69,7 +69,7 @@ class Statistics:
         low, high: the least and the largest number.
         low_sum, high_sum: of the least and of the largest number of each call.
         channel_axis: the axis of channels.
-        channel_low, channel_high: by channel, as float64.
+        channel_low, channel_high: by channel, as float64; empty where their number is symbolic.
     """
 
     channel_axis: int
