@@ -57,6 +57,28 @@ def test_reports(ending: str, here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (here / f"report{ending}").stat().st_size > 1000
 
 
+def test_suggestions_are_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--data x.npy --report r.json --seconds 2") == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("suggestion: ")]
+    assert lines
+    for line in lines:
+        options = line.removeprefix("suggestion: ").partition(": ")[0]
+        assert run(f"--data x.npy {options} --json") == 0, options
+        assert json.loads(capsys.readouterr().out)["layers"], "some layer is quantised"
+
+
+def test_nothing_to_quantise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--data x.npy --exclude nn.*") == 0
+    assert "warning: no layer was quantised, the model is as it was: " in capsys.readouterr().out
+
+
+def test_values_say_what_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--data x.npy --calib-method percentile --no-calib-guard --json") == 0
+    values = json.loads(capsys.readouterr().out)["values"]
+    assert values
+    assert all(v["choice"].startswith(("cut to [", "whole range: percentile cuts nothing")) for v in values)
+
+
 WRONG = {
     "--data none.npy": "none.npy: no such file",
     "--data x.npy -o out.txt": "out.txt: unknown format '.txt'; expected one of .onnx, .forge, .relay",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from forge import dims
 from forge.cli.profile_page import page
 from forge.driver import compile_module, peaks
-from forge.driver.profiler import Profile, profile_module
+from forge.driver.profiler import Profile, ProfileRow, profile_module, rate
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
@@ -41,9 +42,30 @@ def test_arithmetic_and_traffic_of_the_sizes_in_this_run(found: Profile) -> None
     assert dense.nodes[0] == "<layer>" and dense.shapes.startswith("8x20, ") and dense.shapes.endswith(" -> 8x30")
 
 
+def test_rows_bear_the_names_of_layers_and_have_shapes(found: Profile) -> None:
+    assert [row.layer for row in found.rows] == ["<layer>", ""]
+    x = TensorType((1, 1, dims.symbol("length")), "float32")
+    b = Builder()
+    b.output(b.call("nn.conv1d", b.input(x, "x"), b.constant(np.ones((16, 1, 8), np.float32)), strides=(4,), name="conv"))
+    rows = profile_module(Module(b.graph), {"x": np.ones((1, 1, 64), np.float32)}, rounds=1).rows
+    (sizes,) = [row for row in rows if row.operators[0].startswith("sizes of ")]
+    assert sizes.shapes.endswith(" -> sizes")
+    assert rate([sizes], "flops") is None, "it checks sizes, and multiplies nothing"
+    assert all(len(row.shapes) > len(" -> ") for row in rows)
+    assert "conv" in {row.layer for row in rows}
+
+
 def test_times_are_those_of_the_call(found: Profile) -> None:
     assert all(r.seconds >= 0 for r in found.rows)
     assert sum(r.seconds for r in found.rows) > 0 and found.seconds > 0
+
+
+def test_rates_need_work_and_time() -> None:
+    row = ProfileRow("k", ("add",), (), "", "2 -> 2", 1e-3, 5000, None)
+    assert rate([row], "flops") == 5e6
+    assert rate([row], "bytes") is None
+    assert rate([dataclasses.replace(row, seconds=1e-9)], "flops") is None
+    assert rate([row, dataclasses.replace(row, flops=1000)], "flops") == 3e6
 
 
 def test_the_clock_changes_no_result() -> None:

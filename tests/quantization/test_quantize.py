@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import forge
 from forge.errors import OptionError
 from forge.quantization.check import QuantizationWarning
 from forge.quantization.equalization import equalise
 from forge.quantization.quantize import quantise, statistics_of
+from forge.quantization.ranges import METHODS
 from forge.quantization.scheme import Scheme
 
 RNG = np.random.default_rng(0)
@@ -139,11 +141,79 @@ def test_exclusions_stay_real(real: forge.IRModule) -> None:
     assert kinds["nn.conv2d", 1] == "qnn.dequantize"
 
 
+def onnx_network(symbolic: bool = False) -> forge.IRModule:
+    """Two convolutions and a Gemm with biases, as exporters name them; calibrated."""
+    rng, (height, width) = np.random.default_rng(2), ("height", "width") if symbolic else (8, 8)
+    arrays = {"w0": (8, 4, 3, 3), "b0": (8,), "w1": (8, 8, 3, 3), "b1": (8,), "w2": (5, 8), "b2": (5,)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], "/conv1/Conv"), helper.make_node("Relu", ["c0"], ["r0"], "/Relu"),
+        helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], "/conv2/Conv"),
+        helper.make_node("ReduceMean", ["c1"], ["m"], "/mean", axes=[2, 3], keepdims=0),
+        helper.make_node("Gemm", ["m", "w2", "b2"], ["y"], "/fc/Gemm", transB=1)]
+    weights = [numpy_helper.from_array((rng.standard_normal(s) / 4).astype(np.float32), n) for n, s in arrays.items()]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (1, 4, height, width)), ("y", (1, 5)))]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], weights)
+    ir = forge.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    ir.calibrate(SAMPLES)
+    return ir
+
+
+@pytest.mark.parametrize(("exclude", "kept"), [
+    ("/conv1/Conv", {"/conv1/Conv"}), ("/fc/Gemm", {"/fc/Gemm"}), ("c1", {"/conv2/Conv"}), ("*Conv", {"/conv1/Conv", "/conv2/Conv"}),
+    (["nn.dense", "conv1"], {"/fc/Gemm", "/conv1/Conv"}), (lambda node: node.name == "/fc/Gemm", {"/fc/Gemm"}),
+], ids=["node", "gemm", "result", "pattern", "several", "predicate"])
+def test_layers_are_excluded_by_the_names_of_the_file(exclude: Any, kept: set[str]) -> None:
+    made = quantised(onnx_network(), exclude=exclude, check=False)
+    products = {n.name: n.operands[1].op for n in made.main.nodes if n.op in ("nn.conv2d", "nn.dense")}
+    assert set(products) == {"/conv1/Conv", "/conv2/Conv", "/fc/Gemm"}
+    assert {name for name, weight in products.items() if weight == "constant"} == kept
+    assert {label.partition(" ")[0] for label in made.quantization_report(tries=False).left} == kept
+
+
+@pytest.mark.parametrize(("exclude", "message"), [
+    ("/Relu", "matches nn.relu, and so no layer; expected the name of a layer"), ("/fc/Gem", "matches no node.*: /fc/Gemm"),
+    (lambda node: False, "matches no node, and so no layer"),
+], ids=["no layer", "misspelt", "predicate"])
+def test_exclusions_that_keep_no_layer_are_refused(exclude: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        onnx_network().quantize(exclude=exclude)
+
+
+def test_nothing_to_quantise_is_said() -> None:
+    ir = onnx_network()
+    with pytest.warns(QuantizationWarning, match=r"no layer was quantised, the model is as it was: /conv1/Conv .*: excluded; "):
+        ir.quantize(exclude="nn.*", check=False)
+    assert not ir.is_quantized
+    assert ir.quantization_report(tries=False).warnings[0].startswith("no layer was quantised")
+    elementwise = forge.IRModule("def @main(%x: Tensor[(2), float32]) { exp(%x) }")
+    with pytest.warns(QuantizationWarning, match="the model has no convolution and no matrix product"):
+        elementwise.quantize()
+
+
+def test_symbolic_sizes_are_quantised() -> None:
+    fixed, symbolic = (quantised(onnx_network(s)) for s in (False, True))
+    assert symbolic.is_quantized
+    assert len(symbolic.main.select("qnn.quantize")) == len(fixed.main.select("qnn.quantize"))
+    np.testing.assert_allclose(outputs(symbolic), outputs(fixed), atol=1e-5)
+
+
+def test_methods_make_models_of_their_own() -> None:
+    """Also of values whose channels are equalised."""
+    for real in (network(), network(OUTLIER)):
+        made = [quantised(real, calib_method=method, calib_guard=False, check=False) for method in METHODS]
+        assert len({ir.fingerprint for ir in made}) == len(METHODS)
+        reports = [ir.quantization_report(tries=False).values for ir in made]
+        (values,), cuts = set(map(len, reports)), [sum(v.choice.startswith("cut to [") for v in report) for report in reports]
+        assert cuts[METHODS.index("minmax")] == 0
+        assert cuts[METHODS.index("average")] == values
+        assert cuts[METHODS.index("percentile")] >= values - 1, "all but a mean of few numbers"
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"activation_dtype": "int4"}, "activation_dtype: got 'int4'; expected one of 'int8', 'uint8'"),
     ({"kernel_dtype": "float"}, "kernel_dtype: got 'float'"), ({"bias_dtype": 8}, "bias_dtype: got 8"),
     ({"calib_method": "max"}, "calib_method: got 'max'"), ({"quant_type": None}, "quant_type: got None"),
-    ({"per_channel": 1}, "per_channel: got 1"), ({"exclude": "no.such"}, "exclude: 'no.such': matches no node"),
+    ({"per_channel": 1}, "per_channel: got 1"), ({"calib_guard": None}, "calib_guard: got None"), ({"exclude": "no.such"}, "exclude: 'no.such': matches no node"),
     ({"exclude": 3}, "exclude: got 3"),
 ])
 def test_bad_arguments(real: forge.IRModule, options: dict[str, Any], message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.quantization import ranges
-from forge.quantization.ranges import Codes, Range, codes_of, range_of
+from forge.quantization.ranges import Codes, Range, choice_of, codes_of, range_of
 
 
 def statistics(numbers: np.ndarray) -> Statistics:
@@ -38,6 +38,30 @@ def test_no_cut_loses_more_than_it_gains(case: str, method: str) -> None:
     found = range_of(statistics(numbers), method)
     assert numbers.min() - 1e-6 <= found.low <= found.high <= numbers.max() + 1e-6
     assert squared(numbers, found) <= 1.1 * squared(numbers, Range(numbers.min(), numbers.max())) + 1e-9
+
+
+@pytest.mark.parametrize("case", ["normal", "one side", "long tail", "outlier", "negative"])
+def test_without_a_guard_methods_do_what_their_names_say(case: str) -> None:
+    numbers, known = CASES[case], statistics(CASES[case])
+    assert range_of(known, "minmax", guard=False) == Range(numbers.min(), numbers.max())
+    average = range_of(known, "average", guard=False)
+    assert (average.low, average.high) == pytest.approx((0.8 * numbers.min(), 0.8 * numbers.max())), "means of the two calls"
+    inside = range_of(known, "percentile", guard=False)
+    assert np.mean((numbers >= inside.low) & (numbers <= inside.high)) == pytest.approx(0.99, abs=0.003)
+    entropy = range_of(known, "entropy", guard=False)
+    assert np.abs([entropy.low, entropy.high]).max() < np.abs(numbers).max()
+    assert len({(r.low, r.high) for r in (average, inside, entropy)}) == 3
+
+
+def test_the_guard_says_why_a_range_stays_whole() -> None:
+    known = statistics(CASES["normal"])
+    kept, cut = (choice_of(known, "percentile", guard) for guard in (True, False))
+    assert kept.range == Range(known.low, known.high) and kept.cut == cut.range == cut.cut
+    assert kept.outside == pytest.approx(0.01, abs=0.002)
+    assert kept.gain == cut.gain < 0
+    assert str(kept).startswith("whole range: the cut would lose more than it gains (a cut to [")
+    assert str(cut).startswith("cut to [")
+    assert str(choice_of(known, "minmax")) == "whole range: minmax"
 
 
 def test_least_squared_error_is_the_least() -> None:

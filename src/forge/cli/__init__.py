@@ -21,8 +21,10 @@ VERBS = tuple(
     "inspect view export quantize compress compile run bench profile compare bisect tune support cache doctor".split())
 """The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
-OPTIONS = {"seconds": "--seconds", "shape": "--shape", "calib_data": "--data"} | {
-    name: f"--{name}" for name in ("bits", "group", "scheme", "size", "embeddings")}
+OPTIONS = {"calib_data": "--data"} | {name: f"--{name.replace('_', '-')}" for name in (
+    "seconds", "shape", "bits", "group", "scheme", "size", "embeddings", "activation_dtype", "kernel_dtype", "per_channel",
+    "calib_method", "exclude", "bias_correction", "calib_guard")} | {
+    f"{name}=False": f"--no-{name.replace('_', '-')}" for name in ("bias_correction", "calib_guard")}
 """How messages write the options of the Python interface here, besides those that `forge.options` declares."""
 
 INTERNAL_ERROR, INTERRUPTED = 70, 130

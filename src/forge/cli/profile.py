@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from forge.cli import source
 from forge.cli.profile_page import page
 from forge.cli.records import takes_records
 from forge.driver.feeds import specs_of, states_of
-from forge.driver.profiler import Profile, ProfileRow, profile_module
+from forge.driver.profiler import Profile, ProfileRow, profile_module, rate
 from forge.options import CompileOptions
 
 EXAMPLES = (
@@ -58,26 +58,26 @@ def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     groups = list(found.by_operator.values()) if by_operator else [[r] for r in sorted(found.rows, key=lambda r: -r.seconds)]
     numbers = ("ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
     title = f"{name}: {1e3 * found.seconds:.4g} ms, {source.count_text(found.threads, 'thread')}"
-    shapes = [rows[0].shapes if len(rows) == 1 else source.count_text(len(rows), "kernel") for rows in groups]
-    shown = [(" + ".join(rows[0].operators), shape, *cells(rows, found)) for rows, shape in zip(groups[:top], shapes)]
-    source.show(title, ("operators", "shapes", *numbers), shown, right=numbers)
+    shown = [(*_what(rows), *cells(rows, found)) for rows in groups[:top]]
+    source.show(title, ("layer", "operators", "shapes", *numbers), shown, right=numbers)
     if len(groups) > top:
         source.say(f"{source.count_text(len(groups) - top, 'more row')}; --top {len(groups)} prints all")
-    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s")
+    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s of memory; "
+               "what lies in a cache moves faster")
+
+
+def _what(rows: Sequence[ProfileRow]) -> tuple[str, str, str]:
+    """The layer, the operators and the shapes of a row, or of several with the same operators."""
+    one, several = rows[0], source.count_text(len(rows), "kernel")
+    operators = " + ".join(one.operators)
+    return (one.layer, operators, one.shapes) if len(rows) == 1 else (several, operators, "")
 
 
 def cells(rows: Sequence[ProfileRow], found: Profile) -> list[str]:
     """Milliseconds, share of all kernels, and rates, as text; empty where unknown."""
     seconds = sum(r.seconds for r in rows)
     whole = sum(r.seconds for r in found.rows) or 1.0
-    rates: list[Any] = [_rate([r.flops for r in rows], seconds, found.peaks.flops)]
-    rates.append(_rate([r.bytes for r in rows], seconds, found.peaks.bandwidth))
-    return [f"{1e3 * seconds:.4f}", f"{seconds / whole:.1%}", *(text for rate in rates for text in rate)]
-
-
-def _rate(amounts: Sequence[int | None], seconds: float, peak: float) -> tuple[str, str]:
-    known = [a for a in amounts if a is not None]
-    if len(known) < len(amounts) or not sum(known) or seconds <= 0:
-        return "", ""
-    rate = sum(known) / seconds
-    return f"{rate / 1e9:.1f}", f"{rate / peak:.0%}"
+    texts = [f"{1e3 * seconds:.4f}", f"{seconds / whole:.1%}"]
+    for known, peak in ((rate(rows, "flops"), found.peaks.flops), (rate(rows, "bytes"), found.peaks.bandwidth)):
+        texts += ["", ""] if known is None else [f"{known / 1e9:.1f}", f"{known / peak:.0%}"]
+    return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from forge.driver.profiler import Profile, ProfileRow
+from forge.driver.profiler import Profile, ProfileRow, rate
 from forge.view.page import document
 
 _STYLE = """
@@ -26,7 +26,7 @@ document.querySelectorAll('th').forEach((head, column) => head.addEventListener(
   [...body.rows].sort((a, b) => down ? order(b, a) : order(a, b)).forEach(row => body.append(row));
 }));
 """
-_HEADS = ("#", "operators", "ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
+_HEADS = ("#", "layer, operators", "ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
 
 
 def page(found: Profile, name: str) -> str:
@@ -37,7 +37,7 @@ def page(found: Profile, name: str) -> str:
     body = (
         f"<h1>{escape(name)}</h1>"
         f"<p>{1e3 * found.seconds:.4g} ms on {found.threads} thread(s), median of {found.rounds} rounds or more; "
-        f"{len(found.rows)} kernels. Peaks measured in the same run: {peaks}.</p>"
+        f"{len(found.rows)} kernels. Peaks measured in the same run: {peaks} in memory; what lies in a cache moves faster.</p>"
         f"<h2>By operators</h2><table>{_bars(found)}</table>"
         f'<h2>Kernels in order</h2><table id="kernels"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     )
@@ -58,12 +58,12 @@ def _bars(found: Profile) -> str:
 def _kernel(number: int, row: ProfileRow, found: Profile) -> str:
     whole = sum(r.seconds for r in found.rows) or 1.0
     title = escape(", ".join(row.nodes))
-    what = f'{escape(" + ".join(row.operators))}<br><span class="shapes">{escape(row.shapes)}</span>'
+    layer = f"{escape(row.layer)}<br>" if row.layer else ""
+    what = f'{layer}{escape(" + ".join(row.operators))}<br><span class="shapes">{escape(row.shapes)}</span>'
     cells = [_number(number, "d"), f'<td title="{title}">{what}</td>', _number(1e3 * row.seconds, ".4f")]
     cells.append(_number(row.seconds / whole, ".1%"))
-    for amount, peak in ((row.flops, found.peaks.flops), (row.bytes, found.peaks.bandwidth)):
-        rate = amount / row.seconds if amount and row.seconds > 0 else None
-        cells += [_number(None if rate is None else rate / 1e9, ".1f"), _number(None if rate is None else rate / peak, ".0%")]
+    for known, peak in ((rate([row], "flops"), found.peaks.flops), (rate([row], "bytes"), found.peaks.bandwidth)):
+        cells += [_number(None if known is None else known / 1e9, ".1f"), _number(None if known is None else known / peak, ".0%")]
     return f"<tr>{''.join(cells)}</tr>"
 
 

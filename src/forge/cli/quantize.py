@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from forge.files import replacing
 if TYPE_CHECKING:
     from forge.module import IRModule
     from forge.quantization.report import Report
+    from forge.quantization.rounding_errors import RoundedValue
 
 EXAMPLES = (
     "forge quantize model.onnx --data x.npy -o int8.onnx",
@@ -39,6 +41,12 @@ def quantize(
     calib_method: Annotated[
         str, typer.Option(metavar="METHOD", help="Ranges: average, entropy, minmax, percentile, mse.")
     ] = "average",
+    calib_guard: Annotated[
+        bool, typer.Option("--calib-guard/--no-calib-guard", help="Keep the whole range where a cut has a larger squared error.")
+    ] = True,
+    bias_correction: Annotated[
+        bool, typer.Option("--bias-correction/--no-bias-correction", help="Give results of layers the means that they have in float.")
+    ] = True,
     quant_type: Annotated[
         str, typer.Option(metavar="KIND", help="static: ranges from samples; dynamic: in each call; any.")
     ] = "any",
@@ -55,14 +63,18 @@ def quantize(
 
     Prints the layers, those that cost most first, how near the outputs are, and which layers stay real and why.
     """
+    from forge.quantization.check import QuantizationWarning
+
     _check(output, FORMATS, force)
     _check(report, REPORTS, force)
     with source.progress(quiet=as_json) as progress:
         module = source.load_model(model, shape, progress, function)
         module.calibrate(data, progress=progress)
-        module.quantize(
-            activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False,
-            progress=progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", QuantizationWarning)  # the report says it
+            module.quantize(
+                activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False,
+                calib_guard=calib_guard, bias_correction=bias_correction, progress=progress)
         found = module.quantization_report(
             seconds=seconds, tries=report is not None, num_threads=threads, name=model.name, progress=progress)
         with _written(report, found):
@@ -108,12 +120,19 @@ def _print(found: Report, written: list[Path]) -> None:
     source.show(f"{found.name}: signal to noise in dB, of {found.samples} samples", columns, rows, right=columns[1:7])
     if found.left:
         source.show("layers that stay real", ("layer", "reason"), found.left.items())
+    if found.values:
+        source.show("values that are rounded", ("value", "range", "of codes"), map(_value, found.values))
     if found.variants:
         _print_variants(found)
     for line in found.lines():
         source.say(line)
     for path in written:
         source.say(f"wrote {path} ({source.bytes_text(path.stat().st_size)})")
+
+
+def _value(value: RoundedValue) -> tuple[str, str, str]:
+    """Its name, how its range was chosen, and what codes stand for."""
+    return value.label, value.choice, f"[{value.least:.4g}, {value.most:.4g}]"
 
 
 def _print_variants(found: Report) -> None:

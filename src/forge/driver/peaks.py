@@ -27,9 +27,10 @@ from forge.tir.stmt import Function, seq, store
 _ACCUMULATORS = 12
 """Independent chains of multiply-adds: more than latency times throughput, fewer than the registers."""
 
-_STEPS = 3_000_000
+_STEPS = 1_000_000
+"""About 2 ms: some of many such runs are not interrupted on a busy machine."""
 _COPIED = 1 << 26
-_REPEAT = 10
+_REPEAT, _COPIES = 30, 10
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _flops(target: Target, threads: int, pool: ThreadPoolExecutor) -> float:
 
 def _bandwidth(threads: int, pool: ThreadPoolExecutor) -> float:
     pairs = [(np.ones(_COPIED // threads, np.uint8), np.ones(_COPIED // threads, np.uint8)) for _ in range(threads)]
-    seconds = best_seconds(lambda: _at_once(pool, lambda pair: np.copyto(*pair), pairs), _REPEAT)
+    seconds = best_seconds(lambda: _at_once(pool, lambda pair: np.copyto(*pair), pairs), _COPIES)
     return 2 * sum(a.nbytes for a, _ in pairs) / seconds
 
 

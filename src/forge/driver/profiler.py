@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,14 +17,18 @@ from forge.driver.compiler import compile_module
 from forge.driver.texts import parts
 from forge.ir.interp import bind_symbols
 from forge.ir.nodes import Module, Node, Value
+from forge.ir.op import Category
 from forge.ir.types import TensorType
 from forge.lowering.groups import Group
+from forge.lowering.late import Definition
 from forge.lowering.program import Item
 from forge.options import CompileOptions
 from forge.progress import Progress
 
 SHORTEST = 0.2
 """Seconds of calls that are timed at least, so that the cycle counter can be told from the clock."""
+SHORTEST_RATED = 1e-7
+"""Of what takes fewer seconds, most is the call itself: it has no rate."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,10 @@ class ProfileRow:
     """One kernel call of the model.
 
     Attributes:
-        kernel: name of its function; empty for control flow and for sizes that are computed at run time.
-        operators: names of the operators that it computes, in order.
-        nodes: names of their nodes in the model, where they have one.
+        kernel: name of its function; empty for control flow and for sizes that are computed or checked at run time.
+        operators: names of the operators that it computes, in order; "sizes of ..." where it computes or checks what they need.
+        nodes: what their nodes are called in the model, where that is known.
+        layer: of these, that of the product or else of the result.
         shapes: of what it reads and writes, as text.
         seconds: median over the rounds.
         flops: arithmetic operations; None where they depend on the contents of inputs.
@@ -43,10 +49,19 @@ class ProfileRow:
     kernel: str
     operators: tuple[str, ...]
     nodes: tuple[str, ...]
+    layer: str
     shapes: str
     seconds: float
     flops: int | None
     bytes: int | None
+
+
+def rate(rows: Sequence[ProfileRow], what: Literal["flops", "bytes"]) -> float | None:
+    """Operations or bytes per second of kernels; None where their number is unknown or 0, or they take no time to speak of."""
+    amounts, seconds = [getattr(row, what) for row in rows], sum(row.seconds for row in rows)
+    if None in amounts or not sum(amounts) or seconds < SHORTEST_RATED:
+        return None
+    return float(sum(amounts) / seconds)
 
 
 @dataclass(frozen=True)
@@ -139,11 +154,17 @@ def _symbols(module: Module, feed: Mapping[str, np.ndarray]) -> dict[str, int]:
 
 def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) -> ProfileRow:
     nodes, read, written = parts(item)
+    operators, shapes = tuple(_label(n) for n in nodes), ", ".join(_shape(v, symbols) for v in written)
     moved = [_known(analysis.bytes_of(v), symbols) for v in [*read, *written]]
     work = [_known(analysis.flops_of(n), symbols) for n in nodes]
-    shapes = f"{', '.join(_shape(v, symbols) for v in read)} -> {', '.join(_shape(v, symbols) for v in written)}"
-    names = tuple(name for name in (n.name for n in nodes) if name)
-    return ProfileRow(kernel, tuple(_label(n) for n in nodes), names, shapes, seconds, _total(work), _total(moved))
+    if isinstance(item, Definition):
+        read, work = [v for v in item.node.operands if v is not None], []
+        operators, shapes = (f"sizes of {operators[0]}",), "sizes"
+    shapes = f"{', '.join(_shape(v, symbols) for v in read)} -> {shapes}"
+    names = {n: n.name or n.location for n in nodes if n.name or n.location}
+    heart = next((n for n in names if n.op_def.category is Category.CONTRACTION), next(reversed(names), None))
+    layer = "" if heart is None else names[heart]
+    return ProfileRow(kernel, operators, tuple(dict.fromkeys(names.values())), layer, shapes, seconds, _total(work), _total(moved))
 
 
 def _label(node: Node) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
@@ -12,7 +12,8 @@ from forge import dtypes
 from forge.compose import quantized
 from forge.errors import ImportModelError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.op import Category
 from forge.ir.types import TensorType
 
 MIN_EXPANSION, EXPANSION_FACTOR = 50_000, 100
@@ -136,7 +137,8 @@ class Scope(Generic[S]):
         named = [(i, output) for i, output in enumerate(outputs) if output]
         if named and named[-1][0] >= len(results):
             raise ImportModelError(f"got {len(outputs)} outputs; expected at most {len(results)}")
-        created = {id(n) for n in self.graph.nodes.before(None, len(self.graph.nodes) - start)}
+        made = self.graph.nodes.before(None, len(self.graph.nodes) - start)
+        created, named_now = {id(n) for n in made}, list[Node]()
         for index, output in named:
             value = results[index]
             if value is None:
@@ -145,8 +147,9 @@ class Scope(Generic[S]):
                 continue
             if value.producer is not None and id(value.producer) in created and not value.name:
                 value.name = self.unique(output)
-                value.producer.name = value.producer.name or name
+                named_now.append(value.producer)
             self.define(output, value)
+        name_nodes(made, dict.fromkeys(named_now, name), name)
 
     def lookup(self, name: str) -> Value | None:
         """The value called ``name``; None when it stands for an absent optional input of a function.
@@ -212,6 +215,18 @@ class Scope(Generic[S]):
             self.parameters[name] = value
             return value
         return quantized.weight(Builder(self.graph), array, self.unique(name))
+
+
+def name_nodes(made: Sequence[Node], producers: Mapping[Node, str], name: str) -> None:
+    """Names what was made of one node of the model, as the model calls it: the product among it, not the bias after that.
+
+    Args:
+        producers: of the results that the model reads, with what they are called where there is no product.
+        name: of the node of the model.
+    """
+    heart = next((n for n in reversed(made) if n.op_def.category is Category.CONTRACTION), None) if producers else None
+    for node, own in producers.items() if heart is None else [(heart, name)]:
+        node.name = node.name or own
 
 
 def _is_weight(array: np.ndarray) -> bool:

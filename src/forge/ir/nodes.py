@@ -125,8 +125,7 @@ class Value:
 
     def _shown_name(self) -> str:
         """As in the text of its graph: ``%x``, ``%3``, ``%3.1``."""
-        number = None if self.producer is None else self.producer.number
-        if self.name or self.producer is None or number is None:
+        if self.name or self.producer is None or (number := self.producer.number) is None:
             return f"%{self.name or self.index}"
         return f"%{number}" if len(self.producer.results) == 1 else f"%{number}.{self.index}"
 
@@ -174,12 +173,14 @@ class Node:
 
     @property
     def label(self) -> str:
-        """For messages: the node's name, else that of a result, else its number (``%3``), and the operator."""
-        return " ".join(word for word in (self._shown_name(), f"({self.op})") if word)
+        """For messages: what the node is called, and the operator."""
+        return " ".join(word for word in (self.shown_name, f"({self.op})") if word)
 
-    def _shown_name(self) -> str:
-        names = (str(n) for n in (self.name, *(v.name for v in self.results)) if n)
-        return next(names, "" if self.number is None else f"%{self.number}")
+    @property
+    def shown_name(self) -> str:
+        """The node's name, else that of a result, of its place in the model that it came from, or its number (``%3``)."""
+        known = filter(None, (self.name, *(v.name for v in self.results), self.location))
+        return str(next(known, "")) or ("" if self.number is None else f"%{self.number}")
 
     @property
     def result(self) -> Value:
@@ -237,8 +238,7 @@ class Node:
             value.uses[self, position] = None
 
     def __repr__(self) -> str:
-        name = self._shown_name()
-        return f"<node {name}: {self.op}>" if name else f"<node: {self.op}>"
+        return f"<node {self.shown_name}".rstrip() + f": {self.op}>"
 
 
 class Graph:

@@ -132,6 +132,7 @@ class Quantization(Edits):
         equalize: bool = True,
         gptq: bool = True,
         bias_correction: bool = True,
+        calib_guard: bool = True,
         check: bool = True,
         progress: Progress | None = None,
     ) -> None:
@@ -146,35 +147,42 @@ class Quantization(Edits):
             per_channel: a scale for each channel of a weight, not one for all. Depthwise convolutions have them in any case.
             calib_method: how ranges follow from statistics: the mean extremes of samples ("average"), the extremes of all
                 ("minmax"), without a percent of the numbers ("percentile"), or cut so that their distribution changes least
-                ("entropy"), or their squared error is least ("mse"). No cut is made that loses more than it gains.
+                ("entropy"), or their squared error is least ("mse").
             quant_type: "static": ranges of data come from the calibration; "dynamic": from each call, for each row of dense
                 layers; "any": static where the calibration knows them.
             calib_data: calibrates first, as `calibrate`.
             symmetric: zero points are 0, also where numbers have one sign; None: as ``activation_dtype`` says.
-            exclude: what stays in float: names of nodes, results or operators, patterns of these (``*``), nodes or predicates.
+            exclude: what stays in float: names of layers, results, operators, or modules of PyTorch, patterns of these (``*``),
+                nodes or predicates of a node.
             equalize: move differences between channels from data to weights, where that loses less.
             gptq: round weights so that errors make up for one another in the results, where that loses less on other samples.
             bias_correction: give results of layers the means that they have in float, on samples of the calibration.
+            calib_guard: keep the whole range of a value where the cut of ``calib_method`` has a larger squared error on the
+                numbers that calibration saw; False: cut as it says. The report says for each value what was cut, and why.
             check: compare outputs with those in float on a few samples; a warning says what lost most, and what would help.
             progress: as of `calibrate`.
 
         Raises:
-            OptionError: a bad argument; the model is quantised already; ``static``, and layers have no statistics: all are named.
-            ValueError: as `calibrate`. InvalidGraphError: the module breaks a rule of the IR. The module is as it was then.
+            OptionError: a bad argument; ``exclude`` names no layer; the model is quantised already; ``static``, and layers have no
+            statistics: all are named. ValueError: as `calibrate`. InvalidGraphError: the module breaks a rule of the IR. The module
+            is as it was then.
+
+        Warns:
+            QuantizationWarning: the outputs have changed much, or no layer was quantised: why, and what would help.
         """
-        from forge.quantization.check import warn_of_losses
+        from forge.quantization.check import warn_of_losses, warn_of_nothing
         from forge.quantization.quantize import quantise
         from forge.quantization.scheme import Scheme
 
         scheme = Scheme.of(
             activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype, per_channel=per_channel,
             calib_method=calib_method, quant_type=quant_type, symmetric=symmetric, exclude=exclude, equalize=equalize,
-            gptq=gptq, bias_correction=bias_correction)
+            gptq=gptq, bias_correction=bias_correction, calib_guard=calib_guard)
         module = self._verified() if calib_data is None else self._calibrated(calib_data, progress=progress)
         with shown(progress) as report:
             found = quantise(module, scheme, progress=report)
         verify(found.module)
-        if check:
+        if not warn_of_nothing(found) and check:
             warn_of_losses(module, found, scheme)
         self._module, self._quantisation = found.module, found
 

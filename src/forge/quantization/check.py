@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
 from forge.ir.nodes import Module
+from forge.ir.quantised import is_quantised
 from forge.quantization.analysis import Analysis, analyse, is_near
 from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.scheme import Scheme
+from forge.quantization.scheme import Scheme, written
 
 
 class QuantizationWarning(UserWarning):
@@ -38,6 +40,23 @@ def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis
     return outputs
 
 
+def warn_of_nothing(found: Quantised) -> bool:
+    """Says so where no layer was quantised."""
+    if any(is_quantised(node) for node in found.module.main.walk()):
+        return False
+    warnings.warn(f"quantize: {nothing_text(found.left)}", QuantizationWarning, stacklevel=3)
+    return True
+
+
+def nothing_text(left: Mapping[str, str]) -> str:
+    """Of a model without quantised layers: why each stays real, by label."""
+    if not left:
+        return "no layer was quantised: the model has no convolution and no matrix product of float32 with a weight"
+    shown = [f"{label}: {reason}" for label, reason in left.items()]
+    more = [f"and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
+    return f"no layer was quantised, the model is as it was: {'; '.join([*shown[:SHOWN], *more])}"
+
+
 def _text(found: Analysis) -> str:
     agreement = "" if found.agreement is None else f", {found.agreement:.1%} of the largest elements at the same place"
     return f"{found.sqnr or 0.0:.1f} dB from those in float{agreement}"
@@ -49,4 +68,4 @@ def _advice(module: Module, scheme: Scheme, outputs: Analysis) -> list[str]:
         return []
     other = quantise(module, replace(scheme, per_channel=True))
     found = analyse(module, other.module, module.calibration.samples[:SAMPLES], layers=False)
-    return [f"with per_channel=True they are {_text(found)}"] if (found.sqnr or 0) > (outputs.sqnr or 0) + 1 else []
+    return [f"with {written('per_channel', True)} they are {_text(found)}"] if (found.sqnr or 0) > (outputs.sqnr or 0) + 1 else []

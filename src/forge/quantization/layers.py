@@ -8,8 +8,9 @@ what they normalise: residual streams of transformers stay real numbers.
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,19 +91,9 @@ def has_channels_first(conv: Conv | Conv2DTranspose) -> bool:
     return conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO"))
 
 
-def layers_of(graph: Graph, exclude: Sequence[Excluded] = ()) -> list[Layer]:
-    """The layers of ``graph`` that are not excluded.
-
-    Args:
-        exclude: names of nodes, of their results or of operators, patterns of such (``*`` matches any text), numbers as the
-            text form has them (``%3``), nodes, or predicates of a node.
-
-    Raises:
-        OptionError: one of them matches no node.
-    """
-    excluded = left_out(graph, exclude)
-    found = (layer_of(node) for node in graph.nodes if node not in excluded)
-    return [layer for layer in found if layer is not None]
+def layers_of(graph: Graph) -> list[Layer]:
+    """The layers of ``graph`` in order."""
+    return [layer for node in graph.nodes if (layer := layer_of(node)) is not None]
 
 
 def exclusions(given: object) -> tuple[Excluded, ...]:
@@ -111,27 +102,54 @@ def exclusions(given: object) -> tuple[Excluded, ...]:
     return tuple(f"%{e.number}" if isinstance(e, Node) else e for e in several)
 
 
-def left_out(graph: Graph, exclude: Sequence[Excluded]) -> set[Node]:
-    """The nodes that ``exclude`` names; as `layers_of`."""
-    return {node for which in exclude for node in _matched(graph, which)}
+def left_out(graph: Graph, exclude: Sequence[Excluded], candidates: Collection[Node]) -> set[Node]:
+    """The candidates that ``exclude`` names.
+
+    Args:
+        exclude: names of nodes, of their results, of operators, of their places in the model or of the modules around these,
+            patterns of such (``*`` matches any text), numbers as the text form has them (``%3``), or predicates of a node. Names
+            of what a node of the model became besides a candidate, as of a bias, count as names of the candidate.
+
+    Raises:
+        OptionError: one of them names no candidate.
+    """
+    return {node for which in exclude for node in _matched(graph, which, candidates)}
 
 
-def _matched(graph: Graph, which: Excluded) -> list[Node]:
+def _matched(graph: Graph, which: Excluded, candidates: Collection[Node]) -> list[Node]:
     if callable(which):
-        return [node for node in graph.nodes if which(node)]
-    if not isinstance(which, str):
+        nodes = [node for node in graph.nodes if which(node)]
+    elif isinstance(which, str):
+        nodes = [n for n in graph.nodes if any(fnmatch.fnmatchcase(name, which) for name in _names(n))]
+        if not nodes and which.startswith("%"):
+            nodes = [n for n in graph.nodes if f"%{n.number}" == which]
+    else:
         raise OptionError(f"exclude: got {which!r}; expected names, patterns, nodes or predicates of a node")
-    nodes = [n for n in graph.nodes if any(fnmatch.fnmatchcase(name, which) for name in _names(n))]
-    if not nodes and which.startswith("%"):
-        nodes = [n for n in graph.nodes if f"%{n.number}" == which]
-    if not nodes:
-        raise OptionError(f"exclude: {which!r}: matches no node; expected the name of a node, result or operator, or a pattern")
-    return nodes
+    found = [node for node in nodes if node in candidates]
+    if found or callable(which):
+        kept = found
+    else:
+        places = {node.location for node in nodes if node.location}
+        kept = [node for node in candidates if node.location in places]
+    if not kept:
+        matched = ", ".join(list(dict.fromkeys(n.op for n in nodes))[:3]) or "no node"
+        raise OptionError(f"exclude: {which!r}: matches {matched}, and so no layer; expected {_expected(which, candidates)}")
+    return kept
+
+
+def _expected(which: Excluded, candidates: Iterable[Node]) -> str:
+    names = [node.shown_name for node in candidates]
+    if not names:
+        return "a model with layers of float32 to quantise"
+    near = difflib.get_close_matches(which, names, 3) if isinstance(which, str) else []
+    return f"the name of a layer or its result, a pattern, or a predicate of a node: {', '.join(near or names[:3])}"
 
 
 def _names(node: Node) -> Iterator[str]:
     yield node.op
-    yield from (name for name in (node.name, *(v.name for v in node.results)) if name)
+    yield from (name for name in (node.name, node.location, *(v.name for v in node.results)) if name)
+    modules = [part for part in node.location.split("/")[:-1] if part]
+    yield from (".".join(modules[: k + 1]) for k in range(len(modules)))
 
 
 @dataclass

@@ -35,8 +35,8 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """As `quantize` takes it in ``exclude``, if the layer or its result has a name."""
-        return name_of(self.real)
+        """As `quantize` takes it in ``exclude``."""
+        return self.real.shown_name
 
     @property
     def weight(self) -> np.ndarray | None:
@@ -64,15 +64,10 @@ class Pair:
         return readers[0].result if is_moved else result
 
 
-def name_of(node: Node) -> str:
-    """The name of a node or of its result, else its number."""
-    return next((n for n in (node.name, *(v.name for v in node.results)) if n), f"%{node.number}")
-
-
 def value_name(value: Value) -> str:
     """The name of a value, else that of its node, else what it is."""
     made = value.producer
-    return value.name or (name_of(made) if made is not None and len(made.results) == 1 else value.label)
+    return value.name or (made.shown_name if made is not None and len(made.results) == 1 else value.label)
 
 
 def pairs_of(real: Module, quantised: Module) -> list[Pair]:

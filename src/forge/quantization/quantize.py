@@ -19,9 +19,9 @@ from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
 from forge.progress import Progress
 from forge.quantization import correction, equalization, insertion
-from forge.quantization.calibration import KEPT_SAMPLES, Sample
+from forge.quantization.calibration import KEPT_SAMPLES, Observer, Sample
 from forge.quantization.compensation import compensated_weights
-from forge.quantization.layers import Layer, Sites, is_depthwise, layers_of, sites_of
+from forge.quantization.layers import Excluded, Layer, Sites, is_depthwise, layers_of, left_out, sites_of
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
 from forge.quantization.weights import Weight, quantised_weight
@@ -77,7 +77,7 @@ def plan(graph: Graph, scheme: Scheme, statistics: Mapping[Value, Statistics], l
         OptionError: ``static``, and layers have no statistics; all are named.
     """
     made = Plan(graph, scheme, statistics)
-    layers, numbers = layers_of(graph, scheme.exclude), {node: k for k, node in enumerate(correction.products(graph))}
+    layers, numbers = layers_of(graph), {node: k for k, node in enumerate(correction.products(graph))}
     sites = sites_of(layers)
     for layer in layers:
         reason, known = _missing(sites, statistics, layer), (left or {}).get(numbers[layer.node], "")
@@ -97,6 +97,7 @@ def plan(graph: Graph, scheme: Scheme, statistics: Mapping[Value, Statistics], l
 
 
 NO_STATISTICS = "no statistics of"
+EXCLUDED = "excluded"
 
 
 def _missing(sites: Sites, statistics: Mapping[Value, Statistics], layer: Layer) -> str:
@@ -128,7 +129,8 @@ def codes_by_value(made: Plan, sites: Sites) -> dict[Value, Codes]:
     for value, group in sites.groups.items():
         if value not in found and all(v in made.statistics for v in group):
             statistics = joined([made.statistics[v] for v in group])
-            codes = codes_of(range_of(statistics, made.scheme.calib_method), made.scheme.activation_dtype, made.scheme.symmetric)
+            found_range = range_of(statistics, made.scheme.calib_method, made.scheme.calib_guard)
+            codes = codes_of(found_range, made.scheme.activation_dtype, made.scheme.symmetric)
             found.update(dict.fromkeys(group, codes))
     return found
 
@@ -181,14 +183,15 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     """
     if any(is_quantised(node) for node in module.main.walk()):
         raise OptionError("quantize: the model is quantised already; expected one of real numbers: reload() or load it again")
-    kept = kept or {}
     base = module.copy()
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
     bind_params(base.main)
+    kept = {**excluded(base.main, scheme.exclude), **(kept or {})}
     before = base.copy()
     if scheme.equalize:
         equalization.equalise(base.main, known, scheme.per_channel)
+        _count_again(base, scheme, known)
     found, made = _planned(base, scheme, known, kept)
     reasons = {**kept, **declined(found, made)}
     if len(reasons) > len(kept):
@@ -204,6 +207,26 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
         found, made = _planned(base, scheme, known, reasons, weights, deltas)
     _keep_statistics(base, known, found)
     return Quantised(found, before, base, scheme, {layer.label: reason for layer, reason in made.left.items()}, weights)
+
+
+def _count_again(base: Module, scheme: Scheme, known: dict[Value, Statistics]) -> None:
+    """Histograms, on the samples that calibration kept, of values whose channels were equalised, for methods that cut by them."""
+    lost = {v: s.channel_axis for v, s in known.items() if s.calls and not s.histogram.counts.any()}
+    samples = base.calibration.samples
+    if not lost or not samples or scheme.calib_method == "minmax" or scheme.calib_method == "average" and scheme.calib_guard:
+        return
+    observer = Observer.of(base, lost)
+    for sample in samples:
+        observer.add(sample)
+    for value, found in observer.found.items():
+        known[value] = replace(known[value], calls=found.calls, low_sum=found.low_sum, high_sum=found.high_sum,
+                               histogram=found.histogram)
+
+
+def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
+    """Why layers stay real that are excluded, by their number among `correction.products`; raises as `left_out`."""
+    found = left_out(graph, exclude, {layer.node: None for layer in layers_of(graph)})
+    return {k: EXCLUDED for k, node in enumerate(correction.products(graph)) if node in found}
 
 
 def _compensated(base: Module, scheme: Scheme, numbers: Sequence[int], samples: Sequence[Sample],

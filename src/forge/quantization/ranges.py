@@ -8,11 +8,12 @@
 | ``entropy`` | cut where the quantised distribution is nearest to the real one (least Kullback-Leibler divergence) |
 | ``mse`` | cut where the mean squared error is least |
 
-All but ``mse``, which needs no guard, keep the whole range where their cut would give a larger squared error.
+With a guard, which is the default, the whole range is kept where the cut would give a larger squared error.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,8 @@ METHODS = ("average", "entropy", "minmax", "percentile", "mse")
 OUTSIDE = 0.01
 """The share of the numbers that ``percentile`` leaves outside."""
 LEAST_SCALE = 1e-20
+TINY = 1e-300
+"""A squared error of 0 counts as this."""
 ONE_SIDED = 0.9
 """Where one side of 0 has less than this share of the other's range, the codes of int8 are not symmetric."""
 SHARES = tuple(k / 256 for k in range(16, 257))
@@ -75,18 +78,63 @@ def codes_of(found: Range, dtype: str, symmetric: bool | None = None) -> Codes:
     return Codes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))
 
 
-def range_of(statistics: Statistics, method: str, levels: int = 256) -> Range:
-    """The range that ``method`` chooses; ``levels`` is the number of codes."""
-    whole = Range(statistics.low, statistics.high)
-    if method == "minmax" or not statistics.histogram.counts.any():
-        return whole
-    if method == "mse":
-        return _least_error(statistics, levels)
+@dataclass(frozen=True)
+class Choice:
+    """The range of a value.
+
+    Attributes:
+        cut: what the method gives.
+        range: what codes stand for: the cut, or the whole range.
+        outside: the share of the numbers that the cut leaves outside.
+        gain: of the squared error, by the cut, in dB: less than 0 where it loses.
+        reason: why the whole range was not cut; empty: it was.
+    """
+
+    cut: Range
+    range: Range
+    outside: float = 0.0
+    gain: float = 0.0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        ends = f"[{self.cut.low:.4g}, {self.cut.high:.4g}], without {100 * self.outside:.3g} % of the numbers"
+        if not self.reason:
+            return f"cut to {ends}: {self.gain:+.1f} dB"
+        return f"whole range: {self.reason}" + (f" (a cut to {ends}: {self.gain:+.1f} dB)" if self.gain < 0 else "")
+
+
+def choice_of(statistics: Statistics, method: str, guard: bool = True, levels: int = 256) -> Choice:
+    """The range that ``method`` chooses.
+
+    Args:
+        guard: keep the whole range where the cut gives a larger squared error.
+        levels: the number of codes.
+    """
+    whole, histogram = Range(statistics.low, statistics.high), statistics.histogram
+    if method == "minmax":
+        return Choice(whole, whole, reason="minmax")
+    if not histogram.counts.any():
+        return Choice(whole, whole, reason="its channels were equalised, and there are no samples to count its numbers again")
     if method == "average":
         cut = Range(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
     else:
-        cut = _percentile(statistics) if method == "percentile" else _entropy(statistics, levels)
-    return cut if error(statistics.histogram, cut, levels) <= error(statistics.histogram, whole, levels) else whole
+        cut = (_percentile if method == "percentile" else _entropy if method == "entropy" else _least_error)(statistics, levels)
+    if cut == whole:
+        return Choice(whole, whole, reason=f"{method} cuts nothing")
+    before, after = (max(error(histogram, found, levels), TINY) for found in (whole, cut))
+    outside = 1 - _inside(histogram, cut) / histogram.counts.sum()
+    lost = guard and after > before
+    reason = "the cut would lose more than it gains" if lost else ""
+    return Choice(cut, whole if lost else cut, outside, 10 * math.log10(before / after), reason)
+
+
+def range_of(statistics: Statistics, method: str, guard: bool = True, levels: int = 256) -> Range:
+    """The range of `choice_of`."""
+    return choice_of(statistics, method, guard, levels).range
+
+
+def _inside(histogram: Histogram, found: Range) -> int:
+    return int(histogram.counts[(histogram.centres >= found.low) & (histogram.centres <= found.high)].sum())
 
 
 def joined(several: list[Statistics]) -> Statistics:
@@ -123,7 +171,7 @@ def _clipped(statistics: Statistics, threshold: float) -> Range:
     return Range(max(statistics.low, -threshold), min(statistics.high, threshold))
 
 
-def _percentile(statistics: Statistics) -> Range:
+def _percentile(statistics: Statistics, _: int) -> Range:
     histogram, edges = statistics.histogram, statistics.histogram.edges
     share = np.cumsum(histogram.counts) / histogram.counts.sum()
     both = statistics.low < 0 < statistics.high

@@ -23,11 +23,12 @@ from forge.progress import Progress
 from forge.quantization import rounding_errors, sensitivity, variants
 from forge.quantization.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.calibration import Sample
+from forge.quantization.check import nothing_text
 from forge.quantization.correction import PRODUCTS
 from forge.quantization.pairing import Pair, pairs_of
 from forge.quantization.quantize import Quantised
 from forge.quantization.rounding_errors import RoundedValue, WeightErrors
-from forge.quantization.scheme import Scheme
+from forge.quantization.scheme import Scheme, written
 from forge.quantization.sensitivity import Exclusion, Sensitivity
 from forge.quantization.variants import LEAST_GAIN, Candidate, Trials, Variant
 from forge.target import Target
@@ -135,7 +136,9 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """Outputs that are far from those of the real model, with the layers that cost most and what would help."""
+        """No quantised layer; outputs that are far from those of the real model, with the layers that cost most."""
+        if not self.layers:
+            return [nothing_text(self.left)]
         far = [o for o in self.outputs if not is_near(o.sqnr, o.agreement)]
         found = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in far]
         if not found:
@@ -244,7 +247,7 @@ def make_report(
     times: dict[str, dict[int, float]] = {}
     if tries:
         trials = Trials.of(record, samples)
-        order = variants.candidates(scheme, _worth(found), len(pairs))
+        order = variants.candidates(scheme, _worth(found, len(pairs)), len(pairs))
         trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
         tried = trials.timed(TIMED_SHARE * seconds)
         times = layer_times(record, samples[0], threads, TIMED_SHARE * seconds)
@@ -265,11 +268,11 @@ def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:
     return lambda done, total: progress(name, done, total)
 
 
-def _worth(found: Sensitivity) -> list[Exclusion]:
-    """Exclusions, until one more layer gains too little."""
+def _worth(found: Sensitivity, layers: int) -> list[Exclusion]:
+    """Exclusions, until one more layer gains too little, or none of the ``layers`` would be quantised."""
     kept, before = [], found.exclusions[0].sqnr if found.exclusions else None
     for exclusion in found.exclusions[1:]:
-        if before is None or exclusion.sqnr is None or exclusion.sqnr < before + LEAST_GAIN:
+        if len(exclusion.numbers) >= layers or before is None or exclusion.sqnr is None or exclusion.sqnr < before + LEAST_GAIN:
             break
         kept.append(exclusion)
         before = exclusion.sqnr
@@ -303,19 +306,19 @@ def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[Roun
     """What would make the larger part of the error smaller, by the errors of rounding themselves."""
     if weight is not None and error.weight is not None and error.weight < error.data:
         gain = weight.per_channel - weight.sqnr
-        return f"per_channel=True: the weight {gain:+.1f} dB" if gain > LEAST_GAIN else ""
+        return f"{written('per_channel', True)}: the weight {gain:+.1f} dB" if gain > LEAST_GAIN else ""
     gains = {method: min(v.methods[method] - v.sqnr for v in reads) for method in (reads[0].methods if reads else ())}
     best = max(gains, key=lambda m: gains[m], default="")
-    return f"calib_method={best!r}: the data {gains[best]:+.1f} dB" if best and gains[best] > LEAST_GAIN else ""
+    return f"{written('calib_method', best)}: the data {gains[best]:+.1f} dB" if best and gains[best] > LEAST_GAIN else ""
 
 
 def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
     """What gains most first."""
     found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
     if not any(v.excluded for v in tried):
-        found += [_of_exclusion(exclusion, sets.exclusions[0], rows) for exclusion in _worth(sets)[:3]]
+        found += [_of_exclusion(exclusion, sets.exclusions[0], rows) for exclusion in _worth(sets, len(rows))[:3]]
     better = sorted((s for s in found if s is not None and s.gain >= LEAST_GAIN), key=lambda s: -s.gain)
-    return (*better, *filter(None, map(_of_times, rows)))
+    return (*better, *filter(None, map(_of_times, rows if len(rows) > 1 else ())))
 
 
 def _of_variant(variant: Variant, tried: Sequence[Variant]) -> Suggestion | None:
@@ -348,4 +351,4 @@ def _of_times(row: LayerRow) -> Suggestion | None:
     if row.seconds["int8"] <= NOT_SLOWER * others[fastest] + 2e-6:
         return None
     times = f"{1e6 * row.seconds['int8']:.0f} us as integers, {1e6 * others[fastest]:.0f} us in {fastest}"
-    return Suggestion(f"exclude=[{row.name!r}]: {times}", 0.0, True)
+    return Suggestion(f"{written('exclude', [row.name])}: {times}", 0.0, True)

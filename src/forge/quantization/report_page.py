@@ -196,7 +196,7 @@ def _values(report: Report) -> str:
 def _caption(value: RoundedValue) -> str:
     other = ", ".join(f"{method} {db:.1f}" for method, db in value.methods.items())
     facts = (f"{value.dtype}, scale {value.scale:.4g}, zero {value.zero}; from {value.low:.4g} to {value.high:.4g}; "
-             f"{value.saturated:.3g} % cut off; {value.sqnr:.1f} dB (by method: {other})")
+             f"{value.choice}; {value.saturated:.3g} % cut off; {value.sqnr:.1f} dB (by method: {other})")
     return f"<b>{text_of(value.label)}</b><br><small>{text_of(facts)}</small>"
 
 

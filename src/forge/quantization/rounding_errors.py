@@ -14,7 +14,7 @@ from forge.quantization.analysis import decibels
 from forge.quantization.layers import Layer, Sites, is_depthwise, layer_of, sites_of
 from forge.quantization.pairing import Pair, value_name
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
-from forge.quantization.ranges import Codes, codes_of, joined, range_of
+from forge.quantization.ranges import Codes, choice_of, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
 from forge.quantization.weights import quantised_weight
 
@@ -34,6 +34,7 @@ class RoundedValue:
         scale, zero, dtype: codes stand for ``(code - zero) * scale``.
         least, most: of the numbers that codes stand for.
         saturated: the share of the numbers that are cut off, in percent.
+        choice: what the method would cut, what was kept, and why.
         sqnr: of rounding, in dB.
         methods: the same with the ranges of other methods.
     """
@@ -51,6 +52,7 @@ class RoundedValue:
     least: float
     most: float
     saturated: float
+    choice: str
     sqnr: float
     methods: Mapping[str, float]
 
@@ -85,8 +87,10 @@ def _rounded_value(value: Value, group: list[Statistics], codes: Codes, readers:
     outside = (centres < least - codes.scale / 2) | (centres > most + codes.scale / 2)
     return RoundedValue(
         value_name(value), readers, own.low, own.high, first, width, counts, codes.scale, codes.zero, codes.dtype, least,
-        most, 100 * float(own.histogram.counts[outside].sum()) / total, rounding_error(own.histogram, codes),
-        {m: rounding_error(own.histogram, codes_of(range_of(own, m), codes.dtype, scheme.symmetric)) for m in COMPARED})
+        most, 100 * float(own.histogram.counts[outside].sum()) / total,
+        str(choice_of(own, scheme.calib_method, scheme.calib_guard)), rounding_error(own.histogram, codes),
+        {m: rounding_error(own.histogram, codes_of(range_of(own, m, scheme.calib_guard), codes.dtype, scheme.symmetric))
+         for m in COMPARED})
 
 
 def rounding_error(histogram: Histogram, codes: Codes) -> float:

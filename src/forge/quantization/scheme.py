@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 from typing import Any
 
-from forge.errors import OptionError
+from forge.errors import OptionError, option
 from forge.quantization.layers import Excluded, exclusions
 from forge.quantization.ranges import METHODS
 
@@ -33,6 +34,7 @@ class Scheme:
     equalize: bool = True
     gptq: bool = True
     bias_correction: bool = True
+    calib_guard: bool = True
 
     def __post_init__(self) -> None:
         self._check("activation_dtype", BYTES)
@@ -40,7 +42,7 @@ class Scheme:
         self._check("bias_dtype", (*BIASES, None))
         self._check("calib_method", METHODS)
         self._check("quant_type", KINDS)
-        for name in ("per_channel", "equalize", "gptq", "bias_correction"):
+        for name in ("per_channel", "equalize", "gptq", "bias_correction", "calib_guard"):
             self._check(name, (True, False))
         self._check("symmetric", (True, False, None))
 
@@ -65,3 +67,13 @@ class Scheme:
     def describe(self) -> dict[str, Any]:
         """Its arguments as JSON has them."""
         return {f.name: getattr(self, f.name) if f.name != "exclude" else [str(e) for e in self.exclude] for f in fields(self)}
+
+
+def written(name: str, value: object) -> str:
+    """An argument of `quantize` as the interface in use has it: ``exclude=['/fc/Gemm']``, or ``--exclude /fc/Gemm``."""
+    flag = option(f"{name}={value}")
+    if not flag.startswith("--"):
+        return f"{name}={value!r}"
+    if isinstance(value, bool):
+        return flag
+    return " ".join(f"{flag} {shlex.quote(str(v))}" for v in (value if isinstance(value, list) else [value]))

@@ -9,17 +9,15 @@ from typing import Any
 
 from forge.driver import CompiledModel, check_options, compile_module
 from forge.driver.latency import measure
-from forge.driver.layer_times import MARK, marked
 from forge.errors import OptionError
 from forge.ir.nodes import Module
 from forge.progress import Progress
 from forge.quantization.analysis import OutputSums
 from forge.quantization.calibration import Sample
-from forge.quantization.correction import PRODUCTS, products
-from forge.quantization.layers import layers_of
-from forge.quantization.pairing import name_of, pairs_of
-from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.scheme import Scheme
+from forge.quantization.correction import products
+from forge.quantization.pairing import pairs_of
+from forge.quantization.quantize import EXCLUDED, Quantised, quantise
+from forge.quantization.scheme import Scheme, written
 from forge.quantization.sensitivity import Exclusion
 from forge.quantization.weights import Weight
 from forge.target import Target
@@ -67,10 +65,10 @@ class Candidate:
     excluded: tuple[int, ...] = ()
 
     def title(self, names: Mapping[int, str]) -> str:
-        words = [f"{name}={value!r}" for name, value in self.changes.items()]
+        words = [written(name, value) for name, value in self.changes.items()]
         if self.excluded:
-            words.append(f"exclude={[names[k] for k in self.excluded]!r}")
-        return ", ".join(words)
+            words.append(written("exclude", [names[k] for k in self.excluded]))
+        return (" " if words[0].startswith("--") else ", ").join(words)
 
 
 def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> Iterator[Candidate]:
@@ -86,6 +84,8 @@ def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> 
     found = [Candidate(channels), Candidate(channels, *lists[:1]), Candidate({}, *lists[:1]), Candidate({**channels, **ranges})]
     found += [Candidate(channels, numbers) for numbers in lists[1:]] + [Candidate(ranges)]
     found += [Candidate({"calib_method": m}) for m in ("minmax", "average", "percentile") if m != scheme.calib_method]
+    if scheme.calib_method in ("average", "entropy", "percentile"):
+        found.append(Candidate({"calib_guard": not scheme.calib_guard}))
     found.append(Candidate({"bias_correction": not scheme.bias_correction}))
     if scheme.kernel_dtype is None:
         other = "uint8" if scheme.activation_dtype == "int8" else "int8"
@@ -102,15 +102,12 @@ class Trials:
     """Variants of one model, each compiled.
 
     Attributes:
-        real: its products bear their numbers as names, so that any of them can be excluded.
-        excluded: numbers of layers that the user excluded.
         names: of layers, by number, as ``exclude`` takes them.
         weights: that were rounded with the fewest exclusions, by `Scheme.of_weights`.
     """
 
     real: Module
     scheme: Scheme
-    excluded: frozenset[int]
     names: Mapping[int, str]
     samples: Sequence[Sample]
     expected: Runtime
@@ -122,13 +119,9 @@ class Trials:
     def of(cls, record: Quantised, samples: Sequence[Sample]) -> Trials:
         """With the model of real numbers, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
         real, quantised, scheme = record.before, record.module, record.scheme
-        known = {layer.node for layer in layers_of(real.main, scheme.exclude)}
-        excluded = frozenset(k for k, node in enumerate(products(real.main)) if node not in known)
-        names = {k: name_of(node) for k, node in enumerate(products(real.main))}
+        names = {k: node.shown_name for k, node in enumerate(products(real.main))}
         compiled = _compiled(real)
-        made = cls(marked(real, PRODUCTS), scheme, excluded, names, samples, compiled.runtime(), [], [],
-                   {scheme.of_weights: record.weights})
-        made.real.calibration = real.calibration
+        made = cls(real, scheme, names, samples, compiled.runtime(), [], [], {scheme.of_weights: record.weights})
         made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
         if dots_of_pairs(Target.parse("llvm")):
             made._add(Variant("bfloat16", None, (), 0, None, None, 0), _compiled(real, bfloat16=True))
@@ -149,10 +142,9 @@ class Trials:
         progress("variants", most, most)
 
     def _try(self, candidate: Candidate) -> None:
-        names = tuple(MARK.format(k) for k in sorted(self.excluded.union(candidate.excluded)))
         try:
-            scheme = replace(self.scheme, **{**candidate.changes, "exclude": names})
-            made = quantise(self.real, scheme, weights=self.weights.get(scheme.of_weights))
+            scheme, kept = replace(self.scheme, **candidate.changes), dict.fromkeys(candidate.excluded, EXCLUDED)
+            made = quantise(self.real, scheme, kept, self.weights.get(scheme.of_weights))
         except OptionError:
             return
         if candidate.excluded == ():

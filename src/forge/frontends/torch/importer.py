@@ -15,6 +15,7 @@ from forge.errors import ImportModelError, OpAttributeUnimplemented, OpNotImplem
 from forge.frontends.convert import finished, located
 from forge.frontends.converter import Converter
 from forge.frontends.registry import as_list
+from forge.frontends.scope import name_nodes
 from forge.frontends.support import check_supported
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.strided import shared
@@ -41,7 +42,7 @@ from forge.frontends.torch.steps import destinations, is_number, lookup, needed_
 from forge.frontends.torch.strides import same_layout, shares
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import TensorType
 
 
@@ -95,7 +96,7 @@ def convert_step(scope: TorchScope, step: Step, program: Program) -> None:
     row = lookup(step.target)
     if row is None:
         raise OpNotImplemented(f"operator {step.target} has no converter")
-    g = Context(scope, step, [scope.meta(meta) for meta in metas], program)
+    g, start = Context(scope, step, [scope.meta(meta) for meta in metas], program), len(scope.graph.nodes)
     written = destinations(step)
     is_out = written and not step.mutates and without_out(key(step.target)[1])
     given = dict(list(step.arguments.items())[: -len(written)]) if is_out else step.arguments
@@ -114,9 +115,11 @@ def convert_step(scope: TorchScope, step: Step, program: Program) -> None:
         for index, (name, result) in enumerate(zip(written, results)):
             _write(scope, g, name, result, index)
         return
+    producers: dict[Node, str] = {}
     for index, (name, result) in enumerate(zip(step.outputs, results)):
         if name and result is not None:
-            _define(scope, g, step, index, name, result, program)
+            producers.update(_define(scope, g, step, index, name, result, program))
+    name_nodes(scope.graph.nodes.before(None, len(scope.graph.nodes) - start), producers, g.name)
 
 
 def run_converter(g: Context, row: Converter, arguments: Mapping[str, Any]) -> Any:
@@ -155,11 +158,12 @@ def _resolved(g: Context, argument: Any) -> Any:
     return [_resolved(g, item) for item in argument] if isinstance(argument, list | tuple) else argument
 
 
-def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, result: Any, program: Program) -> None:
+def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, result: Any, program: Program) -> dict[Node, str]:
+    """Binds a result; what makes it, with its name, where it had none."""
     meta = program.metas.get(name)
     if isinstance(meta, ScalarMeta):
         scope.numbers[name] = _number(scope, g, meta, result)
-        return
+        return {}
     if not isinstance(result, Value):
         raise ImportModelError(f"its converter gave {type(result).__name__}; expected a tensor")
     if isinstance(meta, TensorMeta):
@@ -167,10 +171,11 @@ def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, re
         scope.bind_symbols(meta, result)
         result = _as_torch_says(scope, g, meta, result)
     scope.note_sizes(result)
-    if result.producer is not None and not result.name:
+    is_new = result.producer is not None and not result.name
+    if is_new:
         result.name = scope.unique(name)
-        result.producer.name = result.producer.name or result.name
     scope.cells[name] = _cell(scope, g, step, index, result, program)
+    return {result.producer: result.name} if is_new and result.producer is not None else {}
 
 
 def _check_type(meta: TensorMeta, value: Value) -> None:
