@@ -159,7 +159,8 @@ def onnx_network(symbolic: bool = False) -> forge.IRModule:
 
 
 @pytest.mark.parametrize(("exclude", "kept"), [
-    ("/conv1/Conv", {"/conv1/Conv"}), ("/fc/Gemm", {"/fc/Gemm"}), ("c1", {"/conv2/Conv"}), ("*Conv", {"/conv1/Conv", "/conv2/Conv"}),
+    ("/conv1/Conv", {"/conv1/Conv"}), ("/fc/Gemm", {"/fc/Gemm"}), ("c1", {"/conv2/Conv"}),
+    ("*Conv", {"/conv1/Conv", "/conv2/Conv"}),
     (["nn.dense", "conv1"], {"/fc/Gemm", "/conv1/Conv"}), (lambda node: node.name == "/fc/Gemm", {"/fc/Gemm"}),
 ], ids=["node", "gemm", "result", "pattern", "several", "predicate"])
 def test_layers_are_excluded_by_the_names_of_the_file(exclude: Any, kept: set[str]) -> None:
@@ -213,7 +214,8 @@ def test_methods_make_models_of_their_own() -> None:
     ({"activation_dtype": "int4"}, "activation_dtype: got 'int4'; expected one of 'int8', 'uint8'"),
     ({"kernel_dtype": "float"}, "kernel_dtype: got 'float'"), ({"bias_dtype": 8}, "bias_dtype: got 8"),
     ({"calib_method": "max"}, "calib_method: got 'max'"), ({"quant_type": None}, "quant_type: got None"),
-    ({"per_channel": 1}, "per_channel: got 1"), ({"calib_guard": None}, "calib_guard: got None"), ({"exclude": "no.such"}, "exclude: 'no.such': matches no node"),
+    ({"per_channel": 1}, "per_channel: got 1"), ({"calib_guard": None}, "calib_guard: got None"),
+    ({"exclude": "no.such"}, "exclude: 'no.such': matches no node"),
     ({"exclude": 3}, "exclude: got 3"),
 ])
 def test_bad_arguments(real: forge.IRModule, options: dict[str, Any], message: str) -> None:

@@ -62,8 +62,8 @@ def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     source.show(title, ("layer", "operators", "shapes", *numbers), shown, right=numbers)
     if len(groups) > top:
         source.say(f"{source.count_text(len(groups) - top, 'more row')}; --top {len(groups)} prints all")
-    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s of memory; "
-               "what lies in a cache moves faster")
+    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s "
+               "of memory; what lies in a cache moves faster")
 
 
 def _what(rows: Sequence[ProfileRow]) -> tuple[str, str, str]:

@@ -45,7 +45,7 @@ def quantize(
         bool, typer.Option("--calib-guard/--no-calib-guard", help="Keep the whole range where a cut has a larger squared error.")
     ] = True,
     bias_correction: Annotated[
-        bool, typer.Option("--bias-correction/--no-bias-correction", help="Give results of layers the means that they have in float.")
+        bool, typer.Option("--bias-correction/--no-bias-correction", help="Give results of layers the means of float32.")
     ] = True,
     quant_type: Annotated[
         str, typer.Option(metavar="KIND", help="static: ranges from samples; dynamic: in each call; any.")

@@ -164,7 +164,8 @@ def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) ->
     names = {n: n.name or n.location for n in nodes if n.name or n.location}
     heart = next((n for n in names if n.op_def.category is Category.CONTRACTION), next(reversed(names), None))
     layer = "" if heart is None else names[heart]
-    return ProfileRow(kernel, operators, tuple(dict.fromkeys(names.values())), layer, shapes, seconds, _total(work), _total(moved))
+    known = tuple(dict.fromkeys(names.values()))
+    return ProfileRow(kernel, operators, known, layer, shapes, seconds, _total(work), _total(moved))
 
 
 def _label(node: Node) -> str:

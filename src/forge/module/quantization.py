@@ -163,9 +163,9 @@ class Quantization(Edits):
             progress: as of `calibrate`.
 
         Raises:
-            OptionError: a bad argument; ``exclude`` names no layer; the model is quantised already; ``static``, and layers have no
-            statistics: all are named. ValueError: as `calibrate`. InvalidGraphError: the module breaks a rule of the IR. The module
-            is as it was then.
+            OptionError: a bad argument; ``exclude`` names no layer; the model is quantised already; ``static``, and layers have
+            no statistics: all are named. ValueError: as `calibrate`. InvalidGraphError: the module breaks a rule of the IR. The
+            module is as it was then.
 
         Warns:
             QuantizationWarning: the outputs have changed much, or no layer was quantised: why, and what would help.

@@ -119,8 +119,8 @@ def _held_bytes(array: np.ndarray, bits: int) -> int:
 
 def holders(graph: Graph, exclude: Sequence[Excluded], embeddings: bool, convolutions: bool) -> list[Holder]:
     """The weights of ``graph`` that layers read, in order; ``reason`` says why one cannot be compressed."""
-    read = [node for node in graph.nodes if any(_kind(node, k) and v.constant is not None for k, v in enumerate(node.operands) if v)]
-    excluded = left_out(graph, exclude, dict.fromkeys(read))
+    uses = [use for node in graph.nodes for value in node.results if value.constant is not None for use in value.uses]
+    excluded = left_out(graph, exclude, dict.fromkeys(user for user, place in uses if _kind(user, place)))
     found: dict[Value, Holder] = {}
     for node in graph.nodes:
         for value in node.operands:

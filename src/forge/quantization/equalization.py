@@ -214,7 +214,9 @@ def _error(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statist
 
 def _squares(found: Statistics) -> np.ndarray:
     """Mean squares of channels: as if numbers were spread evenly over their range, and as large as they are all together."""
-    low, high = (found.channel_low, found.channel_high) if found.channel_low.size else (np.array([found.low]), np.array([found.high]))
+    low, high = found.channel_low, found.channel_high
+    if not low.size:
+        low, high = np.array([found.low]), np.array([found.high])
     spread: np.ndarray = (low**2 + low * high + high**2) / 3
     counts = found.histogram.counts
     if counts.any() and spread.mean() > 0:
