@@ -17,7 +17,6 @@ from forge.kernels import FAMILIES
 from forge.kernels.choose import recurrent_group, recurrent_panel
 from forge.loops.contract import KernelCall
 from forge.ops.nn import recurrent_codes
-from forge.ops.nn.recurrent import LstmAttrs
 from forge.target import Target
 from forge.tir.expr import Buffer
 from tests.codegen.compiled import build
@@ -75,7 +74,6 @@ class Layer:
             linear_before_reset=self.linear_before_reset,
             dynamic_quantization=self.dynamic,
             counts_ended=False,
-            most_states=LstmAttrs.most_states,
         )
 
     def operands(self, target: str = "") -> list[np.ndarray | None]:

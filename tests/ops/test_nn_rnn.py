@@ -151,7 +151,6 @@ PANELS = {"r": np.zeros((1, 4, 2, 8, 4), np.int8), "r_scale": np.ones((1, 24), n
     ({"r_zero_point": np.zeros((1, 24), np.int8)}, {}, "none for packed r without rounding"),
     ({"r_scale": None}, {}, "packed weights with r_scale"), ({"r": np.zeros((1, 24, 6), np.uint8)}, {}, "dtype int8"),
     ({"r": np.zeros((1, 24, 6), np.float32)}, {"dynamic_quantization": True}, "dtype int8"),
-    ({"x": np.zeros((1, 10923, 24), np.float32)}, {"dynamic_quantization": True}, r"at most 65536"),
     ({"x": np.zeros((1, 1, 24), np.float64), "r_scale": np.ones((1, 24))}, {"dynamic_quantization": True}, "dtype float32 for"),
 ])
 def test_mistakes_of_codes_are_named(changes: dict[str, Any], options: dict[str, Any], message: str) -> None:

@@ -15,7 +15,7 @@ from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu.rnn_fixed import FixedDirection
 from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
-from forge.kernels.cpu.rnn_rounded import RoundedDirection
+from forge.kernels.cpu.rnn_rounded import rounded_direction
 from forge.loops import Loop
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -65,7 +65,7 @@ def _all_rows(layer: Layer) -> Stmt:
     per_step = E.const(layer.directions * layer.block * layer.rows * layer.hidden // layer.lanes)
     blocks, first, _ = loops.blocks(layer.batch, layer.block)
     if layer.dynamic:
-        bodies, over = [RoundedDirection(layer, d, blocks, first).body() for d in range(layer.directions)], []
+        bodies, over = [rounded_direction(layer, d, blocks, first).body() for d in range(layer.directions)], []
     else:
         kind = FixedDirection if layer.packed and layer.group.size > 1 else Direction
         bodies, over = [kind(layer, d, first).body() for d in range(layer.directions)], [blocks]

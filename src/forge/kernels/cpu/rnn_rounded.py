@@ -1,7 +1,7 @@
 """A direction of a recurrent layer whose states are rounded to uint8 at each step, by the range of all rows of the batch.
 
 Products of codes are summed as integers: what zero points add to a sum is taken off where it is read. The states of all rows lie
-in local memory.
+in local memory, or in the results that hold the last ones, where they are many or of an unknown number of rows.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from forge import loops
+from forge.errors import CompileError
 from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
-from forge.loops import Accumulators, Loop, RegisterTile
+from forge.loops import Accumulators, Loop, RegisterTile, Vectorizer
+from forge.loops.contract import Reader
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Allocate, Let, Stmt, Store, loop, seq, store
 
+MOST_LOCAL = 1 << 16
+"""States of a direction that lie in local memory."""
 MOST = 255.0
 """The code of the upper end of a range."""
 
@@ -25,9 +29,7 @@ class RoundedDirection(Direction):
     def __init__(self, layer: Layer, direction: int, blocks: Loop, first: Expr) -> None:
         super().__init__(layer, direction, first)
         self.blocks = blocks
-        batch = loops.static(layer.batch)
-        rows = max(1, layer.attrs.most_states // layer.hidden) if batch is None else batch
-        size = loops.round_up(rows, layer.block) * self.padded
+        size = loops.round_up(loops.static(layer.batch) or 0, layer.block) * self.padded
         self.state, self.cell = (layer.local(name, layer.dtype, size) for name in ("h", "c"))
         self.codes = layer.local("codes", layer.group.copied if layer.packed else "uint8", layer.block * self.padded)
         self.sums = [loops.Cell(f"sum{m}", "int32") for m in range(layer.block)]
@@ -76,15 +78,17 @@ class RoundedDirection(Direction):
         nothing = E.const(0.0, "float32", lanes)
 
         def of_row(row: int) -> Stmt:
-            def vector(number: Expr) -> Stmt:
-                value = E.load(self.state, E.ramp(self.place(row) + number * lanes, 1, lanes))
-                lets, states = loops.bind("states", value)
-                return seq(lets, low.step(0, states), high.step(0, states))
+            def vector(units: Units) -> Stmt:
+                lets, states = loops.bind("states", self.load(self.state, units))
+                if units.lanes == lanes:
+                    return seq(lets, low.step(0, states), high.step(0, states))
+                ends = (E.broadcast(_reduced(operation, states), lanes) for operation in ("min", "max"))
+                return seq(lets, *(kept.step(0, end) for kept, end in zip((low, high), ends)))
 
             counts = self.inside[row]
             if layer.lengths is not None and not layer.attrs.counts_ended:
                 counts = E.logical_and(counts, E.compare("le", step, self.lengths[row]))
-            return loops.guard(counts, loops.serial("k", self.padded // lanes, vector))
+            return loops.guard(counts, self.units(row, vector))
 
         ends = Let(low_end := E.Var("float32", 1, "low"), E.call("reduce_min", low.get(0, 0)))
         more = Let(width := E.Var("float32", 1, "width"), E.call("reduce_max", high.get(0, 0)) - low_end)
@@ -141,6 +145,50 @@ class RoundedDirection(Direction):
         assert layer.r_scale is not None
         scale = self.read(layer.r_scale, at, units, offset) * E.broadcast(self.scale, units.lanes)
         return E.cast(total, "float32") * scale
+
+
+class FarDirection(RoundedDirection):
+    """The same, of any number of rows: their states lie in the results."""
+
+    def __init__(self, layer: Layer, direction: int, blocks: Loop, first: Expr) -> None:
+        super().__init__(layer, direction, blocks, first)
+        self.results = {self.state: layer.call.results[1], self.cell: layer.call.results[2]}
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [buffer for buffer in super().buffers if buffer not in self.results]
+
+    def load(self, buffer: Buffer, units: Units) -> Expr:
+        j = E.var("j")
+        stored = self.results[buffer].write((*self.state_indices(units), j), E.const(0.0, self.layer.dtype))
+        if not isinstance(stored, Store):
+            raise CompileError("kernel rnn: the results of a layer that rounds its states have an epilogue; expected memory")
+        place = E.load(stored.buffer, stored.index)
+        return E.broadcast(Vectorizer(j, units.at, units.lanes, units.mask).expr(place), units.lanes)
+
+    def save(self, buffer: Buffer, units: Units, value: Expr) -> Stmt:
+        return self.write(self.results[buffer], self.state_indices(units), value, units)
+
+    def start(self, buffer: Buffer, initial: Reader | None) -> Stmt:
+        def first(units: Units) -> Stmt:
+            zero = E.const(0.0, self.layer.dtype, units.lanes)
+            return self.save(buffer, units, zero if initial is None else self.read(initial, self.state_indices(units), units))
+
+        return seq(loops.guard(self.inside[row], self.units(row, first)) for row in range(self.layer.block))
+
+    def final(self, result: int, buffer: Buffer) -> Stmt:
+        return seq()
+
+
+def rounded_direction(layer: Layer, direction: int, blocks: Loop, first: Expr) -> RoundedDirection:
+    """With its states where there is room for them."""
+    batch = loops.static(layer.batch)
+    is_near = batch is not None and batch * layer.hidden <= MOST_LOCAL
+    return (RoundedDirection if is_near else FarDirection)(layer, direction, blocks, first)
+
+
+def _reduced(operation: str, x: Expr) -> Expr:
+    return x if x.lanes == 1 else E.call(f"reduce_{operation}", x)
 
 
 def _clipped(x: Expr) -> Expr:

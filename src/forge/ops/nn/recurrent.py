@@ -20,25 +20,22 @@ over all rows that have not ended before. A range includes 0; its ends are 0 and
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from forge import dims, dtypes, te
+from forge import dims, dtypes
 from forge.ir.batch import Batch, MixesBatch
 from forge.ir.types import Type
-from forge.ops.core.inference import at_most, expect_rank, fail, require_equal, required
+from forge.ops.core.inference import expect_rank, fail, require_equal
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.core.signatures import (
     Array,
     Arrays,
     Builder,
-    Conditions,
     Dim,
     ReferenceValue,
     TensorType,
@@ -71,13 +68,12 @@ class RnnAttrs:
 @dataclass(frozen=True)
 class LstmAttrs(RnnAttrs):
     """``dynamic_quantization``: x and the states are rounded to uint8, by their range; that of the states includes the last
-    ones of all rows that have ended with ``counts_ended``. At most ``most_states`` of a direction are rounded together.
+    ones of all rows that have ended with ``counts_ended``.
     """
 
     input_forget: bool = False
     dynamic_quantization: bool = False
     counts_ended: bool = False
-    most_states: ClassVar[int] = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ class _Recurrent(Op[Any]):
         if "w" not in given:
             require_equal(self.name, "last axis of x, which holds the products of w", x.shape[2], directions * width)
         if self.rounds_data(attrs):
-            self._check_dynamic(attrs, given, batch, hidden)
+            self._check_dynamic(given)
         y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
         return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
 
@@ -160,23 +156,12 @@ class _Recurrent(Op[Any]):
             raise fail(self.name, "operand 'r_zero_point'", given["r_zero_point"].type, "none for packed r without rounding")
         return directions, self.gates * -(-hidden // panel), -(-hidden // group), panel, group
 
-    def _check_dynamic(self, attrs: Any, given: dict[str, Value], batch: Dim, hidden: Dim) -> None:
+    def _check_dynamic(self, given: dict[str, Value]) -> None:
         for name in ("w", "r"):
             if name in given and given[name].dtype != "int8":
                 raise fail(self.name, f"operand {name!r}", given[name].type, "dtype int8 for dynamic_quantization")
         if given["x"].dtype != "float32":
             raise fail(self.name, "operand 'x'", given["x"].type, "dtype float32 for dynamic_quantization")
-        size = dims.product((batch, hidden))
-        if isinstance(size, int) and size > attrs.most_states:
-            raise fail(self.name, "batch * hidden size", size, f"at most {attrs.most_states} for dynamic_quantization")
-
-    def requires(self, attrs: Any, results: TensorTypes, *_: object) -> Conditions:
-        if not self.rounds_data(attrs):
-            return []
-        batch, hidden = results[0].shape[0 if attrs.layout else 2], results[0].shape[3]
-        size, most = dims.product((batch, hidden)), int(attrs.most_states)
-        why = f"{self.name}: dynamic_quantization; got {size} states of a direction; expected at most {most}"
-        return required(at_most(size, most), partial(operator.le, te.dim(size), most), why)
 
     def decompose(self, builder: Builder, attrs: Any, *operands: Value | None) -> Values | None:
         """Products of the input with codes are taken out."""

@@ -13,11 +13,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from forge.driver import check_options, compile_module
+from forge.driver import compile_module
 from forge.errors import OpAttributeInvalid
 from forge.frontends.onnx import import_model
-from forge.ops.nn.recurrent import LstmAttrs
-from forge_runtime.errors import ForgeRuntimeError
+from forge.kernels.cpu.rnn_rounded import MOST_LOCAL
 from tests.frontends.onnx.microsoft.support import HAS_VNNI, check, floats, ints, node_model
 from tests.frontends.onnx.support import onnxruntime_outputs
 
@@ -38,7 +37,7 @@ def operands(
 ) -> list[np.ndarray | None]:
     """The twelve inputs; optional ones only if they are named."""
     state = directions, batch, hidden
-    optional = {"bias": floats(3, directions, 8 * hidden) / 4, "lengths": np.array([4, 1, 3, 5, 2][:batch], np.int32),
+    optional = {"bias": floats(3, directions, 8 * hidden) / 4, "lengths": np.resize([4, 1, 3, 5, 2], batch).astype(np.int32),
                 "h0": np.tanh(floats(4, *state)), "c0": floats(5, *state), "peephole": floats(6, directions, 3 * hidden) / 4}
     shape = (directions, 4 * hidden) if by_column else (directions,)
     scales = [np.abs(floats(seed, *shape)) / 500 + np.float32(0.001) for seed in (7, 8)]
@@ -98,12 +97,22 @@ def test_scales_that_do_not_fit_are_refused() -> None:
         import_model(node_model("DynamicQuantizeLSTM", inputs, {"hidden_size": 9}, constant=WEIGHTS))
 
 
-def test_more_states_than_memory_on_the_stack_are_refused_by_name() -> None:
-    inputs = operands()
-    proto = node_model("DynamicQuantizeLSTM", inputs, {"hidden_size": 9}, constant=WEIGHTS, symbolic=(3,))
-    runtime = compile_module(import_model(proto), check_options(opt_level=0), use_cache=False).runtime()
-    with pytest.raises(ForgeRuntimeError, match="expected at most 65536"):
-        runtime(np.zeros((STEPS, LstmAttrs.most_states // 9 + 1, INPUTS), np.float32))
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_more_states_than_the_stack_holds(symbolic: bool) -> None:
+    """They lie in the results. Copies of rows have the same range, so each is computed as it is among few."""
+    few = operands("bias", "lengths", "h0", "c0", batch=5, hidden=33, directions=2)
+    count = MOST_LOCAL // (5 * 33) + 1
+    many = [*few]
+    for place, axis in ((0, 1), (4, 0), (5, 1), (6, 1)):
+        many[place] = np.concatenate([few[place]] * count, axis=axis)  # type: ignore[list-item]
+    attributes = {"hidden_size": 33, "direction": "bidirectional"}
+    found = []
+    for inputs, sizes in ((few, ()), (many, (5 * count,) if symbolic else ())):
+        proto = node_model("DynamicQuantizeLSTM", inputs, attributes, constant=WEIGHTS, symbolic=sizes, outputs=(True,) * 3)
+        runtime = compile_module(import_model(proto), use_cache=False).runtime()
+        found.append(runtime.run([inputs[k] for k in (0, 3, 4, 5, 6)]))
+    for expected, got, axis in zip(*found, (2, 1, 1)):
+        np.testing.assert_array_equal(got, np.concatenate([expected] * count, axis=axis))
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
