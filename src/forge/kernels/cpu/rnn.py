@@ -8,14 +8,14 @@ summed together at the end. Codes of 8 bits in panels are multiplied with broadc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu.rnn_fixed import FixedDirection
 from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
-from forge.kernels.cpu.rnn_rounded import rounded_direction
+from forge.kernels.cpu.rnn_rounded import FarDirection, RoundedDirection, near_rows
 from forge.loops import Loop
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -61,14 +61,22 @@ def rnn(call: KernelCall) -> Function:
 
 
 def _all_rows(layer: Layer) -> Stmt:
-    """The layer, with blocks of batch rows in parallel."""
-    per_step = E.const(layer.directions * layer.block * layer.rows * layer.hidden // layer.lanes)
+    """The layer, with blocks of batch rows in parallel, or rounded together."""
     blocks, first, _ = loops.blocks(layer.batch, layer.block)
-    if layer.dynamic:
-        bodies, over = [rounded_direction(layer, d, blocks, first).body() for d in range(layer.directions)], []
-    else:
+    directions = range(layer.directions)
+    if not layer.dynamic:
         kind = FixedDirection if layer.packed and layer.group.size > 1 else Direction
-        bodies, over = [kind(layer, d, first).body() for d in range(layer.directions)], [blocks]
+        return _both(layer, [kind(layer, d, first).body() for d in directions], [blocks])
+    near, far = ([kind(layer, d, blocks, first).body() for d in directions] for kind in (RoundedDirection, FarDirection))
+    known = loops.static(layer.batch)
+    if known is not None:
+        return _both(layer, near if known <= near_rows(layer) else far, [])
+    return If(E.compare("le", layer.batch, E.const(near_rows(layer))), _both(layer, near, []), _both(layer, far, []))
+
+
+def _both(layer: Layer, bodies: Sequence[Stmt], over: Sequence[Loop]) -> Stmt:
+    """One or two directions."""
+    per_step = E.const(layer.directions * layer.block * layer.rows * layer.hidden // layer.lanes)
     if len(bodies) == 1:
         return loops.parallel_nest(over, bodies[0], layer.steps * per_step)
     which = Loop(E.var("d"), E.const(2))

@@ -1,7 +1,7 @@
 """A direction of a recurrent layer whose states are rounded to uint8 at each step, by the range of all rows of the batch.
 
 Products of codes are summed as integers: what zero points add to a sum is taken off where it is read. The states of all rows lie
-in local memory, or in the results that hold the last ones, where they are many or of an unknown number of rows.
+in local memory, or, where they are many, in the results that hold the last ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class RoundedDirection(Direction):
     def __init__(self, layer: Layer, direction: int, blocks: Loop, first: Expr) -> None:
         super().__init__(layer, direction, first)
         self.blocks = blocks
-        size = loops.round_up(loops.static(layer.batch) or 0, layer.block) * self.padded
+        rows = loops.static(layer.batch) or near_rows(layer)
+        size = loops.round_up(rows, layer.block) * self.padded
         self.state, self.cell = (layer.local(name, layer.dtype, size) for name in ("h", "c"))
         self.codes = layer.local("codes", layer.group.copied if layer.packed else "uint8", layer.block * self.padded)
         self.sums = [loops.Cell(f"sum{m}", "int32") for m in range(layer.block)]
@@ -180,11 +181,9 @@ class FarDirection(RoundedDirection):
         return seq()
 
 
-def rounded_direction(layer: Layer, direction: int, blocks: Loop, first: Expr) -> RoundedDirection:
-    """With its states where there is room for them."""
-    batch = loops.static(layer.batch)
-    is_near = batch is not None and batch * layer.hidden <= MOST_LOCAL
-    return (RoundedDirection if is_near else FarDirection)(layer, direction, blocks, first)
+def near_rows(layer: Layer) -> int:
+    """As many rows have their states in local memory."""
+    return MOST_LOCAL // layer.hidden
 
 
 def _reduced(operation: str, x: Expr) -> Expr:
