@@ -11,7 +11,7 @@ import pytest
 from forge import dims
 from forge.cli.profile_page import page
 from forge.driver import compile_module, peaks
-from forge.driver.profiler import Profile, ProfileRow, profile_module, rate
+from forge.driver.profiler import Profile, ProfileRow, of_copy, profile_module, rate
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
@@ -66,6 +66,7 @@ def test_rates_need_work_and_time() -> None:
     assert rate([row], "bytes") is None
     assert rate([dataclasses.replace(row, seconds=1e-9)], "flops") is None
     assert rate([row, dataclasses.replace(row, flops=1000)], "flops") == 3e6
+    assert [of_copy(bandwidth, 10e9) for bandwidth in (5e9, 10.5e9, 30e9)] == ["50%", "105%", "cached"]
 
 
 def test_the_clock_changes_no_result() -> None:

@@ -13,7 +13,7 @@ from forge.cli import source
 from forge.cli.profile_page import page
 from forge.cli.records import takes_records
 from forge.driver.feeds import specs_of, states_of
-from forge.driver.profiler import Profile, ProfileRow, profile_module, rate
+from forge.driver.profiler import Profile, ProfileRow, of_copy, profile_module, rate
 from forge.options import CompileOptions
 
 EXAMPLES = (
@@ -62,8 +62,8 @@ def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     source.show(title, ("layer", "operators", "shapes", *numbers), shown, right=numbers)
     if len(groups) > top:
         source.say(f"{source.count_text(len(groups) - top, 'more row')}; --top {len(groups)} prints all")
-    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s "
-               "of memory; what lies in a cache moves faster")
+    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s in "
+               "memory; cached: what moves faster")
 
 
 def _what(rows: Sequence[ProfileRow]) -> tuple[str, str, str]:
@@ -78,6 +78,6 @@ def cells(rows: Sequence[ProfileRow], found: Profile) -> list[str]:
     seconds = sum(r.seconds for r in rows)
     whole = sum(r.seconds for r in found.rows) or 1.0
     texts = [f"{1e3 * seconds:.4f}", f"{seconds / whole:.1%}"]
-    for known, peak in ((rate(rows, "flops"), found.peaks.flops), (rate(rows, "bytes"), found.peaks.bandwidth)):
-        texts += ["", ""] if known is None else [f"{known / 1e9:.1f}", f"{known / peak:.0%}"]
-    return texts
+    flops, moved = rate(rows, "flops"), rate(rows, "bytes")
+    texts += ["", ""] if flops is None else [f"{flops / 1e9:.1f}", f"{flops / found.peaks.flops:.0%}"]
+    return texts + (["", ""] if moved is None else [f"{moved / 1e9:.1f}", of_copy(moved, found.peaks.bandwidth)])

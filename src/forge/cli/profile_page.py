@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from forge.driver.profiler import Profile, ProfileRow, rate
+from forge.driver.profiler import Profile, ProfileRow, of_copy, rate
 from forge.view.page import document
 
 _STYLE = """
@@ -37,7 +37,7 @@ def page(found: Profile, name: str) -> str:
     body = (
         f"<h1>{escape(name)}</h1>"
         f"<p>{1e3 * found.seconds:.4g} ms on {found.threads} thread(s), median of {found.rounds} rounds or more; "
-        f"{len(found.rows)} kernels. Peaks measured in the same run: {peaks} in memory; what lies in a cache moves faster.</p>"
+        f"{len(found.rows)} kernels. Peaks measured in the same run: {peaks} in memory; cached: what moves faster.</p>"
         f"<h2>By operators</h2><table>{_bars(found)}</table>"
         f'<h2>Kernels in order</h2><table id="kernels"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     )
@@ -62,8 +62,12 @@ def _kernel(number: int, row: ProfileRow, found: Profile) -> str:
     what = f'{layer}{escape(" + ".join(row.operators))}<br><span class="shapes">{escape(row.shapes)}</span>'
     cells = [_number(number, "d"), f'<td title="{title}">{what}</td>', _number(1e3 * row.seconds, ".4f")]
     cells.append(_number(row.seconds / whole, ".1%"))
-    for known, peak in ((rate([row], "flops"), found.peaks.flops), (rate([row], "bytes"), found.peaks.bandwidth)):
-        cells += [_number(None if known is None else known / 1e9, ".1f"), _number(None if known is None else known / peak, ".0%")]
+    flops, moved = rate([row], "flops"), rate([row], "bytes")
+    cells += [_number(None if flops is None else flops / 1e9, ".1f")]
+    cells += [_number(None if flops is None else flops / found.peaks.flops, ".0%")]
+    cells += [_number(None if moved is None else moved / 1e9, ".1f")]
+    share = "" if moved is None else of_copy(moved, found.peaks.bandwidth)
+    cells.append(f'<td class="n" data-key="{-1 if moved is None else moved / found.peaks.bandwidth}">{share}</td>')
     return f"<tr>{''.join(cells)}</tr>"
 
 
