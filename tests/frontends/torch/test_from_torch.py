@@ -464,3 +464,14 @@ def test_sizes_that_are_computed_of_others(first: str) -> None:
         check(ir, Joined(), torch.ones(rows, 4), torch.ones(n, 5))
     with pytest.raises(forge.ForgeError):
         check(ir, Joined(), torch.ones(4, 4), torch.ones(7, 5))
+
+
+def test_products_bear_the_names_of_layers() -> None:
+    """Not the biases after them; and modules name them, too."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 4)).eval()
+    ir = forge.from_torch(model, [torch.ones(1, 3, 8, 8)])
+    assert [(n.op, n.name, n.location) for n in ir.main.nodes if n.op in ("nn.conv2d", "nn.dense")] == [
+        ("nn.conv2d", "conv2d", "0/conv2d"), ("nn.dense", "linear", "3/linear")]
+    ir.quantize(calib_data=[np.ones((1, 3, 8, 8), np.float32)], exclude="3", check=False)
+    assert {n.op: n.operands[1].op for n in ir.main.nodes if n.name in ("conv2d", "linear")} == {  # type: ignore[union-attr]
+        "nn.conv2d": "qnn.dequantize", "nn.dense": "constant"}
