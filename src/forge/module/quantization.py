@@ -118,22 +118,10 @@ class Quantization(Edits):
         return module
 
     def quantize(
-        self,
-        activation_dtype: str = "int8",
-        kernel_dtype: str | None = None,
-        bias_dtype: str | None = None,
-        per_channel: bool = False,
-        calib_method: str = "average",
-        quant_type: str = "any",
-        *,
-        calib_data: Data | None = None,
-        symmetric: bool | None = None,
-        exclude: Excluded | Sequence[Excluded] = (),
-        equalize: bool = True,
-        gptq: bool = True,
-        bias_correction: bool = True,
-        calib_guard: bool = True,
-        check: bool = True,
+        self, activation_dtype: str = "int8", kernel_dtype: str | None = None, bias_dtype: str | None = None,
+        per_channel: bool = False, calib_method: str = "average", quant_type: str = "any", *,
+        calib_data: Data | None = None, symmetric: bool | None = None, exclude: Excluded | Sequence[Excluded] = (),
+        equalize: bool = True, gptq: bool = True, bias_correction: bool = True, calib_guard: bool = True, check: bool = True,
         progress: Progress | None = None,
     ) -> None:
         """Convolutions and matrix products become those of integers, with weights of 8 bits. In place.
