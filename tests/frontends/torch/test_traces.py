@@ -193,6 +193,58 @@ def test_what_cannot_be_run_is_refused() -> None:
         forge.from_torch(torch.jit.script(Raises()), [("x", (2,))])
 
 
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any, factor: float) -> Any:
+        y = x * torch.sigmoid(x) * factor
+        return y + w, y.reshape(x.shape[0], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError
+
+
+class Functions(torch.nn.Module):
+    """Functions with gradients of their own, once within another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.arange(4.0))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        (a, b), (c, _) = Swish.apply(x, self.w, 3.0), Outer.apply(x, self.w)
+        return a + c, b
+
+
+class Outer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        return Swish.apply(x + 1, w, 2.0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_functions_with_gradients_of_their_own() -> None:
+    trace = torch.jit.trace(Functions(), X, check_trace=False)
+    check(trace, X, infos=[("x", ("batch", 3, 4))], more=[(torch.cat([X, X + 1, X]),)])
+
+
+def test_functions_that_torchscript_ignores_are_refused() -> None:
+    class Ignored(torch.nn.Module):
+        @torch.jit.ignore
+        def hidden(self, x):  # type: ignore[no-untyped-def]
+            # type: (torch.Tensor) -> torch.Tensor
+            return x + 1
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.hidden(x) * 2
+
+    with pytest.raises(forge.OpNotImplemented, match=r"trace: hidden at .* is a function of Python, of which"):
+        forge.from_torch(torch.jit.script(Ignored()), [("x", (2,))])
+
+
 def test_functions_are_refused() -> None:
     with pytest.raises(forge.ForgeError, match="got a ScriptFunction; expected a module"):
         forge.from_torch(torch.jit.trace(lambda x: x + 1, X))

@@ -64,6 +64,8 @@ class Replayed(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.__dict__["_script"] = script
         self.__dict__["_graph"] = graph = script.inlined_graph
+        if all(node.hasAttribute("Subgraph") for node in graph.findAllNodes("prim::PythonOp")):
+            torch._C._jit_pass_onnx_autograd_function_process(graph)  # what functions of Python ran is a block of their nodes
         for path, module in script.named_modules():
             self._holder(path)
             for name, value in module.named_parameters(recurse=False):
@@ -210,6 +212,8 @@ class _Run:
             return self.block(chosen)
         if kind == "prim::Loop":
             return self.loop(node, inputs)
+        if kind == "prim::PythonOp":
+            return self.function(node, inputs)
         structural = STRUCTURES.get(kind)
         if structural is not None:
             return structural(inputs)
@@ -252,6 +256,17 @@ class _Run:
             condition, *carried = self.block(body)
             turn += 1
         return carried
+
+    def function(self, node: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What a ``torch.autograd.Function`` computed while it was traced."""
+        blocks = [*node.blocks()]
+        if not blocks:
+            raise OpNotImplemented(
+                f"trace: {node.pyname()} at {_line(node)} is a function of Python, of which TorchScript has no graph; expected "
+                "none: trace the model, or give the module itself")
+        self.env.update(zip((v.debugName() for v in blocks[0].inputs()), inputs))
+        results = self.block(blocks[0])
+        return [tuple(results)] if node.output().type().kind() == "TupleType" else results
 
     def operator(self, node: Any, kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
         name = kind.partition("::")[2]
@@ -311,7 +326,7 @@ class _Run:
 
     def dispatched(self, node: Any, kind: str, inputs: Sequence[Any], count: int) -> Sequence[Any]:
         text = node.schema()
-        if text == "(no schema)":
+        if text == "(no schema)" or "..." in text:  # the dispatcher crashes without its own kind of stack
             raise OpNotImplemented(f"trace: node {kind} at {_line(node)} cannot be run; trace the model without it")
         schema = torch._C.parse_schema(text)
         namespace, _, name = schema.name.partition("::")
