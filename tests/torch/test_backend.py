@@ -14,9 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
+
 from forge.errors import GradientError, OpNotImplemented, OptionError  # noqa: E402
 from forge.torch import compiled  # noqa: E402
-from forge.torch.tracing import _check_constants  # noqa: E402
+from forge.torch.tracing import _check_constants, _kept_levels  # noqa: E402
 from forge_runtime import Runtime  # noqa: E402
 
 nn = torch.nn
@@ -326,6 +328,49 @@ def test_functions_over_a_batch() -> None:
     x = torch.randn(4, 4)
     assert torch.equal(forge(masked)(x), x.tril())
     torch.testing.assert_close(forge(cumulated)(x), x.cumsum(0) * 2)
+
+
+def cubes(x: Any) -> Any:
+    return (x**3).sum() * x.sum()
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.func.grad(cubes)(x),
+    lambda x: torch.func.vmap(torch.func.grad(cubes))(x.expand(2, 3)),
+    lambda x: torch.func.jvp(lambda y: y.sin() * y.sum(), (x,), (x,)),
+    lambda x: torch.func.jacfwd(lambda y: y.sin() * y.sum())(x),
+    lambda x: torch.func.jacrev(lambda y: y.sin() * y.sum())(x),
+    lambda x: torch.func.hessian(cubes)(x),
+    lambda x: torch.func.linearize(cubes, x)[1](x),
+])  # fmt: skip
+def test_functions_that_torch_func_transforms(function: Callable[..., Any]) -> None:
+    x = torch.randn(3)
+    torch.testing.assert_close(forge(function)(x), function(x))
+
+
+def test_a_function_that_fails_while_it_is_transformed_leaves_torch_as_it_was() -> None:
+    with pytest.raises(ZeroDivisionError), _kept_levels():
+        torch._C._enter_dual_level()
+        torch._C._functorch._vmap_increment_nesting(3, "error")
+        torch._C._functorch._grad_increment_nesting()
+        torch._C._set_grad_enabled(False)
+        torch._C._autograd._saved_tensors_hooks_disable("of a gradient")
+        raise ZeroDivisionError
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    assert torch.is_grad_enabled()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        torch.testing.assert_close(torch.func.jvp(torch.sin, (torch.zeros(3),), (torch.ones(3),))[1], torch.ones(3))
+
+
+def test_compiled_code_in_functions_that_torch_func_transforms() -> None:
+    x, compiled_sine = torch.randn(3), forge(lambda x: x.sin())
+    torch.testing.assert_close(torch.vmap(compiled_sine)(x), x.sin())
+    with pytest.raises(BackendCompilerFailed, match=r"torch\.func transforms \(FunctionalTensor\)"):
+        torch.func.functionalize(forge(lambda x: x.sin()))(x)
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        torch.testing.assert_close(torch.func.functionalize(forge(torch.sin, fallback=True))(x), x.sin())
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(GradientError, match="got a tensor with a tangent"):
+        forge(lambda x: x.sin())(torch.autograd.forward_ad.make_dual(x, x))
 
 
 def test_operators_in_place() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 from torch.fx import GraphModule
 
 from forge import dims
 from forge.driver import compile_module
-from forge.errors import OpAttributeUnimplemented
+from forge.errors import GradientError, OpAttributeUnimplemented
 from forge.frontends.torch.captured import Captured, Given, captured_program, path_of
 from forge.frontends.torch.exported import size_of
 from forge.frontends.torch.importer import import_program
@@ -90,6 +91,8 @@ class CompiledGraph:
         self._weights = _Weights(captured.weights, [self.given[k].weight for k in captured.weights])
 
     def __call__(self, *arguments: Any) -> Sequence[Any]:
+        if forward_ad._current_level >= 0:
+            _check_tangents(arguments)
         if not self._weights.are_same(arguments):
             self._take_changed(arguments)
         if self._threads != torch.get_num_threads():
@@ -103,6 +106,14 @@ class CompiledGraph:
             kept = arguments[number] if self.changes[number] < _CHANGES else None
             self.given[number] = Given(self.given[number].label, kept)
         self._compile()
+
+
+def _check_tangents(arguments: Sequence[Any]) -> None:
+    """Raises GradientError: an argument has a gradient in forward mode."""
+    if any(isinstance(a, torch.Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in arguments):
+        raise GradientError(
+            "torch.compile(backend='forge'): got a tensor with a tangent (torch.autograd.forward_ad); expected none: compiled "
+            "code has no gradients; compile a function that calls torch.func.jvp itself")
 
 
 def _check_memory(module: GraphModule, captured: Captured, given: Sequence[Given]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 import torch.fx.traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._export.utils import _compiling_state_context
-from torch._functorch.predispatch import _vmap_increment_nesting
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
@@ -19,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
 
-from forge.errors import OpNotImplemented
+from forge.errors import ForgeError, OpNotImplemented
 from forge.frontends.torch.exported import source_line, target_name
 from forge.frontends.torch.loader import decompositions
 from forge.frontends.torch.lost_writes import without_batch
@@ -38,6 +37,7 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
     Raises:
         OpNotImplemented: torch's tracing does not see through a higher-order operator.
     """
+    _check_examples(examples)
     context = TracingContext.try_get()
     mode = context.fake_mode if context is not None else None
     if mode is None:
@@ -52,17 +52,31 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
         with torch.fx.traceback.preserve_node_meta(), _reparametrize_module(module, kept, tie_weights=True):
             return Interpreter(module).run(*arguments[: len(examples)])
 
+    whole = not casts and not any(map(_is_of_transform, module.graph.nodes))
     with mode, enable_python_dispatcher():
-        make = partial(_traced, run, fakes, not casts)
-        traced = make({})
-        if not casts and any(map(_is_of_batch, traced.graph.nodes)):
+        make = partial(_traced, run, fakes, whole)
+        traced = _first_traced(make)
+        if whole and any(map(_is_of_transform, traced.graph.nodes)):
             make = partial(_traced, run, fakes, False)
-            traced = make({})
+            traced = _first_traced(make)
         if _unknown(traced):
             with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
                 traced = _taken_apart(make)
     _check_constants(traced)
     return traced, own
+
+
+def _check_examples(examples: Sequence[Any]) -> None:
+    """Raises OpNotImplemented: arguments have no memory of their own that could be read."""
+    wrapped = [example for example in examples if isinstance(example, torch.Tensor) and _is_wrapped(example)]
+    if wrapped:
+        raise OpNotImplemented(
+            f"torch.compile: got an argument of a function that torch.func transforms ({str(wrapped[0]).partition('(')[0]}); "
+            "expected tensors with memory: compile the function that calls torch.func, or give fallback=True")
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def _check_constants(traced: GraphModule) -> None:
@@ -76,15 +90,52 @@ def _check_constants(traced: GraphModule) -> None:
                 "supported: operators that torch.export takes apart; use IRModule.from_torch, or fallback=True")
 
 
+def _first_traced(make: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModule:
+    """Raises OpNotImplemented: torch cannot trace the graph."""
+    try:
+        return make({})
+    except Exception as error:  # torch raises anything
+        if isinstance(error, ForgeError):
+            raise
+        line = source_line(str(error))
+        raise OpNotImplemented(
+            f"torch.compile: {line}{': ' if line else ''}torch does not trace this graph: {type(error).__name__}: "
+            f"{str(error).splitlines()[0][:200] if str(error) else ''}; expected functions that torch.fx traces with tensors "
+            "without contents; leave them out with torch.compiler.disable, or give fallback=True") from error
+
+
 def _traced(run: Callable[..., Any], fakes: Sequence[Any], whole: bool, table: Mapping[Any, Any]) -> GraphModule:
     """``whole``: with layers whole, and functions over a batch (``vmap``) between marks of where they begin and end."""
-    with _compiling_state_context():  # else there are no marks
+    with _compiling_state_context(), _kept_levels():  # else there are no marks
         return make_fx(run, table, tracing_mode="real", pre_dispatch=whole, _allow_non_fake_inputs=True)(*fakes)
 
 
-def _is_of_batch(node: Node) -> bool:
-    """Whether a node is such a mark."""
-    return bool(getattr(node.target, "__module__", "") == _vmap_increment_nesting.__module__)
+@contextlib.contextmanager
+def _kept_levels() -> Iterator[None]:
+    """What functions of ``torch.func`` change while they run is as before where one of them fails."""
+    functorch, hooks, forward = torch._C._functorch, torch._C._autograd, torch.autograd.forward_ad
+    depth, is_allowed = functorch.get_dynamic_layer_stack_depth(), functorch.get_inplace_requires_grad_allowed()
+    has_hooks, has_level = hooks._saved_tensors_hooks_is_enabled(), forward._current_level >= 0
+    with torch.set_grad_enabled(torch.is_grad_enabled()), forward._set_fwd_grad_enabled(forward._is_fwd_grad_enabled()):
+        try:
+            yield
+        except BaseException:
+            if not has_level:
+                with contextlib.suppress(RuntimeError):  # none was entered
+                    torch._C._exit_dual_level(level=0)
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+            functorch.set_inplace_requires_grad_allowed(is_allowed)
+            if has_hooks:
+                hooks._saved_tensors_hooks_enable()
+            raise
+
+
+def _is_of_transform(node: Node) -> bool:
+    """Whether a node is a mark of where a function of ``torch.func`` begins or ends."""
+    return str(getattr(node.target, "__module__", "")).startswith(_TRANSFORMS)
+
+
+_TRANSFORMS = ("torch._functorch.", "torch._C._functorch")
 
 
 def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModule:

@@ -19,7 +19,8 @@ from forge.frontends.torch.overloads import functional, without_out
 from forge.frontends.torch.program import Program, ScalarMeta, Step, TensorMeta, refs
 from forge.frontends.torch.registry import REGISTRY, key
 
-IGNORED = frozenset(("aten._assert_tensor_metadata.default",))
+IGNORED = frozenset({
+    "aten._assert_tensor_metadata.default", "aten._has_same_storage_numel.default", "aten.is_same_size.default"})
 """Steps that say what types say already."""
 
 PYTHON = frozenset({"operator", "math", "torch", "builtins"})

@@ -58,6 +58,17 @@ _quotient("floor_mod", "remainder.Tensor", "remainder.Scalar", "remainder.Scalar
 _quotient("mod", "fmod.Tensor", "fmod.Scalar")
 
 
+def _prim(name: str, *ops: str) -> None:
+    @converts(*ops, domain="prims")
+    def convert(g: Context, self: Operand, other: Operand) -> Value:
+        return g.call(name, g.tensor(self, g.dtype), g.tensor(other, g.dtype))
+
+
+_prim("add", "add.default")
+_prim("subtract", "sub.default")
+_prim("multiply", "mul.default")
+
+
 @converts("rsub.Tensor", "rsub.Scalar")
 def subtract_from(g: Context, self: Operand, other: Operand, alpha: Operand = 1) -> Value:
     return subtract(g, other, self, alpha)

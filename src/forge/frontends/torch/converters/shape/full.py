@@ -56,7 +56,7 @@ _filled_with(1, "ones", "default")
 _filled_with(0, "empty", "memory_format")
 
 
-@converts("empty_strided.default", "empty_permuted.default")
+@converts("empty_strided.default", "empty_permuted.default", "_efficientzerotensor.default")
 def empty(g: Context, size: Sequence[Dim], *, stride: Sequence[Dim] = (), physical_layout: Sequence[int] = (),
           dtype: str | None = None) -> Value:
     return filled(g, 0, size)
@@ -65,6 +65,11 @@ def empty(g: Context, size: Sequence[Dim], *, stride: Sequence[Dim] = (), physic
 @converts("new_empty_strided.default")
 def new_empty_strided(g: Context, self: Value, size: Sequence[Dim], *, stride: Sequence[Dim], dtype: str | None = None) -> Value:
     return filled(g, 0, size)
+
+
+@converts("_new_zeros_with_same_feature_meta.default")
+def new_tangent(g: Context, self: Value, other: Value, *, self_num_batch_dims: int = 0) -> Value:
+    return filled(g, 0, g.shape)
 
 
 @converts("scalar_tensor.default")
