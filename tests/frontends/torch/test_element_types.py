@@ -34,6 +34,15 @@ def compiled(function: Any, *arguments: Any) -> Any:
     return forge.from_torch(exported, through_onnx=False).get_inference_function()(*(a.numpy() for a in arguments))
 
 
+@pytest.mark.parametrize("name", ["uint8", "int8", "uint16", "int16", "uint32", "uint64"])
+@pytest.mark.parametrize("source", ["float32", "float16", "float64"])
+def test_floats_that_an_integer_type_does_not_have_keep_their_low_bits(source: str, name: str) -> None:
+    x = torch.tensor([300.0, -1.0, -1.5, -0.5, 255.9, 60000.0, -40000.0, 127.0, -129.0], dtype=getattr(torch, source))
+    dtype = getattr(torch, name)
+    for function in (lambda x: x.to(dtype), lambda x: x.clamp(-2, 300).to(dtype), lambda x: torch.zeros(9, dtype=dtype).copy_(x)):
+        np.testing.assert_array_equal(compiled(function, x), function(x).numpy())
+
+
 @pytest.mark.parametrize("options", [{"size": (31, 40)}, {"size": (5, 4)}, {"scale_factor": (1.7, 0.6)}], ids=str)
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
