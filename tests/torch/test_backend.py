@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import subprocess
 import sys
 import warnings
@@ -197,6 +198,34 @@ def test_sizes_in_results() -> None:
         got, wanted = own(x, n), (x.view(-1, n)[1:], x.numel() // n, x.reshape(n, -1).T)
         torch.testing.assert_close(got, wanted)
         assert got[0].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, s: (x * int(s), int(s), s * 2),
+    lambda x, s: (x + s // 2, x * round(s), x - math.ceil(s) + math.floor(s)),
+    lambda x, s: x * (int(s) % 3) + int(s) // 2 + round(s, 1),
+    lambda x, s: (y := x.repeat(int(abs(s)) + 1), y[1:], y.view(-1, 1)),
+    lambda x, s: (x.roll(int(s)), x[: int(abs(s))], torch.zeros(int(abs(s)), 2)),
+    lambda x, s: x * int((x.sum() * s).item()),
+])  # fmt: skip
+def test_floats_that_become_integers(function: Callable[..., Any]) -> None:
+    own, x = forge(function), torch.arange(4.0)
+    for number in (1.5, 2.6, -3.5, 4.0):
+        torch.testing.assert_close(own(x, number), function(x, number))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x.nonzero(), x.nonzero().shape[0]),
+    lambda x: x.nonzero().shape[0] * 2,
+    lambda x: (y := x[x > 0], y.view(-1, 1), y[None], (x > 1).nonzero()),
+    lambda x: (y := torch.cat([x[x > 0], x]), y[1:], y[:1]),
+    lambda x: (x * x.sum().int().item(), x.sum().int().item(), x[1].item(), (x > 1).any().item()),
+    lambda x: (x.roll(x[1].int().item()), x.int().tolist()),
+])  # fmt: skip
+def test_sizes_that_data_decide(function: Callable[..., Any]) -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        for values in ([1.0, -1.0, 0.0, 2.0], [1.0, 1.0, 3.0, 1.0]):
+            check(function, torch.tensor(values))
 
 
 def test_integers_of_any_sign() -> None:

@@ -17,8 +17,8 @@ from forge.frontends.torch.exported import meta_of, size_of, value_name
 from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.program import TensorMeta
 
-Sizes = Callable[[Sequence[Any]], dict[str, int]]
-"""From the arguments of a call to the values of torch's symbols."""
+Sizes = Callable[[Sequence[Any], Sequence[Any]], dict[str, int]]
+"""From the arguments of a call and the outputs of the compiled code to the values of torch's symbols."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ class Computed:
 
 
 @dataclass(frozen=True)
+class Number:
+    """Output ``number`` of the compiled code as a number of Python: it depends on data."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class View:
     """A tensor in the memory of another; ``offset`` is counted from that one's first element."""
 
@@ -60,78 +67,127 @@ class View:
     offset: Dim
 
 
-Source = Constant | Size | Argument | Computed | View
+Source = Constant | Size | Argument | Computed | Number | View
 
 
 @dataclass
 class Plan:
-    """Where each result comes from, and what the compiled code computes for it."""
+    """Where each result comes from, and what the compiled code computes for it.
+
+    Attributes:
+        sizes: symbols that data decide -> an output, and the axis along which it has that size; None: it is that number.
+    """
 
     sources: list[Source] = field(default_factory=list)
     computed: list[Result] = field(default_factory=list)
+    sizes: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
         """Whether the results are the outputs of the compiled code, in order."""
         return self.sources == [Computed(k) for k in range(len(self.computed))]
 
-    def finish(self, symbols: Sizes) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
-        """What makes the results of a call from its arguments and the outputs of the compiled code."""
-        makers = [_maker(source, symbols) for source in self.sources]
+    def finish(self, symbols: Callable[[Sequence[Any]], dict[str, int]]) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
+        """What makes the results of a call from its arguments and the outputs of the compiled code.
+
+        Args:
+            symbols: from the arguments to the values of the symbols of their sizes.
+        """
+        items = [(name, number, axis) for name, (number, axis) in self.sizes.items()]
+
+        def sizes(arguments: Sequence[Any], outputs: Sequence[Any]) -> dict[str, int]:
+            known = symbols(arguments)
+            known.update((name, int(outputs[k]) if axis is None else outputs[k].shape[axis]) for name, k, axis in items)
+            return known
+
+        makers = [_maker(source, sizes) for source in self.sources]
         return lambda arguments, outputs: [make(arguments, outputs) for make in makers]
 
 
 def plan_results(module: GraphModule) -> Plan:
     """The plan of a graph of ATen operators; memory is shared as torch's fake tensors say."""
-    plan = Plan()
-    nodes = list(module.graph.nodes)
-    placeholders = [node for node in nodes if node.op == "placeholder"]
-    (output,) = (node for node in nodes if node.op == "output")
-    returned = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
-    owners: dict[int, Argument | Node] = {}
-    for number, node in enumerate(placeholders):
-        if isinstance(node.meta.get("val"), torch.Tensor):
-            owners.setdefault(storage_of(node), Argument(number))
-    shared = Counter(storage_of(node) for node in {n for n in returned if isinstance(n, Node)})
-    for node in nodes:
-        if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and shared[storage_of(node)] > 1:
-            owners.setdefault(storage_of(node), node)
-    computed: dict[Node, Computed] = {}
-
-    def compute(node: Node) -> Computed:
-        if node not in computed:
-            order = order_of(meta_of(node.meta["val"]))
-            computed[node] = Computed(len(plan.computed), order)
-            plan.computed.append(Result(value_name(node), order))
-        return computed[node]
-
-    for value in returned:
-        plan.sources.append(_source(value, placeholders, owners, compute))
-    return plan
+    return _Planner(module).plan
 
 
-def _source(
-    value: Any, placeholders: list[Node], owners: dict[int, Argument | Node], compute: Callable[[Node], Computed]
-) -> Source:
-    if not isinstance(value, Node):
-        return Size(size_of(value)) if isinstance(value, torch.SymInt) else Constant(value)
-    if value in placeholders:
-        return Argument(placeholders.index(value))
-    tensor = value.meta.get("val")
-    if isinstance(tensor, torch.SymInt | int):
-        return Size(size_of(tensor))
-    owner = owners.get(storage_of(value))
-    if owner is None or owner is value:
-        return compute(value)
-    base = placeholders[owner.number] if isinstance(owner, Argument) else owner
-    of = owner if isinstance(owner, Argument) else compute(owner)
-    own, whole = meta_of(tensor), meta_of(base.meta["val"])
-    assert isinstance(own, TensorMeta) and isinstance(whole, TensorMeta) and own.strides is not None
-    if own.dtype != whole.dtype or tensor.is_conj() or tensor.is_neg():
-        return compute(value)  # a copy: bytes of other elements cannot be described by strides
-    if own == whole:
-        return of
-    return View(of, own.shape, own.strides, own.offset - whole.offset)
+class _Planner:
+    def __init__(self, module: GraphModule) -> None:
+        self.plan = Plan()
+        self.nodes = list(module.graph.nodes)
+        self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        self.known = {name for node in self.placeholders for size in _sizes(node) for name in dims.symbols(size)}
+        self.computed: dict[Node, int] = {}
+        (output,) = (node for node in self.nodes if node.op == "output")
+        returned = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
+        self.owners = self._owners(returned)
+        for value in returned:
+            self.plan.sources.append(self._source(value))
+        for source in self.plan.sources:
+            if isinstance(source, View):
+                self._find(dims.symbols(*source.shape, *source.strides, source.offset))
+
+    def _owners(self, returned: Sequence[Any]) -> dict[int, Argument | Node]:
+        """Storages -> what they were made for: an argument, or the first node of several that are returned."""
+        owners: dict[int, Argument | Node] = {}
+        for number, node in enumerate(self.placeholders):
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                owners.setdefault(storage_of(node), Argument(number))
+        shared = Counter(storage_of(node) for node in {n for n in returned if isinstance(n, Node)})
+        for node in self.nodes:
+            if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and shared[storage_of(node)] > 1:
+                owners.setdefault(storage_of(node), node)
+        return owners
+
+    def _output(self, node: Node, order: tuple[int, ...] | None = None) -> int:
+        if node not in self.computed:
+            self.computed[node] = len(self.plan.computed)
+            self.plan.computed.append(Result(value_name(node), order))
+        return self.computed[node]
+
+    def _compute(self, node: Node) -> Computed:
+        order = order_of(meta_of(node.meta["val"]))
+        return Computed(self._output(node, order), order)
+
+    def _source(self, value: Any) -> Source:
+        if not isinstance(value, Node):
+            return Size(size_of(value)) if isinstance(value, torch.SymInt) else Constant(value)
+        if value in self.placeholders:
+            return Argument(self.placeholders.index(value))
+        tensor = value.meta.get("val")
+        if isinstance(tensor, torch.SymInt | int) and self.known.issuperset(dims.symbols(size_of(tensor))):
+            return Size(size_of(tensor))
+        if isinstance(tensor, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return Number(self._output(value))
+        owner = self.owners.get(storage_of(value))
+        if owner is None or owner is value:
+            return self._compute(value)
+        base = self.placeholders[owner.number] if isinstance(owner, Argument) else owner
+        own, whole = meta_of(tensor), meta_of(base.meta["val"])
+        assert isinstance(own, TensorMeta) and isinstance(whole, TensorMeta) and own.strides is not None
+        if own.dtype != whole.dtype or tensor.is_conj() or tensor.is_neg():
+            return self._compute(value)  # a copy: bytes of other elements cannot be described by strides
+        of = owner if isinstance(owner, Argument) else self._compute(owner)
+        return of if own == whole else View(of, own.shape, own.strides, own.offset - whole.offset)
+
+    def _find(self, names: Sequence[str]) -> None:
+        """Outputs that say the values of symbols which arguments do not say."""
+        for name in names:
+            if name in self.known or name in self.plan.sizes:
+                continue
+            for node in [*self.computed, *(n for n in self.nodes if n.op == "call_function")]:
+                axis = next((k for k, size in enumerate(_sizes(node)) if dims.symbol_name(size) == name), None)
+                if axis is not None:
+                    is_tensor = isinstance(node.meta["val"], torch.Tensor)
+                    number = self._output(node)
+                    order = self.plan.computed[number].order
+                    self.plan.sizes[name] = number, (axis if order is None else order.index(axis)) if is_tensor else None
+                    break
+
+
+def _sizes(node: Node) -> Sequence[Dim]:
+    """The sizes of a tensor, or the integer itself."""
+    value = without_batch(node.meta.get("val"))
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value] if isinstance(value, torch.SymInt) else ()
+    return [size_of(size) for size in sizes]
 
 
 def storage_of(node: Node) -> int:
@@ -146,9 +202,11 @@ def _maker(source: Source, symbols: Sizes) -> Callable[[Sequence[Any], Sequence[
         case Constant(value):
             return lambda arguments, outputs: value
         case Size(size):
-            return lambda arguments, outputs: dims.evaluate(size, symbols(arguments))
+            return lambda arguments, outputs: dims.evaluate(size, symbols(arguments, outputs))
         case Argument(number):
             return lambda arguments, outputs: arguments[number]
+        case Number(number):
+            return lambda arguments, outputs: outputs[number].item()
         case Computed(number, order):
             if order is None:
                 return lambda arguments, outputs: outputs[number]
@@ -162,7 +220,7 @@ def _view_maker(view: View, symbols: Sizes) -> Callable[[Sequence[Any], Sequence
     is_static = dims.is_static(*view.shape, *view.strides, view.offset)
 
     def made(arguments: Sequence[Any], outputs: Sequence[Any]) -> torch.Tensor:
-        base, known = make(arguments, outputs), {} if is_static else symbols(arguments)
+        base, known = make(arguments, outputs), {} if is_static else symbols(arguments, outputs)
         shape, strides = ([dims.evaluate(d, known) for d in sizes] for sizes in (view.shape, view.strides))
         return torch.as_strided(base, shape, strides, base.storage_offset() + dims.evaluate(view.offset, known))
 

@@ -162,7 +162,7 @@ def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, re
     """Binds a result; what makes it, with its name, where it had none."""
     meta = program.metas.get(name)
     if isinstance(meta, ScalarMeta):
-        scope.numbers[name] = _number(scope, g, meta, result)
+        scope.numbers[name] = _number(scope, g, meta, result, program)
         return {}
     if not isinstance(result, Value):
         raise ImportModelError(f"its converter gave {type(result).__name__}; expected a tensor")
@@ -195,17 +195,25 @@ def _as_torch_says(scope: TorchScope, g: Context, meta: TensorMeta, value: Value
     return value if shape == value.shape else g.call("broadcast_to", value, shape=shape, exact=True)
 
 
-def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Dim | Value) -> Dim | Value:
+def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Dim | Value, program: Program) -> Dim | Value:
     """A number that is computed from data; where torch takes it for a size, so does the graph."""
     name = None if meta.size is None else dims.symbol_name(meta.size)
     if name is None or name in scope.all_symbols() or not isinstance(result, Value):
         return result
     number = g.cast(result, "int64")
+    size = _counted(scope, g, number)
+    if not any(isinstance(m, TensorMeta) and name in dims.symbols(*m.shape) for m in program.metas.values()):
+        size = size - _counted(scope, g, g.call("negative", number))  # no size: it may be negative
+    scope.symbols[name] = size
+    return size
+
+
+def _counted(scope: TorchScope, g: Context, number: Value) -> Dim:
+    """A number as a size; 0 for a negative one."""
     size: Dim = g.count(number).shape[0]
     symbol = dims.symbol_name(size)
     if symbol is not None:
-        scope.counts[symbol] = number
-    scope.symbols[name] = size
+        scope.counts[symbol] = g.call("maximum", number, g.constant(0, "int64"))
     return size
 
 

@@ -18,6 +18,7 @@ from forge.frontends.torch.corrections import wrong_bounds
 from forge.frontends.torch.overloads import functional, without_out
 from forge.frontends.torch.program import Program, ScalarMeta, Step, TensorMeta, refs
 from forge.frontends.torch.registry import REGISTRY, key
+from forge.frontends.torch.symbols import is_rounded
 
 IGNORED = frozenset({
     "aten._assert_tensor_metadata.default", "aten._has_same_storage_numel.default", "aten.is_same_size.default"})
@@ -77,6 +78,8 @@ def is_number(step: Step, program: Program) -> bool:
     metas = [program.metas.get(name) for name in step.outputs]
     if not metas or not all(isinstance(m, ScalarMeta) and m.size is not None for m in metas):
         return False
+    if _is_rounding(step, program):
+        return False
     if any(isinstance(m, ScalarMeta) and isinstance(m.size, int) for m in metas) and lookup(step.target) is not None:
         return False
     return step.target.partition(".")[0] in PYTHON or lookup(step.target) is None
@@ -123,6 +126,14 @@ def _numbers_of_offsets(steps: Sequence[Step], program: Program) -> set[str]:
 def _is_idle(step: Step, program: Program) -> bool:
     """Whether a step does nothing but compute numbers of sizes."""
     metas = [program.metas.get(name) for name in step.outputs]
-    return bool(metas) and step.target.partition(".")[0] in PYTHON and all(isinstance(m, ScalarMeta) for m in metas)
+    is_number = bool(metas) and step.target.partition(".")[0] in PYTHON and all(isinstance(m, ScalarMeta) for m in metas)
+    return is_number and not _is_rounding(step, program)
+
+
+def _is_rounding(step: Step, program: Program) -> bool:
+    """Whether a step makes an integer of a floating-point number that is known when the model runs."""
+    metas = [program.metas.get(name) for name in step.outputs]
+    sizes = [m.size for m in metas if isinstance(m, ScalarMeta) and isinstance(m.size, DimExpr)]
+    return any(is_rounded(dims.symbol_name(size) or "") for size in sizes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -126,12 +127,29 @@ def _size(node: ast.expr, text: str) -> Dim:
         raise _unknown(text)
     if node.func.id == "Symbol":
         return dims.symbol(_name(node, text))
+    if node.func.id in ROUNDED and any(map(_is_real, ast.walk(node))):
+        return dims.symbol(f"{node.func.id}_{hashlib.sha256(ast.unparse(node).encode()).hexdigest()[:16]}")
     if node.func.id in _ROUNDING and len(node.args) == 1:
         return _ROUNDING[node.func.id](_ratio(node.args[0], text))
     function = _FUNCTIONS.get(node.func.id)
     if function is None or not node.args:
         raise _unknown(text)
     return function([_size(argument, text) for argument in node.args])
+
+
+ROUNDED = frozenset({"FloorToInt", "TruncToInt", "CeilToInt", "RoundToInt"})
+"""Functions of floating-point numbers that are known when the model runs; their results are symbols of their own."""
+
+
+def is_rounded(symbol: str) -> bool:
+    """Whether a symbol stands for such a result."""
+    return symbol.partition("_")[0] in ROUNDED
+
+
+def _is_real(node: ast.AST) -> bool:
+    """Whether a part of an expression is a symbol of floating-point numbers."""
+    is_symbol = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Symbol"
+    return is_symbol and any(keyword.arg == "real" for keyword in node.keywords)  # type: ignore[attr-defined]
 
 
 _ROUNDING: Mapping[str, Callable[[Ratio], Dim]] = MappingProxyType({"FloorToInt": floor, "TruncToInt": trunc})
@@ -153,8 +171,9 @@ def _ratio(node: ast.expr, text: str) -> Ratio:
 
 
 def _name(node: ast.Call, text: str) -> str:
-    if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-        return node.args[0].value
+    is_text = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    if is_text and not _is_real(node):
+        return str(node.args[0].value)  # type: ignore[attr-defined]
     raise _unknown(text)
 
 

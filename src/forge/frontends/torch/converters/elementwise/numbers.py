@@ -52,9 +52,18 @@ def _unary(name: str, domain: str, op: str) -> None:
 
 for _domain, _name, _op in (
     ("operator", "negative", "neg"), ("operator", "abs", "abs"), ("math", "ceil", "ceil"), ("math", "floor", "floor"),
-    ("math", "trunc", "trunc"), ("builtins", "round", "round"), ("torch", "trunc", "sym_int"),
+    ("math", "trunc", "trunc"), ("torch", "trunc", "sym_int"),
 ):
     _unary(_name, _domain, _op)
+
+
+@converts("round", domain="builtins")
+def rounded(g: Context, a: Operand, b: Operand | None = None) -> Value:
+    """To ``b`` digits after the point; as Python does, to the even neighbour."""
+    if b is None:
+        return g.cast(g.call("round", g.tensor(a)), _dtype(g))
+    unit = g.call("power", g.constant(10.0, "float64"), g.tensor(b, "float64"))
+    return g.call("divide", g.call("round", g.call("multiply", g.tensor(a, "float64"), unit)), unit)
 
 
 @converts("sym_ite", domain="torch")
