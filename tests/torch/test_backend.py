@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from forge.errors import GradientError, OpNotImplemented, OptionError  # noqa: E402
 from forge.torch import compiled  # noqa: E402
@@ -215,9 +216,9 @@ def test_floats_that_become_integers(function: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: (x.nonzero(), x.nonzero().shape[0]),
+    lambda x: (x.nonzero().T + 1, x.nonzero().shape[0]),
     lambda x: x.nonzero().shape[0] * 2,
-    lambda x: (y := x[x > 0], y.view(-1, 1), y[None], (x > 1).nonzero()),
+    lambda x: (y := x[x > 0], y.view(-1, 1), y[None]),
     lambda x: (y := torch.cat([x[x > 0], x]), y[1:], y[:1]),
     lambda x: (x * x.sum().int().item(), x.sum().int().item(), x[1].item(), (x > 1).any().item()),
     lambda x: (x.roll(x[1].int().item()), x.int().tolist()),
@@ -316,6 +317,45 @@ def test_gradients_with_a_fallback() -> None:
     with pytest.warns(UserWarning, match="runs eagerly: autograd records"):
         result = forge(model, fallback=True)(x)
     torch.testing.assert_close(torch.autograd.grad(result.sum(), list(model.parameters())), wanted)
+
+
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * x.sigmoid()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+LINEAR = nn.Linear(4, 4)
+
+
+def in_mode(mode: Callable[[], Any]) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        y = x * 2
+        with mode():
+            y = y + LINEAR(x)
+        return y * 3
+
+    return function
+
+
+@pytest.mark.parametrize("records", [True, False])
+@pytest.mark.parametrize("function", [
+    in_mode(torch.no_grad), in_mode(torch.enable_grad), in_mode(torch.inference_mode), Swish.apply,
+    lambda x: torch.cond(x.sum() > 0, Swish.apply, lambda v: v - 1, (x,)),
+    lambda x: checkpoint(lambda a, b: (a * b, checkpoint(LINEAR, a, use_reentrant=False)), x, x + 1, use_reentrant=False),
+    lambda x: checkpoint(LINEAR, x, use_reentrant=True),
+])  # fmt: skip
+def test_blocks_that_say_what_autograd_records(function: Callable[..., Any], records: bool) -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    with torch.set_grad_enabled(records):
+        got, wanted = forge(function)(x), function(x)
+    torch.testing.assert_close(got, wanted)
+    leaves = [[t.requires_grad for t in torch.utils._pytree.tree_leaves(tree)] for tree in (got, wanted)]
+    assert leaves[0] == leaves[1]
 
 
 def unsupported(x: Any) -> Any:

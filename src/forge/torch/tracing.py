@@ -50,7 +50,7 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
     def run(*arguments: Any) -> Any:
         kept = dict(zip(own, arguments[len(examples) :]))
         with torch.fx.traceback.preserve_node_meta(), _reparametrize_module(module, kept, tie_weights=True):
-            return Interpreter(module).run(*arguments[: len(examples)])
+            return _Interpreter(module).run(*arguments[: len(examples)])
 
     whole = not casts and not any(map(_is_of_transform, module.graph.nodes))
     with mode, enable_python_dispatcher():
@@ -62,8 +62,21 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
         if _unknown(traced):
             with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
                 traced = _taken_apart(make)
+    for part in [part for part in traced.modules() if isinstance(part, GraphModule)]:
+        for node in [node for node in part.graph.nodes if node.target is torch._C._set_grad_enabled]:
+            part.graph.erase_node(node)  # what is recorded, the graph that Dynamo gave says: compiled code records nothing
+        part.recompile()
     _check_constants(traced)
     return traced, own
+
+
+class _Interpreter(Interpreter):  # type: ignore[misc]
+    """Runs what is marked to be computed again for gradients once, as part of the graph."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.higher_order.tag_activation_checkpoint:
+            return _Interpreter(args[0]).run(*args[1:])
+        return super().call_function(target, args, kwargs)
 
 
 def _check_examples(examples: Sequence[Any]) -> None:
