@@ -345,7 +345,7 @@ def in_mode(mode: Callable[[], Any]) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("records", [True, False])
 @pytest.mark.parametrize("function", [
     in_mode(torch.no_grad), in_mode(torch.enable_grad), in_mode(torch.inference_mode), Swish.apply,
-    lambda x: torch.cond(x.sum() > 0, Swish.apply, lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: Swish.apply(v), lambda v: v - 1, (x,)),  # noqa: PLW0108
     lambda x: checkpoint(lambda a, b: (a * b, checkpoint(LINEAR, a, use_reentrant=False)), x, x + 1, use_reentrant=False),
     lambda x: checkpoint(LINEAR, x, use_reentrant=True),
 ])  # fmt: skip
