@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from forge.driver import artifact
 from forge.driver import compile_module as compiled
 from forge.errors import InputError, OpAttributeUnimplemented, OptionError
+from forge.frontends.torch.whole_layers import whole_layers
 from forge.module import IRModule
 from forge.options import OutputOptions
 from forge.torch.backend import parse_options
@@ -134,7 +135,7 @@ def compile_module(
     settings, _ = parse_options(options, None)
     args, kwargs = ((), example) if isinstance(example, Mapping) else (example, None)
     args = args if isinstance(args, tuple | list) else (args,)
-    with torch.no_grad():
+    with torch.no_grad(), whole_layers():
         exported = torch.export.export(module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes)
     model = IRModule.from_torch(exported, through_onnx=False)
     if model.main.donated:

@@ -23,6 +23,7 @@ from forge.frontends.torch.exported import source_line, target_name
 from forge.frontends.torch.loader import decompositions
 from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.steps import lookup
+from forge.frontends.torch.whole_layers import whole_layers
 
 
 def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, dict[str, torch.Tensor]]:
@@ -119,7 +120,8 @@ def _first_traced(make: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModu
 
 def _traced(run: Callable[..., Any], fakes: Sequence[Any], whole: bool, table: Mapping[Any, Any]) -> GraphModule:
     """``whole``: with layers whole, and functions over a batch (``vmap``) between marks of where they begin and end."""
-    with _compiling_state_context(), _kept_levels():  # else there are no marks
+    layers = whole_layers() if whole else contextlib.nullcontext()
+    with _compiling_state_context(), _kept_levels(), layers:  # without a state of compiling there are no marks
         return make_fx(run, table, tracing_mode="real", pre_dispatch=whole, _allow_non_fake_inputs=True)(*fakes)
 
 

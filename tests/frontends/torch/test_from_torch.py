@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,63 @@ def test_bounds_are_checked_by_the_name_of_the_dimension(dense: Any, target: str
     for rows in (2, 9):
         with pytest.raises(forge.ForgeError, match=r"dimension rows is .*expected 3 to 8"):
             run(np.ones((rows, 3, 4), "float32"))
+
+
+class Positions(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = torch.nn.Embedding(64, 4)
+        self.register_buffer("numbers", torch.arange(64)[None])
+
+    def forward(self, x: Any) -> Any:
+        return x + self.places(self.numbers[:, : x.shape[1]])
+
+
+@pytest.mark.parametrize("form", ["module", "trace"])
+def test_bounds_that_a_model_sets_are_found_and_checked(form: str) -> None:
+    model = Positions()
+    ir = forge.from_torch(FORMS[form](model), [("x", ("batch", "tokens", 4))])
+    assert [str(d) for d in ir.input_shapes[0]] == ["batch", "tokens", "4"]
+    for shape in ((2, 3, 4), (3, 64, 4), (1, 1, 4)):
+        check(ir, model, torch.ones(shape))
+    with pytest.raises(forge.ForgeError, match=r"dimension tokens is .*expected 0 to 64"):
+        ir.get_inference_function()(np.ones((2, 65, 4), "float32"))
+
+
+def test_what_torch_finds_of_sizes_besides_bounds_is_checked() -> None:
+    class Pool(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.max_pool2d(x, 2, 2, ceil_mode=True)
+
+    ir = forge.from_torch(Pool(), [("x", (1, 3, "height", "width"))])
+    for shape in ((1, 3, 7, 8), (1, 3, 8, 7), (1, 3, 3, 3)):
+        check(ir, Pool(), torch.randn(shape))
+
+
+LAYERS = {
+    "LSTM": lambda: torch.nn.LSTM(4, 3, num_layers=2, bidirectional=True, batch_first=True),
+    "GRU": lambda: torch.nn.GRU(4, 3, batch_first=True, bias=False),
+    "RNN": lambda: torch.nn.RNN(4, 3, nonlinearity="relu"),
+}
+
+
+@pytest.mark.parametrize(("kind", "form"), [*itertools.product(LAYERS, ["module", "trace"]), ("GRU", "through ONNX")])
+def test_recurrent_layers_over_any_number_of_steps(kind: str, form: str) -> None:
+    layer = LAYERS[kind]()
+
+    class Steps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)[0].sum(-1, keepdim=True) * x
+
+    model = Steps().eval()
+    given = model if form == "through ONNX" else FORMS[form](model)
+    ir = forge.from_torch(given, [("x", ("a", "b", 4))], through_onnx=form == "through ONNX")
+    for shape in ((2, 3, 4), (5, 2, 4), (3, 40, 4)):
+        check(ir, model, torch.randn(shape))
 
 
 @pytest.mark.parametrize("target", ["llvm", "reference"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from forge import dims, dims_text, dtypes
@@ -186,10 +187,22 @@ def _example(info: InputInfo, default_dtype: str, sizes: dict[Any, int]) -> Any:
     return torch.zeros(shape, dtype=getattr(torch, info.what.dtype or default_dtype))
 
 
-def dynamic_shapes(infos: Sequence[InputInfo]) -> tuple[Any, ...]:
-    """What `torch.export` is to know of their dimensions: equal names are equal sizes."""
-    made: dict[str, Any] = {}
+def dynamic_shapes(infos: Sequence[InputInfo], bounds: Mapping[str, Mapping[str, int]] = MappingProxyType({})) -> tuple[Any, ...]:
+    """What `torch.export` is to know of their dimensions: equal names are equal sizes.
+
+    Args:
+        bounds: of dimensions by their names: ``min``, ``max``, or both.
+    """
+    from torch.export import Dim
+
+    made: dict[str, Any] = {name: Dim(name, **known) for name, known in bounds.items()}
     return tuple(_dynamic(info, made) for info in infos)
+
+
+def dimension_names(infos: Sequence[InputInfo]) -> list[str]:
+    """Names of dimensions, of which others may be made: ``h``, where one is ``2*h``."""
+    sizes = [size for info in infos for _, leaf in info.leaves() for size in leaf.shape or () if isinstance(size, str)]
+    return list(dict.fromkeys((_derived(size) or (size,))[0] for size in sizes))
 
 
 def _dynamic(info: InputInfo, made: dict[str, Any]) -> Any:

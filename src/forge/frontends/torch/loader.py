@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -142,12 +143,14 @@ def run_decompositions(exported: ExportedProgram, table: Mapping[Any, Any]) -> E
     """
     from torch.export.graph_signature import InputKind
 
+    from forge.frontends.torch.whole_layers import whole_layers
+
     plain = copy.copy(exported)
     plain._graph_signature = copy.deepcopy(exported.graph_signature)
     for spec in plain.graph_signature.input_specs:
         if spec.kind is InputKind.CONSTANT_TENSOR:
             spec.kind, spec.persistent = InputKind.BUFFER, False
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), whole_layers():
         warnings.simplefilter("ignore")
         return plain.run_decompositions(dict(table))
 
@@ -157,26 +160,63 @@ def _exported(
 ) -> ExportedProgram:
     import torch
 
+    from forge.frontends.torch.whole_layers import whole_layers
+
     arguments = input_info.examples(infos, default_dtype)
     by_name = isinstance(infos, input_info.Named)
-    derived = input_info.dynamic_shapes(infos) if dynamic is None else _of_trace(dynamic, infos, where) if is_trace else None
-    if derived is not None:
-        dynamic = dict(zip((i.name for i in infos), derived)) if by_name else derived
-        if not by_name and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(model.forward).parameters.values()):
-            dynamic = _for_variadic(model, derived)
     args, kwargs = ((), dict(zip((i.name for i in infos), arguments))) if by_name else (arguments, None)
-    try:
-        with warnings.catch_warnings(), torch.set_grad_enabled(torch.is_grad_enabled() and not is_trace):
-            warnings.simplefilter("ignore")  # a trace may write where autograd forbids it
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
-    except ForgeError:
-        raise
-    except Exception as error:  # the model's own code, which may raise anything, runs here
-        sizes = ", ".join(f"{n or '?'}: {i.shape}" for info in infos for n, i in info.leaves())
-        raise ImportModelError(
-            f"{where}: torch.export failed for inputs {sizes}; expected a model that it takes: change it, fix the sizes that it "
-            f"fixes, or give example tensors and dynamic_shapes; got {type(error).__name__}: {error}"
-        ) from error
+    is_free = dynamic is None
+    if dynamic is not None and is_trace:
+        dynamic = _arranged(model, infos, _of_trace(dynamic, infos, where))
+    bounds: dict[str, dict[str, int]] = {}
+    while True:
+        shapes = _arranged(model, infos, input_info.dynamic_shapes(infos, bounds)) if is_free else dynamic
+        try:
+            grad = torch.set_grad_enabled(torch.is_grad_enabled() and not is_trace)
+            with warnings.catch_warnings(), grad, whole_layers():
+                warnings.simplefilter("ignore")  # a trace may write where autograd forbids it
+                return torch.export.export(
+                    model, args, kwargs, dynamic_shapes=shapes, strict=False,
+                    prefer_deferred_runtime_asserts_over_guards=bool(bounds))
+        except ForgeError:
+            raise
+        except Exception as error:  # the model's own code, which may raise anything, runs here
+            if is_free and _learn_bounds(bounds, infos, str(error)):
+                continue
+            sizes = ", ".join(f"{n or '?'}: {i.shape}" for info in infos for n, i in info.leaves())
+            raise ImportModelError(
+                f"{where}: torch.export failed for inputs {sizes}; expected a model that it takes: change it, fix the sizes "
+                f"that it fixes, or give example tensors and dynamic_shapes; got {type(error).__name__}: {error}"
+            ) from error
+
+
+def _learn_bounds(bounds: dict[str, dict[str, int]], infos: Sequence[InputInfo], message: str) -> bool:
+    """Adds to ``bounds`` what torch says of named dimensions that a model bounds; whether anything is new.
+
+    What it says of them besides is then checked in each call.
+    """
+    if "Constraints violated" not in message:
+        return False
+    before = copy.deepcopy(bounds)
+    for name in input_info.dimension_names(infos):
+        bounds.setdefault(name, {})
+    for name, text in _SUGGESTED.findall(message):
+        if name in bounds:
+            bounds[name].update((key, int(value)) for key, value in _BOUND.findall(text))
+    return bounds != before
+
+
+_SUGGESTED = re.compile(r"^\s*(\w+) = Dim\('\1'(.*)\)$", re.MULTILINE)
+_BOUND = re.compile(r"(min|max)=(\d+)")
+
+
+def _arranged(model: torch.nn.Module, infos: Sequence[InputInfo], shapes: tuple[Any, ...]) -> Any:
+    """What is said of the sizes of inputs, in order, as torch takes it."""
+    if isinstance(infos, input_info.Named):
+        return dict(zip((i.name for i in infos), shapes))
+    if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(model.forward).parameters.values()):
+        return _for_variadic(model, shapes)
+    return shapes
 
 
 def _of_trace(dynamic: Any, infos: Sequence[InputInfo], where: str) -> tuple[Any, ...]:
