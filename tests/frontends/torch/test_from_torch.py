@@ -144,7 +144,8 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "form"), [*itertools.product(LAYERS, ["module", "trace"]), ("GRU", "through ONNX")])
+@pytest.mark.parametrize(("kind", "form"), [
+    *itertools.product(LAYERS, ["module", "trace"]), pytest.param("GRU", "through ONNX", marks=pytest.mark.slow)])
 def test_recurrent_layers_over_any_number_of_steps(kind: str, form: str) -> None:
     layer = LAYERS[kind]()
 

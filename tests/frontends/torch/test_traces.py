@@ -149,6 +149,66 @@ class Counting(torch.nn.Module):
         return total if x.dim() == 3 else -total
 
 
+class Attributes(torch.nn.Module):
+    """Tensors that are no buffers, which calls replace, and one in a module of it that is only read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(1, 4)
+        self.count = torch.tensor(0)
+        self.inner = Constant()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        before = self.last
+        joined = self.inner(torch.cat([before, x], 1))
+        self.last = x[:, -4:]
+        self.count = self.count + 1
+        return joined.sum(1), before, self.last + 1, self.count
+
+
+class Constant(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = torch.tensor([2.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def test_tensors_that_are_attributes_are_states() -> None:
+    script = torch.jit.script(Attributes())
+    run = forge.from_torch(script, [("x", (1, 8))]).get_inference_function()
+    for k in range(3):
+        x = torch.arange(8.0)[None] + k
+        for got, wanted in zip(run(x.numpy()), script(x), strict=True):
+            np.testing.assert_array_equal(got, wanted.numpy())
+
+
+def test_attributes_that_cannot_be_states_are_refused_by_name() -> None:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls = self.calls + 1
+            return x * self.calls
+
+    class Grows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = torch.zeros(1, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen = torch.cat([self.seen, x])
+            return self.seen.sum(0)
+
+    with pytest.raises(forge.OpNotImplemented, match="a call sets attribute 'calls', which is int; expected a tensor"):
+        forge.from_torch(torch.jit.script(Counts()), [("x", (1, 4))])
+    with pytest.raises(forge.OpNotImplemented, match=r"a call makes attribute 'seen' torch.float32\[2, 4\]; expected .*\[1, 4\]"):
+        forge.from_torch(torch.jit.script(Grows()), [("x", (1, 4))])
+
+
 class Wrapped(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -74,8 +74,11 @@ class Replayed(nn.Module):  # type: ignore[misc]
                 self._holder(path).register_buffer(name, value)
         self.__dict__["_constants"] = {}
         self.__dict__["_values"] = {}
+        self.__dict__["_assigned"] = {_path_of(node) for node in graph.findAllNodes("prim::SetAttr")} - {None}
         self._keep_constants(graph)
         self._keep_attributes(graph, integer_bias)
+        for path in self._assigned:
+            self._keep_tensor(path)
         dtypes_by_number()  # now: where the module is exported, the tensors that this makes would become part of it
         self.training = False
 
@@ -105,7 +108,10 @@ class Replayed(nn.Module):  # type: ignore[misc]
                 self._constants[name] = label
 
     def _keep_attributes(self, block: Any, integer_bias: bool) -> None:
-        """What is read of modules and is no tensor for `torch.export`: packed weights, and buffers that are read as a number."""
+        """What is read of modules and is no tensor for `torch.export`: packed weights, and buffers that are read as a number.
+
+        Tensors that are attributes become buffers.
+        """
         for node in block.nodes():
             for inner in node.blocks():
                 self._keep_attributes(inner, integer_bias)
@@ -117,10 +123,24 @@ class Replayed(nn.Module):  # type: ignore[misc]
                 continue
             if node.output().type().str().startswith(_PACKED):
                 self._values[path] = self._keep_packed(path, Packed(self._found(path), integer_bias))
-            elif node.output().type().kind() == "TensorType" and users <= _NUMBER_READERS:
-                tensor = self._found(path)
-                if tensor.numel() == 1:
+            elif isinstance(tensor := self._found(path), torch.Tensor):
+                if users <= _NUMBER_READERS and tensor.numel() == 1 and path not in self._assigned:
                     self._values[path] = Number(tensor.item())
+                self._keep_tensor(path)
+
+    def _keep_tensor(self, path: str) -> None:
+        """Makes a tensor that is an attribute of a module a buffer.
+
+        Raises:
+            OpNotImplemented: it is something else, which a call changes.
+        """
+        holder, _, name = path.rpartition(".")
+        value = self._found(path)
+        if not isinstance(value, torch.Tensor):
+            raise OpNotImplemented(
+                f"trace: a call sets attribute {path!r}, which is {type(value).__name__}; expected a tensor: register a buffer")
+        if not hasattr(self._holder(holder), name):
+            self._holder(holder).register_buffer(name, value, persistent=False)
 
     def _keep_packed(self, path: str, packed: Packed) -> Packed:
         parts = [part for part in path.split(".") if part not in ("_packed_params", "_packed_weight")]
@@ -136,7 +156,7 @@ class Replayed(nn.Module):  # type: ignore[misc]
 
     def _found(self, path: str) -> Any:
         found = self._script
-        for part in path.split("."):
+        for part in filter(None, path.split(".")):
             found = getattr(found, part)
         return found
 
@@ -145,6 +165,7 @@ class Replayed(nn.Module):  # type: ignore[misc]
         run = _Run(self)
         run.env.update(zip((v.debugName() for v in values), [Path(""), *arguments]))
         results = run.block(self._graph)
+        run.keep()
         return _plain(results[0] if len(results) == 1 else tuple(results))
 
 
@@ -157,6 +178,13 @@ _PACKED = ("__torch__.torch.classes.quantized.", "__torch__.torch.classes.rnn.")
 
 _NUMBER_READERS = frozenset(
     f"aten::{name}" for name in ("Float", "Int", "FloatImplicit", "IntImplicit", "ScalarImplicit", "item", "quantize_per_tensor"))
+
+
+def _path_of(node: Any) -> str | None:
+    """What a node sets of the module, as `_path`."""
+    of = next(iter(node.inputs()))
+    base = "" if of.node().kind() == "prim::Param" else _path(of.node())
+    return None if base is None else f"{base}.{node.s('name')}".removeprefix(".")
 
 
 def _path(node: Any) -> str | None:
@@ -185,6 +213,7 @@ class _Run:
     def __init__(self, module: Replayed) -> None:
         self.module = module
         self.env: dict[str, Any] = {}
+        self.assigned: dict[str, torch.Tensor] = {}
         self.steps = 0
 
     def block(self, block: Any) -> list[Any]:
@@ -234,6 +263,8 @@ class _Run:
         holder = self.module.get_submodule(of.path)
         if name in holder._modules:
             return Path(path)
+        if path in self.module._assigned and name in holder._buffers:
+            return self.assigned.setdefault(path, getattr(holder, name).clone())
         if name in holder._parameters or name in holder._buffers:
             return getattr(holder, name)
         script = self.module._script
@@ -242,9 +273,25 @@ class _Run:
         return getattr(script, name)
 
     def set_attribute(self, of: Any, name: str, value: Any) -> None:
+        """The attribute is another tensor from now on; at the end of the call it is kept."""
         if not isinstance(of, Path):
             raise OpNotImplemented(f"trace: prim::SetAttr of {type(of).__name__}.{name}; expected a buffer of a module")
-        getattr(self.module.get_submodule(of.path), name).copy_(_plain(value))
+        self.assigned[f"{of.path}.{name}" if of.path else name] = _plain(value)
+
+    def keep(self) -> None:
+        """Writes what was assigned.
+
+        Raises:
+            OpNotImplemented: it has another shape or type than before.
+        """
+        for path, tensor in self.assigned.items():
+            holder, _, name = path.rpartition(".")
+            kept = getattr(self.module.get_submodule(holder), name)
+            if tensor.dtype != kept.dtype or tensor.shape != kept.shape:
+                raise OpNotImplemented(
+                    f"trace: a call makes attribute {path!r} {tensor.dtype}{list(tensor.shape)}; expected {kept.dtype}"
+                    f"{list(kept.shape)}, as before")
+            kept.copy_(tensor)
 
     def loop(self, node: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         (body,) = node.blocks()
