@@ -60,9 +60,9 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
         if whole and any(map(_is_of_transform, traced.graph.nodes)):
             make = partial(_traced, run, fakes, False)
             traced = _first_traced(make)
-        if _unknown(traced):
+        if unknown := _unknown(traced):
             with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
-                traced = _taken_apart(make)
+                traced = _taken_apart(make, unknown)
     for part in [part for part in traced.modules() if isinstance(part, GraphModule)]:
         for node in [node for node in part.graph.nodes if node.target is torch._C._set_grad_enabled]:
             part.graph.erase_node(node)  # what is recorded, the graph that Dynamo gave says: compiled code records nothing
@@ -153,9 +153,10 @@ def _is_of_transform(node: Node) -> bool:
 _TRANSFORMS = ("torch._functorch.", "torch._C._functorch")
 
 
-def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModule:
+def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule], unknown: Sequence[Node]) -> GraphModule:
     """The graph without those operators that torch takes apart into ones that have converters."""
     table = {op: function for op, function in decompositions(()).items() if _is_unknown(op)}
+    table.update((node.target, node.target.decompose) for node in unknown if node.target._can_decompose())
     found = traced(table)
     if not (rest := _unknown(found)):
         return found

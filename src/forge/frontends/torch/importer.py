@@ -18,10 +18,11 @@ from forge.frontends.registry import as_list
 from forge.frontends.scope import name_nodes
 from forge.frontends.support import check_supported
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.strided import shared
+from forge.frontends.torch.converters.core.strided import put_back_where_changed, shared
 from forge.frontends.torch.converters.core.views import (
     ALIASES,
     MAYBE_VIEWS,
+    OVERLAPPING,
     READ_ONLY_VIEWS,
     REBINDS,
     SAME_OR_COPY,
@@ -39,7 +40,7 @@ from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, Tensor
 from forge.frontends.torch.registry import REGISTRY, key
 from forge.frontends.torch.scope import TorchScope, TorchState
 from forge.frontends.torch.steps import destinations, is_number, lookup, needed_steps, used_operators
-from forge.frontends.torch.strides import same_layout, shares
+from forge.frontends.torch.strides import overlaps, same_layout, shares
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -228,7 +229,7 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
         return base
     if target in STRIDED:
         at = STRIDED[target](g, {name: _resolved(g, value) for name, value in step.arguments.items()})
-        return Cell(result, base) if at is None else Cell(result, *shared(g, at))
+        return Cell(result, base) if at is None else Cell(result, *shared(g, at), overlaps=at.overlaps)
     old, new = program.metas.get(first.name), program.metas.get(step.outputs[index])
     if target in SAME_OR_COPY:
         is_same = base.read() is result and not step.arguments.get("copy") and same_layout(old, new) is not False
@@ -241,7 +242,7 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
         if not is_view:
             return Cell(result)
         return Cell(result, base, lambda value: g.reshape(value, result.shape), lambda before, now: g.reshape(now, before.shape))
-    if target not in VIEWS and target not in READ_ONLY_VIEWS:
+    if target not in VIEWS and target not in READ_ONLY_VIEWS and target not in OVERLAPPING:
         return Cell(result)
     row = lookup(target)
     assert row is not None
@@ -251,6 +252,8 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     def remake(value: Value) -> Value:
         return as_list(run_converter(g, row, {names[0]: value, **rest}))[index]  # type: ignore[return-value]
 
+    if target in OVERLAPPING:
+        return Cell(result, base, remake, lambda old, new: put_back_where_changed(g, old, new, remake), overlaps=True)
     if target not in VIEWS:
         return Cell(result, base, remake)
     return Cell(result, base, remake, lambda old, new: put_back(g, target, old, new, rest, index))
@@ -265,6 +268,7 @@ def _viewing(step: Step) -> str:
 def _write(scope: TorchScope, g: Context, name: str, result: Any, index: int | None) -> None:
     """A result of an operator becomes the value of the tensor called ``name``, and result ``index`` is that tensor."""
     cell = scope.cell(name)
+    _check_places(scope, g, name, cell)
     before = cell.read()
     value = g.cast(g.tensor(result), before.dtype)
     meta = g.metas[index] if index is not None and index < len(g.metas) else None
@@ -280,6 +284,17 @@ def _write(scope: TorchScope, g: Context, name: str, result: Any, index: int | N
         cell.write(value)
     for output in g.step.outputs[index : index + 1] if index is not None else ():
         scope.cells[output] = cell
+
+
+def _check_places(scope: TorchScope, g: Context, name: str, cell: Cell) -> None:
+    """Raises OpAttributeUnimplemented: elements that it writes share a place, and may become different."""
+    meta = scope.meta(g.program.metas.get(name))
+    is_apart = isinstance(meta, TensorMeta) and meta.strides is not None and not overlaps(meta.shape, meta.strides)
+    is_one_number = functional(key(g.step.target)[1]) in ("fill.Scalar", "fill.Tensor", "zero.default")
+    if cell.may_overlap and not is_apart and not is_one_number:
+        raise g.unsupported(
+            f"it writes to {name!r}, whose elements may share memory; supported: writes to tensors that do not overlap, and of "
+            "one number to all elements; clone it before")
 
 
 def written_tensors(program: Program) -> set[str]:

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -291,8 +292,43 @@ def decompositions(targets: Collection[str]) -> dict[Any, Any]:
 
     from forge.frontends.torch.steps import lookup
 
-    known = {**torch.export.default_decompositions(), **core_aten_decompositions()}
+    known = {**_of_lists(), **torch.export.default_decompositions(), **core_aten_decompositions()}
     return {op: function for op, function in known.items() if target_name(op) in targets or lookup(target_name(op)) is None}
+
+
+@cache
+def _of_lists() -> dict[Any, Any]:
+    """Operators on lists of tensors (``_foreach_add_``) -> the same for each of these."""
+    import torch
+
+    names = {name.removeprefix("aten::").partition(".")[0] for name in torch._C._dispatch_get_all_op_names()}
+    packets = [getattr(torch.ops.aten, name) for name in sorted(names) if name.startswith("_foreach_")]
+    overloads = [getattr(packet, overload) for packet in packets for overload in packet.overloads() if "out" not in overload]
+    return {op: partial(_for_each, op) for op in overloads}
+
+
+def _for_each(operator: Any, *arguments: Any, **options: Any) -> Any:
+    import torch
+
+    schema = operator._schema
+    name = schema.name.partition("::_foreach_")[2]
+    types = {a.name: str(a.type) for a in schema.arguments}
+    given = {**dict(zip(types, arguments)), **options}
+    lists = [key for key in given if types[key].startswith("List[")]
+    with_number = "scalar" in types or "scalars" in types
+    name = {"norm": "linalg_vector_norm", **(_CLAMPS if with_number else {})}.get(name, name)
+    function = getattr(torch.ops.aten, name)
+    results = []
+    for k in range(len(given[lists[0]])):
+        each = {key: value[k] if key in lists else value for key, value in given.items()}
+        by_name = {"alpha": "alpha", "value": "value", "dtype": "dtype", **({"scalars": "value"} if "tensor1" in types else {})}
+        positional = [value for key, value in each.items() if key not in by_name]
+        named = {by_name[key]: value for key, value in each.items() if key in by_name}
+        results.append(function(*positional, **named))
+    return results if schema.returns else None
+
+
+_CLAMPS = {"maximum": "clamp_min", "maximum_": "clamp_min_", "minimum": "clamp_max", "minimum_": "clamp_max_"}
 
 
 def import_model(

@@ -19,16 +19,18 @@ class Cell:
     """The current value of a tensor.
 
     A cell with a ``base`` is a view of it; without ``remake`` and ``put_back`` it may be one, or a copy, as strides say that are
-    not known. What then depends on it is refused.
+    not known. What then depends on it is refused. Elements of one that ``overlaps`` may share a place.
     """
 
     def __init__(
-        self, value: Value, base: Cell | None = None, remake: Remake | None = None, put_back: PutBack | None = None
+        self, value: Value, base: Cell | None = None, remake: Remake | None = None, put_back: PutBack | None = None,
+        *, overlaps: bool = False,
     ) -> None:
         self._value = value
         self._base = base
         self._remake = remake
         self._put_back = put_back
+        self._overlaps = overlaps
         self._version = 0
         self._seen = base.version if base is not None else 0
         self._doubt = ""
@@ -42,6 +44,11 @@ class Cell:
     def root(self) -> Cell:
         """The tensor that was made with the memory."""
         return self if self._base is None else self._base.root
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether it is part of a view of which elements may share a place."""
+        return self._overlaps or self._base is not None and self._base.may_overlap
 
     def read(self) -> Value:
         """Raises OpAttributeUnimplemented: whether a write is seen here depends on strides."""
@@ -64,6 +71,8 @@ class Cell:
         else:
             self._base.write(self._put_back(self._base.read(), value))
             self._seen = self._base.version
+            if self._overlaps and self._remake is not None:
+                value = self._remake(self._base.read())
         self._value = value
 
     def doubt(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.frontends.torch import strides
 from forge.frontends.torch.context import Context
@@ -57,16 +57,19 @@ class Place:
     strides: tuple[Dim, ...]
     offset: Dim
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether elements may share a place."""
+        return strides.overlaps(self.shape, self.strides)
+
     def read(self, g: Context, value: Value) -> Value:
         """These elements of a value of the root."""
         return self._taken(g, self.storage.flat(g, value))
 
     def written(self, g: Context, old: Value, new: Value) -> Value:
         """``old``, a value of the root, with ``new`` in the place of these elements."""
-        if strides.overlaps(self.shape, self.strides):
-            raise g.unsupported(
-                f"it writes to a tensor of shape {list(map(str, self.shape))} with strides {list(map(str, self.strides))}, whose "
-                "elements may share memory; supported: writes to tensors that do not overlap; clone it before")
+        if self.overlaps:
+            return put_back_where_changed(g, old, new, lambda value: self.read(g, value))
         flat = self.storage.flat(g, old)
         count = (dims.product(self.shape),)
         ends = (g.constant(0, "int64"), g.scope.size(g, flat.shape[0]), g.constant(1, "int64"))
@@ -75,6 +78,29 @@ class Place:
 
     def _taken(self, g: Context, flat: Value) -> Value:
         return g.call("as_strided", flat, size=self.shape, stride=self.strides, storage_offset=self.offset)
+
+
+def put_back_where_changed(g: Context, old: Value, new: Value, view: Callable[[Value], Value]) -> Value:
+    """``old`` with the elements that ``new``, a value of ``view(old)``, does not have in common with it.
+
+    Elements of the view may share a place: a write to one of them is one to that place.
+    """
+    count = dims.product(old.shape)
+    places = g.reshape(g.count(g.scope.size(g, count), count), old.shape)
+    size = dims.product(new.shape)
+    before, after, at = (g.reshape(v, (size,)) for v in (bits(g, view(old)), bits(g, new), view(places)))
+    spare = g.call("where", g.call("not_equal", before, after), at, g.cast(g.scope.size(g, count), "int64"))
+    flat = g.call("concatenate", g.reshape(old, (count,)), g.call("zeros", shape=(1,), dtype=old.dtype), axis=0)
+    written = g.call("scatter_elements", flat, spare, g.reshape(new, (size,)), axis=0)
+    kept = g.call("strided_slice", written, begin=(0,), end=(count,), strides=(1,), axes=(0,))
+    return g.reshape(kept, old.shape)
+
+
+def bits(g: Context, value: Value) -> Value:
+    """What is compared of elements: NaN are equal to themselves, zeros of either sign are not."""
+    if not dtypes.is_float(value.dtype):
+        return value
+    return g.call("reinterpret", value, dtype=f"uint{dtypes.bits(value.dtype)}")
 
 
 def storage(g: Context, argument: str) -> Storage:

@@ -59,7 +59,7 @@ _REBINDING = ("t_.default", "transpose_.default", "swapaxes_.default", "swapdims
 REBINDS = frozenset(f"aten.{op}" for op in _REBINDING)
 """In-place operators that write nothing: from then on the tensor is another view of its memory."""
 
-_READ_ONLY = ("view.dtype", "narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default",
+_READ_ONLY = ("narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default",
               "tensor_split.tensor_indices_or_sections")
 READ_ONLY_VIEWS = frozenset(f"aten.{op}" for op in _READ_ONLY)
 """Operators whose result shares memory with their first argument, and that no write goes through."""
@@ -214,16 +214,36 @@ def _as_complex(g: Context, old: Value, new: Value, rest: Mapping[str, Any], ind
     return g.call("stack", g.call("complex.real", new), g.call("complex.imag", new), axis=new.rank)
 
 
-def _refused(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
-    raise g.unsupported(
-        f"it writes to a result of {g.step.target}, whose elements may share memory; supported: writes to tensors that do "
-        "not overlap; clone it before"
-    )
-
-
 def _unbound(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     axis = g.axis(rest.get("dim", 0), old.rank)
     return set_slice(g, old, g.call("expand_dims", new, axis=axis), axis, index, index + 1)
+
+
+def with_bits(g: Context, value: Value, dtype: str) -> Value:
+    """The bytes of ``value`` as elements of ``dtype``; where these have another width, the last axis is longer or shorter."""
+    if dtypes.is_complex(value.dtype):
+        parts = g.call("stack", g.call("complex.real", value), g.call("complex.imag", value), axis=value.rank)
+        value = g.reshape(parts, (*value.shape[:-1], value.shape[-1] * 2)) if value.rank else parts
+    if dtypes.is_complex(dtype):
+        pairs = with_bits(g, value, dtypes.part(dtype))
+        pairs = g.reshape(pairs, (*pairs.shape[:-1], dims.floordiv(pairs.shape[-1], 2), 2))
+        return g.call("complex.make", *(g.call("take", pairs, g.constant(k, "int64"), axis=pairs.rank - 1) for k in (0, 1)))
+    old, new = (f"uint{max(8, dtypes.bits(name))}" for name in (value.dtype, dtype))
+    words = g.call("cast", value, dtype=old) if value.dtype == "bool" else g.call("reinterpret", value, dtype=old)
+    if old != new:
+        few, many = sorted((dtypes.bits(old), dtypes.bits(new)))
+        shifts = g.constant(np.arange(0, many, few), max(old, new, key=dtypes.bits))
+        if dtypes.bits(new) == few:
+            spread = g.call("logical_right_shift", g.call("expand_dims", words, axis=words.rank), shifts)
+            words = g.reshape(g.call("cast", spread, dtype=new), (*words.shape[:-1], words.shape[-1] * (many // few)))
+        else:
+            groups = g.reshape(words, (*words.shape[:-1], dims.floordiv(words.shape[-1], many // few), many // few))
+            words = g.call("sum", g.call("left_shift", g.call("cast", groups, dtype=new), shifts), axis=(words.rank,))
+    return g.call("not_equal", words, g.scalar(0, words)) if dtype == "bool" else g.call("reinterpret", words, dtype=dtype)
+
+
+def _with_old_bits(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return with_bits(g, new, old.dtype)
 
 
 VIEWS: Mapping[str, PutBack] = MappingProxyType({
@@ -248,17 +268,20 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
         (("linalg_diagonal.default",), _on_last_diagonal),
         (("conj.default", "_conj.default"), _conjugate),
         (("unbind.int",), _unbound),
+        (("view.dtype",), _with_old_bits),
         (("real.default",), _real),
         (("imag.default",), _imaginary),
         (("view_as_real.default",), _as_real),
         (("view_as_complex.default",), _as_complex),
-        (("expand.default", "expand_as.default", "broadcast_to.default", "unfold.default"), _refused),
     )
     for op in ops
 })
 
 
-SHARING = ALIASES | SAME_OR_COPY | MAYBE_VIEWS.keys() | STRIDED.keys() | READ_ONLY_VIEWS | VIEWS.keys()
+OVERLAPPING = frozenset(f"aten.{op}.default" for op in ("expand", "expand_as", "broadcast_to", "unfold"))
+"""Operators that give views whose elements may share memory."""
+
+SHARING = ALIASES | SAME_OR_COPY | MAYBE_VIEWS.keys() | STRIDED.keys() | READ_ONLY_VIEWS | OVERLAPPING | VIEWS.keys()
 """All of them: results that may share memory with the first argument."""
 
 

@@ -8,7 +8,7 @@ from forge import dims as sizes
 from forge import dtypes
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import slice_end
+from forge.frontends.torch.converters.core.views import slice_end, with_bits
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -143,6 +143,11 @@ def to(g: Context, self: Value, other: Value | None = None, *, dtype: str | None
     if is_packed and dtypes.is_float(g.dtype) and dtypes.bits(g.dtype) > 8 and _is_weight(self):
         return g.call("qnn.dequantize", self, g.constant(1.0, g.dtype), out_dtype=g.dtype)
     return g.cast(self, g.dtype)
+
+
+@converts("view.dtype", "view_copy.dtype")
+def view_bits(g: Context, self: Value, *, dtype: str) -> Value:
+    return with_bits(g, self, dtype)
 
 
 @converts("convert_element_type.default", domain="prims")

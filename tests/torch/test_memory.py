@@ -1,0 +1,251 @@
+"""Graphs that write, read bits, and overlap under ``torch.compile``, and operators on lists of tensors, next to eager torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
+
+
+def function(case: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    FUNCTIONS[case.__name__] = case
+    return case
+
+
+@function
+def bitcast_read(x: Any) -> Any:
+    return x.view(torch.int32) + 1
+
+
+@function
+def bitcast_then_write(x: Any) -> Any:
+    y = x.clone()
+    z = y.view(torch.int32)
+    y.add_(1)
+    return y, z
+
+
+@function
+def bitcast_write_through(x: Any) -> Any:
+    y = x.clone()
+    y.view(torch.int32).bitwise_and_(-65536)
+    return y
+
+
+@function
+def bitcast_write_through_arg(x: Any) -> Any:
+    x.view(torch.int32).add_(1)
+    return x * 2
+
+
+@function
+def bitcast_size(x: Any) -> Any:
+    return x.view(torch.int16)
+
+
+@function
+def bitcast_size2(x: Any) -> Any:
+    return x.to(torch.bfloat16).contiguous().view(torch.float32)
+
+
+@function
+def bitcast_bytes(x: Any) -> Any:
+    return x.view(torch.uint8)
+
+
+@function
+def bitcast_bytes_write(x: Any) -> Any:
+    y = x.clone()
+    y.view(torch.uint8)[..., 3] = 0
+    return y
+
+
+@function
+def bitcast_up_write(x: Any) -> Any:
+    y = x.to(torch.bfloat16).contiguous()
+    y.view(torch.int32).mul_(0)
+    return y
+
+
+@function
+def bitcast_elsewhere(x: Any) -> Any:
+    y = x.clone()
+    z = x.view(torch.int32) * 2
+    y.mul_(2)
+    return y, z
+
+
+@function
+def bit64(x: Any) -> Any:
+    return x.double().view(torch.int64)
+
+
+@function
+def bitcomplex(x: Any) -> Any:
+    return torch.view_as_complex(x.reshape(-1, 2)).view(torch.float32)
+
+
+@function
+def foreach_add(x: Any) -> Any:
+    return torch._foreach_add([x, x * 2], 1.0)
+
+
+@function
+def foreach_add_(x: Any) -> Any:
+    a = [x.clone(), x * 2]
+    torch._foreach_add_(a, [x, x], alpha=2)
+    torch._foreach_mul_(a, 0.5)
+    return a
+
+
+@function
+def foreach_norm(x: Any) -> Any:
+    return torch._foreach_norm([x, x * 2])
+
+
+@function
+def foreach_more(x: Any) -> Any:
+    return (
+        torch._foreach_sqrt([x.abs()]),
+        torch._foreach_lerp([x], [x + 1], 0.5),
+        torch._foreach_addcmul([x], [x], [x], value=2.0),
+        torch._foreach_maximum([x], 0.0),
+    )
+
+
+@function
+def foreach_zero_(x: Any) -> Any:
+    a = [x.clone()]
+    torch._foreach_zero_(a)
+    torch._foreach_copy_(a, [x])
+    torch._foreach_clamp_min_(a, 0.1)
+    return a
+
+
+@function
+def fill_diag(x: Any) -> Any:
+    return x.clone().fill_diagonal_(3.0)
+
+
+@function
+def fill_diag_wrap(x: Any) -> Any:
+    return torch.zeros(7, 3).fill_diagonal_(1.0, wrap=True) + x[:1, :3]
+
+
+@function
+def fill_diag3(x: Any) -> Any:
+    return torch.zeros(3, 3, 3).fill_diagonal_(2.0) + x[0, 0]
+
+
+@function
+def cart(x: Any) -> Any:
+    return torch.cartesian_prod(x[0], x[1, :2])
+
+
+@function
+def cart1(x: Any) -> Any:
+    return torch.cartesian_prod(x[0])
+
+
+@function
+def cart3(x: Any) -> Any:
+    return torch.cartesian_prod(x[0], x[1, :2], x[0, :3])
+
+
+@function
+def unfold_write(x: Any) -> Any:
+    y = x.clone()
+    y.unfold(1, 2, 2).mul_(2)
+    return y
+
+
+@function
+def unfold_overlap_write(x: Any) -> Any:
+    y = x.clone()
+    y.unfold(1, 2, 1)[:, 0].mul_(2)
+    return y
+
+
+@function
+def unfold_fill(x: Any) -> Any:
+    y = x.clone()
+    y.unfold(1, 3, 1).fill_(7.0)
+    return y
+
+
+@function
+def unfold_read_after(x: Any) -> Any:
+    y = x.clone()
+    u = y.unfold(1, 2, 1)
+    y.add_(1)
+    return u * 1, y
+
+
+@function
+def bto_write(x: Any) -> Any:
+    y = x.clone()
+    b = y.broadcast_to(2, *y.shape)
+    y.add_(1)
+    return b * 1
+
+
+@function
+def bto_write_through(x: Any) -> Any:
+    y = x[:1].clone()
+    b = y.broadcast_to(3, y.shape[1])
+    b[0].add_(1)
+    return b * 1, y
+
+
+@function
+def expand_write(x: Any) -> Any:
+    y = x.clone()
+    y[:, :1].expand(-1, 4)[:, 0].add_(1)
+    return y
+
+
+@function
+def expand_fill(x: Any) -> Any:
+    y = x[:1].clone()
+    y.expand(3, -1).zero_()
+    return y
+
+
+@function
+def asstr(x: Any) -> Any:
+    y = x.clone()
+    torch.as_strided(y, (2, 2), (1, 1)).fill_(0.5)
+    return y
+
+
+@function
+def foreach_lists(x: Any) -> Any:
+    a = [x.clone(), x * 2]
+    torch._foreach_add_(a, [1.0, 2.0])
+    torch._foreach_addcdiv_(a, [x, x], [x.exp(), x.exp()], [0.5, 2.0])
+    return torch._foreach_pow(a, [2.0, 3.0]), torch._foreach_minimum(a, [x, x]), torch._foreach_sub(a, 2.0)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    x = torch.randn(3, 4)
+    own = x.clone()
+    with torch.no_grad():
+        got, wanted = torch.compile(FUNCTIONS[name], backend="forge", fullgraph=True)(own), FUNCTIONS[name](x)
+    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(own, x)
