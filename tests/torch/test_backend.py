@@ -345,7 +345,7 @@ def in_mode(mode: Callable[[], Any]) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("records", [True, False])
 @pytest.mark.parametrize("function", [
     in_mode(torch.no_grad), in_mode(torch.enable_grad), in_mode(torch.inference_mode), Swish.apply,
-    lambda x: torch.cond(x.sum() > 0, lambda v: Swish.apply(v), lambda v: v - 1, (x,)),  # noqa: PLW0108
+    lambda x: torch.cond(x.sum() > 0, lambda v: Swish.apply(v), lambda v: v - 1, (x,)),
     lambda x: checkpoint(lambda a, b: (a * b, checkpoint(LINEAR, a, use_reentrant=False)), x, x + 1, use_reentrant=False),
     lambda x: checkpoint(LINEAR, x, use_reentrant=True),
 ])  # fmt: skip
@@ -491,9 +491,13 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
     assert isinstance(caught.value.inner_exception, OptionError)
 
 
-def test_modes_are_refused() -> None:
-    with pytest.raises(Exception, match="mode: got 'max-autotune'"):
-        torch.compile(torch.sin, backend="forge", mode="max-autotune")(torch.ones(2))
+def test_modes_of_inductor() -> None:
+    for mode, options in (("reduce-overhead", "the defaults"), ("max-autotune", "{'opt_level': 4}")):
+        torch.compiler.reset()
+        with pytest.warns(UserWarning, match=rf"mode '{mode}' is inductor's; options={options} come nearest"):
+            torch.testing.assert_close(torch.compile(torch.sin, backend="forge", mode=mode)(torch.ones(2)), torch.ones(2).sin())
+    with pytest.raises(Exception, match=r"mode: got 'fastest'; expected None, 'default', 'reduce-overhead'"):
+        torch.compile(torch.cos, backend="forge", mode="fastest")(torch.ones(2))
 
 
 def test_threads_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle  # noqa: TID251 - of what this test made
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +52,41 @@ def test_trees() -> None:
         module(x=x)
     with pytest.raises(InputError, match="the form of the example"):
         module(x=x, pair=list(pair), scale=2.0)
+
+
+def test_arguments_by_name_and_in_order() -> None:
+    model = Structured().eval()
+    x, pair = torch.randn(2, 4), (torch.randn(3), {"b": torch.randn(3)})
+    wanted = model(x, pair)["y"]
+    for example in ((x, pair), {"x": x, "pair": pair}):
+        module = forge.torch.compile_module(model, example)
+        for got in (module(x, pair), module(x, pair=pair), module(pair=pair, x=x)):
+            torch.testing.assert_close(got["y"], wanted.detach())
+        with pytest.raises(InputError):
+            module(x, x=x, pair=pair)
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: Any) -> Any:
+        self.count += x
+        return self.count * 1
+
+
+def test_copies_and_pickles(tmp_path: Path) -> None:
+    x = torch.ones(3)
+    module = forge.torch.compile_module(Counter(), x, output_path=tmp_path / "made")
+    module(x)
+    for again in (copy.copy(module), copy.deepcopy(nn.Sequential(module))[0], pickle.loads(pickle.dumps(module))):
+        torch.testing.assert_close([again(x), again(x)], [x * 2, x * 3])
+    torch.testing.assert_close(module(x), x * 2)
+    in_memory = forge.torch.compile_module(nn.Linear(3, 3), x)
+    torch.testing.assert_close(copy.deepcopy(in_memory)(x), in_memory(x))
+    with pytest.raises(OptionError, match="got code that is only in memory; expected an artifact"):
+        pickle.dumps(in_memory)
 
 
 def test_artifact(tmp_path: Path) -> None:

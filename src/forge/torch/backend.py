@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from forge.torch.parts import compile_graph, compile_with_fallback
 from forge.torch.tracing import trace
 
 _WHERE = "torch.compile"
+_MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+    "reduce-overhead": {}, "max-autotune": {"opt_level": 4}, "max-autotune-no-cudagraphs": {"opt_level": 4}})
+"""Modes of inductor -> the options that come nearest; what graphs of CUDA save, calls of compiled code do not spend."""
 
 
 def forge(
@@ -72,9 +76,13 @@ def parse_options(options: Mapping[str, Any] | None, mode: str | None) -> tuple[
     Raises:
         OptionError, TargetError: which option, what was given, what is expected.
     """
-    if mode not in (None, "default"):
-        raise OptionError(f"{_WHERE}: mode: got {mode!r}; expected none: modes are inductor's; give options={{'opt_level': 4}}")
-    given = dict(options or {})
+    if mode not in (None, "default", *_MODES):
+        known = ", ".join(map(repr, _MODES))
+        raise OptionError(f"{_WHERE}: mode: got {mode!r}; expected None, 'default', {known}, or options={{'opt_level': 4}}")
+    given = {**_MODES.get(mode or "", {}), **dict(options or {})}
+    if mode in _MODES:
+        nearest = given or "the defaults"
+        warnings.warn(f"{_WHERE}: mode {mode!r} is inductor's; options={nearest} come nearest and are taken", stacklevel=3)
     fallback = given.pop("fallback", False)
     if not isinstance(fallback, bool):
         raise OptionError(f"{_WHERE}: fallback: got {fallback!r}; expected True or False")

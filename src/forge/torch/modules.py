@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from forge.frontends.torch.whole_layers import whole_layers
 from forge.module import IRModule
 from forge.options import OutputOptions
 from forge.torch.backend import parse_options
-from forge_runtime import Runtime
+from forge_runtime import Runtime, Session
 
 
 class CompiledModule(torch.nn.Module):  # type: ignore[misc]
@@ -35,10 +36,35 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, model: Runtime | str | PathLike[str], structure: Structure | None = None) -> None:
         super().__init__()
         self.runtime = model if isinstance(model, Runtime) else Runtime(model)
+        self._path = None if isinstance(model, Runtime) else fspath(model)
         self._structure = structure
         view = self.runtime.returning(torch.Tensor)
         self._run = view.session() if view.states else view
         self.eval()
+
+    def __copy__(self) -> CompiledModule:
+        """A module of the same code, with its own copy of what the model keeps."""
+        found = CompiledModule(self.runtime, self._structure)
+        found._path = self._path
+        if isinstance(self._run, Session):
+            found._run = self._run.copy()
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the path of the artifact, and what the model keeps.
+
+        Raises:
+            OptionError: the code is only in memory.
+        """
+        if self._path is None:
+            raise OptionError(
+                "CompiledModule: got code that is only in memory; expected an artifact, for a pickle: give compile_module "
+                "output_path, or pickle the model and compile it where it is read")
+        state = self._run.state() if isinstance(self._run, Session) else {}
+        return _restored, (self._path, self._structure, state)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Raises InputError: other arguments than those of the example. The results require no gradients."""
@@ -48,6 +74,13 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
         if structure.is_plain and not kwargs and len(args) == structure.arity and all(map(_is_tensor, args)):
             return self._run(*args)
         return structure.results(self._run(*structure.inputs(args, kwargs)))
+
+
+def _restored(path: str, structure: Structure | None, state: Mapping[str, Any]) -> CompiledModule:
+    found = CompiledModule(path, structure)
+    if isinstance(found._run, Session):
+        found._run.load_state(state)
+    return found
 
 
 def _is_tensor(value: object) -> bool:
@@ -60,9 +93,13 @@ class Structure:
     Attributes:
         is_plain: the model takes tensors in order, and returns one.
         arity: the number of arguments in order.
+
+    Args:
+        names: of the module's parameters that may be given in order.
     """
 
-    def __init__(self, exported: ExportedProgram) -> None:
+    def __init__(self, exported: ExportedProgram, names: Sequence[str] = ()) -> None:
+        self._names = list(names)
         signature = exported.graph_signature
         inputs = [spec.arg for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
         self._constants = {k: arg.value for k, arg in enumerate(inputs) if isinstance(arg, ConstantArgument)}
@@ -83,6 +120,9 @@ class Structure:
         """
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self._in_spec:
+            args, kwargs = self._as_in_the_example(args, kwargs)
+            leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if spec != self._in_spec:
             names = self._in_spec.child(1).context
             if set(names) != set(kwargs):
                 raise InputError(f"arguments by name: got {sorted(kwargs)}; expected those of the example: {sorted(names)}")
@@ -94,6 +134,14 @@ class Structure:
                 raise InputError(f"argument {number}: got {leaves[number]!r}; expected {value!r}, as in the example")
         return [leaf for number, leaf in enumerate(leaves) if number not in self._constants]
 
+    def _as_in_the_example(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Arguments in order that the example had in order, others by name."""
+        given = {**dict(zip(self._names, args)), **kwargs}
+        ordered = self._names[: self.arity]
+        if len(args) > len(self._names) or len(given) < len(args) + len(kwargs) or not given.keys() >= {*ordered}:
+            return args, kwargs
+        return [given.pop(name) for name in ordered], given
+
     def results(self, outputs: Any) -> Any:
         """What the model returns, of the outputs of its compiled code."""
         given = iter(outputs if isinstance(outputs, list) else [outputs])
@@ -103,6 +151,12 @@ class Structure:
             output = next(given) if not is_constant or argument.value is not None else None
             leaves.append(argument.value if is_constant else output)
         return pytree.tree_unflatten(leaves, self._out_spec)
+
+
+def _names(module: torch.nn.Module) -> list[str]:
+    """Of the parameters of a module that may be given in order."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def compile_module(
@@ -146,5 +200,5 @@ def compile_module(
     if output is not None:
         artifact.check(output)
     code = compiled(model.mod, settings, output=output)
-    runtime = code.runtime(num_threads=torch.get_num_threads()) if output is None else Runtime(output.path)
-    return CompiledModule(runtime, Structure(exported))
+    runtime = code.runtime(num_threads=torch.get_num_threads()) if output is None else output.path
+    return CompiledModule(runtime, Structure(exported, _names(module)))
