@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from forge.errors import GradientError, OpNotImplemented, OptionError  # noqa: E402
+from forge.errors import GradientError, OpAttributeUnimplemented, OpNotImplemented, OptionError  # noqa: E402
 from forge.torch import compiled  # noqa: E402
 from forge.torch.tracing import _check_constants, _kept_levels  # noqa: E402
 from forge_runtime import Runtime  # noqa: E402
@@ -523,10 +523,21 @@ def test_options_reach_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_arguments_that_share_memory() -> None:
-    x = torch.randn(4, 4)
-    with pytest.raises(Exception, match="shares memory with another argument"):
+    def written(a: Any, b: Any) -> Any:
+        return a.add_(1), b * 2, b[1:]
+
+    own = forge(written)
+    for first, second in ((x[:2], x[2:]) if parts else (x[:2].clone(), x[2:].clone()) for x in [torch.randn(4, 4)]
+                          for parts in (True, False, True)):
+        others = first.clone(), second.clone()
+        torch.testing.assert_close(own(first, second), written(*others))
+        torch.testing.assert_close((first, second), others)
+    x = torch.randn(5, 4)
+    with pytest.raises(OpAttributeUnimplemented, match="writes to 'a', which overlaps another argument"):
+        own(x[1:3], x[:2])
+    with pytest.raises(BackendCompilerFailed, match="writes to 'a', which overlaps another argument"):
         forge(lambda a, b: (a.add_(1), b * 2))(x[:2], x[1:])
-    with pytest.warns(UserWarning, match="shares memory with another argument"):
+    with pytest.warns(UserWarning, match="overlaps another argument"):
         forge(lambda a, b: (a.add_(1), b * 2), fallback=True)(x[:2], x[1:])
 
 

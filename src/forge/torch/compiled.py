@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_, itemgetter
@@ -117,14 +116,44 @@ def _check_tangents(arguments: Sequence[Any]) -> None:
 
 
 def _check_memory(module: GraphModule, captured: Captured, given: Sequence[Given]) -> None:
-    """Raises OpAttributeUnimplemented: the graph writes to an argument that shares memory with another."""
-    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
-    storages = Counter(storage_of(node) for node in nodes)
-    shared = next((number for number in captured.written if storages[storage_of(nodes[number])] > 1), None)
-    if shared is not None:
-        raise OpAttributeUnimplemented(
-            f"{captured.program.where}: it writes to {given[shared].label!r}, which shares memory with another argument; "
-            "supported: arguments with memory of their own; give a clone")
+    """Raises OpAttributeUnimplemented: the graph writes to an argument whose elements are those of another."""
+    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    storages = [storage_of(node) for node in module.graph.nodes if node.op == "placeholder"]
+    for written in captured.written:
+        others = [k for k, storage in enumerate(storages) if storage == storages[written] and k != written]
+        if any(not _are_apart(values[written], values[k]) for k in others):
+            raise _overlapping(captured.program.where, given[written].label)
+
+
+def _are_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether tensors of one storage, of known sizes, have no bytes in common."""
+    (begin, end), (other, last) = _bytes(a), _bytes(b)
+    return all(isinstance(place, int) for place in (begin, end, other, last)) and (end <= other or last <= begin)
+
+
+def _bytes(tensor: torch.Tensor) -> tuple[Any, Any]:
+    """Where the bytes of a tensor begin and end in its storage."""
+    begin = tensor.storage_offset() * tensor.element_size()
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
+    return begin, begin + (reach * tensor.element_size() if tensor.numel() != 0 else 0)
+
+
+def _check_apart(captured: Captured, tensors: Sequence[Any], written: Sequence[int]) -> None:
+    """Raises OpAttributeUnimplemented: of ``tensors``, one of the ``written`` lies where another does, in this call."""
+    reach, last = 0, 0
+    for begin, number in sorted((t.data_ptr(), k) for k, t in enumerate(tensors) if isinstance(t, torch.Tensor)):
+        if begin < reach and (last in written or number in written):
+            label = captured.program.inputs[last if last in written else number].label
+            raise _overlapping(captured.program.where, label)
+        tensor = tensors[number]
+        first, end = (0, tensor.nbytes) if tensor.is_contiguous() else _bytes(tensor)
+        reach, last = max((reach, last), (begin + end - first, number))
+
+
+def _overlapping(where: str, label: str) -> OpAttributeUnimplemented:
+    return OpAttributeUnimplemented(
+        f"{where}: it writes to {label!r}, which overlaps another argument; supported: arguments without common elements; give a "
+        "clone")
 
 
 class _Weights:
@@ -169,6 +198,7 @@ def _caller(captured: Captured, run: Runtime, module: GraphModule, plan: Plan) -
 
     def call(arguments: Sequence[Any]) -> Sequence[Any]:
         given = list(take(arguments))
+        _check_apart(captured, given, written)
         lent = [(given[k], given[k].detach().contiguous()) for k in written]
         for k, (_, dense) in zip(written, lent):
             given[k] = donate(dense)

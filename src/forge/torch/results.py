@@ -157,7 +157,7 @@ class _Planner:
             return Size(size_of(tensor))
         if isinstance(tensor, torch.SymInt | torch.SymFloat | torch.SymBool):
             return Number(self._output(value))
-        owner = self.owners.get(storage_of(value))
+        owner = self._origin(value) or self.owners.get(storage_of(value))
         if owner is None or owner is value:
             return self._compute(value)
         base = self.placeholders[owner.number] if isinstance(owner, Argument) else owner
@@ -167,6 +167,15 @@ class _Planner:
             return self._compute(value)  # a copy: bytes of other elements cannot be described by strides
         of = owner if isinstance(owner, Argument) else self._compute(owner)
         return of if own == whole else View(of, own.shape, own.strides, own.offset - whole.offset)
+
+    def _origin(self, value: Node) -> Argument | None:
+        """The argument of which a value is a view; others may share its memory in one call, and not in the next."""
+        storage, node = storage_of(value), value
+        while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
+            node = node.args[0]
+            if isinstance(node.meta.get("val"), torch.Tensor) and storage_of(node) != storage:
+                return None
+        return Argument(self.placeholders.index(node)) if node in self.placeholders and storage_of(node) == storage else None
 
     def _find(self, names: Sequence[str]) -> None:
         """Outputs that say the values of symbols which arguments do not say."""
