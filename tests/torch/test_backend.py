@@ -127,6 +127,24 @@ def test_strided_arguments() -> None:
     check(lambda x, y: x @ y, torch.randn(6, 4).T, torch.randn(12, 4)[::2])
 
 
+def test_weights_that_are_quantised_tensors() -> None:
+    quantization = pytest.importorskip("torchao.quantization")
+    model = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 8)).eval()
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
+    fast, x = forge(model), torch.randn(4, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+        torch.testing.assert_close(fast(x * 2), model(x * 2))
+
+
+def test_nested_tensors_are_refused_by_name() -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
+    with pytest.raises(BackendCompilerFailed, match="got a nested tensor"):
+        forge(lambda x: x * 2)(nested)
+    with pytest.warns(UserWarning, match="all of a graph runs eagerly: torch.compile: got a nested tensor"):
+        torch.testing.assert_close(forge(lambda x: x * 2, fallback=True)(nested).values(), torch.full((6, 3), 2.0))
+
+
 def test_inference_mode() -> None:
     model, x = network(), torch.randn(2, 3, 8, 8)
     with torch.inference_mode():

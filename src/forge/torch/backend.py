@@ -18,6 +18,7 @@ from forge.torch.compiled import Call, Settings, given_of
 from forge.torch.gradients import refusing
 from forge.torch.parts import compile_graph, compile_with_fallback
 from forge.torch.tracing import trace
+from forge.torch.wrappers import is_wrapper, parts
 
 _WHERE = "torch.compile"
 _MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType({
@@ -61,12 +62,18 @@ def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, f
     code = compile_with_fallback(traced, given, settings) if fallback else compile_graph(traced, given, settings)
     if code is None:
         return eager
-    call = partial(_with_own, code, tuple(own.values())) if own else code
+    call = partial(_with_own, code, tuple(part for tensor in own.values() for _, part in parts(tensor))) if own else code
+    if any(map(is_wrapper, examples)):
+        call = partial(_with_parts, call)
     return refusing(call, module) if records else call
 
 
 def _with_own(code: Call, own: Sequence[Any], *arguments: Any) -> Any:
     return code(*arguments, *own)
+
+
+def _with_parts(code: Call, *arguments: Any) -> Any:
+    return code(*(part for argument in arguments for _, part in parts(argument)))
 
 
 def parse_options(options: Mapping[str, Any] | None, mode: str | None) -> tuple[CompileOptions, bool]:

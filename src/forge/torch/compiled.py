@@ -21,6 +21,7 @@ from forge.frontends.torch.importer import import_program
 from forge.module import IRModule
 from forge.options import CompileOptions
 from forge.torch.results import Plan, plan_results, storage_of
+from forge.torch.wrappers import parts
 from forge_runtime import Runtime, donate
 
 _CHANGES = 2
@@ -57,8 +58,11 @@ def given_of(module: GraphModule, examples: Sequence[Any], own: Mapping[str, tor
         is_weight = getattr(example, "_dynamo_static_input_type", None) == "unguarded" and not example.is_inference()
         label = (path_of(str(source.name)) if source is not None else "") or node.name
         is_named = is_weight or label[0].isalpha()
-        found.append(Given(label if is_named else f"input_{label}", example if is_weight else None))
-    return found + [Given(name, None if tensor.is_inference() else tensor) for name, tensor in own.items()]
+        label = label if is_named else f"input_{label}"
+        found += [Given(f"{label}{path}", part if is_weight else None) for path, part in parts(example)]
+    for name, tensor in own.items():
+        found += [Given(f"{name}{path}", None if part.is_inference() else part) for path, part in parts(tensor)]
+    return found
 
 
 class CompiledGraph:

@@ -24,6 +24,7 @@ from forge.frontends.torch.loader import decompositions
 from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.steps import lookup
 from forge.frontends.torch.whole_layers import whole_layers
+from forge.torch.wrappers import parts, rebuilt
 
 
 def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, dict[str, torch.Tensor]]:
@@ -33,7 +34,8 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
     torch does before it casts. Operators without a converter are taken apart by torch's own decompositions, if it has them.
 
     Returns:
-        The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``.
+        The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``. Of
+        tensors that are several in one, these are its arguments.
 
     Raises:
         OpNotImplemented: torch's tracing does not see through a higher-order operator.
@@ -44,11 +46,13 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
     if mode is None:
         mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    fakes = [_fake(mode, context, example) for example in (*examples, *own.values())]
+    fakes = [_fake(mode, context, part) for example in (*examples, *own.values()) for _, part in parts(example)]
     enters = any(node.target is torch.amp.autocast_mode._enter_autocast for node in module.graph.nodes)
     casts = enters or torch.is_autocast_enabled("cpu")
 
-    def run(*arguments: Any) -> Any:
+    def run(*plain: Any) -> Any:
+        given = iter(plain)
+        arguments = [rebuilt(example, given) for example in (*examples, *own.values())]
         kept = dict(zip(own, arguments[len(examples) :]))
         with torch.fx.traceback.preserve_node_meta(), _reparametrize_module(module, kept, tie_weights=True):
             return _Interpreter(module).run(*arguments[: len(examples)])
@@ -63,10 +67,10 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
         if unknown := _unknown(traced):
             with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
                 traced = _taken_apart(make, unknown)
-    for part in [part for part in traced.modules() if isinstance(part, GraphModule)]:
-        for node in [node for node in part.graph.nodes if node.target is torch._C._set_grad_enabled]:
-            part.graph.erase_node(node)  # what is recorded, the graph that Dynamo gave says: compiled code records nothing
-        part.recompile()
+    for inner in [inner for inner in traced.modules() if isinstance(inner, GraphModule)]:
+        for node in [node for node in inner.graph.nodes if node.target is torch._C._set_grad_enabled]:
+            inner.graph.erase_node(node)  # what is recorded, the graph that Dynamo gave says: compiled code records nothing
+        inner.recompile()
     _check_constants(traced)
     return traced, own
 
@@ -82,6 +86,10 @@ class _Interpreter(Interpreter):  # type: ignore[misc]
 
 def _check_examples(examples: Sequence[Any]) -> None:
     """Raises OpNotImplemented: arguments have no memory of their own that could be read."""
+    if any(isinstance(example, torch.Tensor) and example.is_nested for example in examples):
+        raise OpNotImplemented(
+            "torch.compile: got a nested tensor (torch.nested); expected plain tensors: give its values and offsets, or padded "
+            "ones, or fallback=True")
     wrapped = [example for example in examples if isinstance(example, torch.Tensor) and _is_wrapped(example)]
     if wrapped:
         raise OpNotImplemented(
