@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 CSRC = "src/forge_runtime/csrc"
 NAMES = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex", "numbers",
          "lookup", "fft", "call", "limits", "types", "bind", "session", "registry")
-FILES = ("_native.c", "_call.c", "_session.c", "_dlpack.c", "_lend.c", "_strides.c", "_functions.c",
+FILES = ("_native.c", "_call.c", "_session.c", "_dlpack.c", "_lend.c", "_strides.c", "_functions.c", "_checksums.c",
          *(f"forge_{name}.c" for name in NAMES))
 HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_invocation.h", "forge_heap.h", "forge_strings.h", "forge_fft.h",
            "forge_fp.h", "_fft_lines.h", "_functions.h", "_routines.h", "_dlpack.h", "_native.h")

@@ -285,10 +285,10 @@ def test_what_is_no_module() -> None:
         forge.IRModule(3)  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="line 1, column 1"):
         forge.IRModule("no text of a module")
-    for path, instead in (("model.onnx", "use forge.from_onnx"), ("a/m.pt2", "use forge.from_torch"), ("m.forge", "forge.load")):
+    for path, instead in (("model.onnx", "forge.from_onnx"), ("a/m.pt2", "forge.from_torch"), ("m.forge", "forge.load")):
         with pytest.raises(OptionError, match=instead):
             forge.IRModule(path)
-    with pytest.raises(OptionError, match=r"load: model\.onnx: is a model to import; use forge\.from_onnx"):
+    with pytest.raises(ImportModelError, match=r"load: model\.onnx: is a model to import; load it with forge\.from_onnx"):
         forge.load("model.onnx")
     module = parse_module("def @main(%x: float32) { exp(%x) }")
     module.main.nodes[0].result.type = TensorType((), "int8")

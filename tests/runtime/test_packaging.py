@@ -27,4 +27,5 @@ def test_sources_of_the_static_runtime_are_installed() -> None:
     folder = forge_runtime.include_directory()
     assert (folder / "forge_runtime.h").is_file() and all(source.is_file() for source in static_sources())
     unlisted = {path.name for path in folder.glob("*.c")} - {source.name for source in static_sources()}
-    assert unlisted == {"_native.c", "_call.c", "_session.c", "_dlpack.c", "_lend.c", "_strides.c", "_functions.c"}
+    assert unlisted == {
+        "_native.c", "_call.c", "_session.c", "_dlpack.c", "_lend.c", "_strides.c", "_functions.c", "_checksums.c"}

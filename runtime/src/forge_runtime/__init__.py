@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forge_runtime._native import num_threads, routine_addresses, set_num_threads
+from forge_runtime._native import checksums, num_threads, routine_addresses, set_num_threads
 from forge_runtime.artifact import read_metadata
 from forge_runtime.donation import Donated, donate
 from forge_runtime.errors import (
@@ -47,6 +47,7 @@ __all__ = [
     "Session",
     "Tensor",
     "TimeLimitError",
+    "checksums",
     "donate",
     "get_registered_func",
     "include_directory",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.ir.nodes import Value
-from forge.ir.ranges import element_range, lies_within
 from forge.ops.core.composer import Composer
+from forge.ops.core.ranges import element_range, lies_within
 
 
 def checked_indices(g: Composer, indices: Value, *sizes: Dim, from_end: bool = True) -> Value:

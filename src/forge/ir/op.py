@@ -19,6 +19,7 @@ import numpy as np
 
 import forge
 from forge import dtypes
+from forge.dims import Dim
 from forge.errors import InvalidGraphError, TypeInferenceError
 from forge.ir import attributes
 from forge.ir.batch import UNDECLARED, Batch, MixesBatch
@@ -26,8 +27,8 @@ from forge.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Graph, Node, Value
-    from forge.ir.ranges import Range
 
+Range = tuple[Dim, Dim]  # the least and the greatest element of an integer tensor, as far as it is known
 
 class Trait(Flag):
     """Facts about an operator that passes obey. An operator without RANDOM, STATEFUL and MAY_FAIL is pure."""
@@ -321,7 +322,7 @@ class OpDef(Generic[A]):
     def element_range(self, *args: Any, **kwargs: Any) -> Sequence[Range | None]:
         """``element_range(attrs, results, ranges, *operands)``: what is known of the integers in the results.
 
-        ``results`` are their types, ``ranges`` those of the operands, which are values: see ``forge.ir.ranges``.
+        ``results`` are their types, ``ranges`` those of the operands, which are values: see ``forge.ops.core.ranges``.
         """
         keeps = self.is_view or self.is_permutation or self.is_selection or self.is_identity
         return [args[2][0] if keeps and not k else None for k in range(len(args[1]))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forge import files
-from forge.errors import InvalidGraphError, OptionError
+from forge.errors import ForgeError, ImportModelError, InvalidGraphError, OptionError
 from forge.ir import retype
 from forge.ir.edits.extract import extract
 from forge.ir.functions import joining
@@ -422,12 +422,13 @@ def load(path: str | PathLike[str]) -> IRModule:
     """Reads a module that ``IRModule.save`` wrote, or the text form (``.relay``, ``.txt``) with the weights next to it.
 
     Raises:
-        OptionError: ``path`` is none, or that of a file which an importer reads.
-        ImportModelError: the file is missing, damaged or of a newer format; text lacks its weights; an operator is not known.
+        OptionError: ``path`` is none.
+        ImportModelError: the file is missing, damaged, of a newer format, or one that an importer reads; text lacks its weights;
+            an operator is not known.
     """
     if not isinstance(path, str | PathLike) or not str(path):
         raise OptionError(f"load: got {path!r}; expected a path; from_onnx takes models in memory")
-    _check_suffix("load", path)
+    _check_suffix("load", path, ImportModelError)
     return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
 
 
@@ -453,13 +454,13 @@ def _unpickled(data: bytes) -> IRModule:
     return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
 
 
-def _check_suffix(where: str, path: str | PathLike[str]) -> None:
-    """Raises OptionError for the path of a file that an importer reads, which it names."""
+def _check_suffix(where: str, path: str | PathLike[str], kind: type[ForgeError]) -> None:
+    """Raises an error for the path of a file that an importer reads, which it names."""
     from forge.frontends.support import format_of
 
     found = format_of(Path(path))
     if found is not None:
-        raise OptionError(f"{where}: {path}: is a model to import; use forge.from_{found.registry.name}")
+        raise kind(f"{where}: {path}: is a model to import; load it with forge.from_{found.registry.name}")
 
 
 def _as_module(mod: Module | IRModule | str) -> Module:
@@ -467,7 +468,7 @@ def _as_module(mod: Module | IRModule | str) -> Module:
         return mod.mod
     if isinstance(mod, str):
         if "{" not in mod and Path(mod).suffix:
-            _check_suffix("IRModule", mod)
+            _check_suffix("IRModule", mod, OptionError)
             raise OptionError(f"IRModule: got {mod!r}, which looks like a path; expected the text of a module; use forge.load")
         return parse_module(mod)
     if not isinstance(mod, Module):

@@ -12,6 +12,7 @@ _HOMES = {
     "CompiledModule": "modules",
     "compile_module": "modules",
     "dynamo_capture_subgraphs": "dynamo",
+    "refresh": "weights",
     "relax_dynamo": "dynamo",
 }
 
@@ -22,4 +23,4 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"forge.torch.{_HOMES[name]}"), name)
 
 
-__all__ = ["CompiledModule", "compile_module", "dynamo_capture_subgraphs", "relax_dynamo"]
+__all__ = ["CompiledModule", "compile_module", "dynamo_capture_subgraphs", "refresh", "relax_dynamo"]

@@ -15,7 +15,7 @@ from forge.driver import check_options
 from forge.errors import OpNotImplemented, OptionError
 from forge.options import CompileOptions, options_of
 from forge.torch.compiled import Call, Settings, given_of
-from forge.torch.gradients import refusing
+from forge.torch.gradients import with_history
 from forge.torch.parts import compile_graph, compile_with_fallback
 from forge.torch.tracing import trace
 from forge.torch.wrappers import is_wrapper, parts
@@ -45,27 +45,33 @@ def forge(
 def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, fallback: bool = False) -> Callable[..., Any]:
     """What `forge` returns."""
     eager: Callable[..., Any] = module.forward
-    records = torch.is_grad_enabled() and any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples)
-    if records and fallback:
-        warnings.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()", stacklevel=2)
-        return eager
+    tensors = [e for e in (*examples, *module.parameters(), *module.buffers()) if isinstance(e, torch.Tensor)]
+    if fallback and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return _recording(eager, settings)
     try:
-        traced, own = trace(module, examples)
+        traced, own, history = trace(module, examples)
     except OpNotImplemented as error:
         if not fallback:
             raise
         warnings.warn(f"all of a graph runs eagerly: {error}", stacklevel=2)
         return eager
+    if fallback and history.records:
+        return _recording(eager, settings)
     if all(node.op in ("placeholder", "output") for node in traced.graph.nodes):
         return eager  # there is nothing to compute
     given = given_of(module, examples, own)
     code = compile_with_fallback(traced, given, settings) if fallback else compile_graph(traced, given, settings)
     if code is None:
         return eager
-    call = partial(_with_own, code, tuple(part for tensor in own.values() for _, part in parts(tensor))) if own else code
-    if any(map(is_wrapper, examples)):
-        call = partial(_with_parts, call)
-    return refusing(call, module) if records else call
+    call = with_history(code, history, module)
+    if own:
+        call = partial(_with_own, call, tuple(part for tensor in own.values() for _, part in parts(tensor)))
+    return partial(_with_parts, call) if any(map(is_wrapper, examples)) else call
+
+
+def _recording(eager: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    warnings.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()", stacklevel=3)
+    return eager
 
 
 def _with_own(code: Call, own: Sequence[Any], *arguments: Any) -> Any:

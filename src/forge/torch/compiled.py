@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,13 @@ from forge.frontends.torch.importer import import_program
 from forge.module import IRModule
 from forge.options import CompileOptions
 from forge.torch.results import Plan, plan_results, storage_of
+from forge.torch.weights import Weights, refresh
 from forge.torch.wrappers import parts
 from forge_runtime import Runtime, donate
 
-_CHANGES = 2
-"""So often code is compiled again for new contents of a tensor that the model keeps; after that, the tensor is an input."""
+_ONCE, _TWICE = 1, 2
+"""When weights change for the first time, code is compiled again for the new contents; those that change after that are inputs,
+and with the third change all are: code of a graph is compiled four times at most, whatever is trained."""
 
 Call = Callable[..., Sequence[Any]]
 
@@ -69,7 +71,7 @@ class CompiledGraph:
     """Compiled code of one graph; called with the graph's arguments, it returns the graph's results.
 
     Tensors that the model keeps and the graph does not write are constants of the code. Each call looks whether they are as they
-    were (the same tensor, and not written since); where they are not, the code is compiled again.
+    were (`Weights`); where they are not, the code is compiled again.
     """
 
     def __init__(self, module: GraphModule, given: Sequence[Given], settings: Settings) -> None:
@@ -77,7 +79,7 @@ class CompiledGraph:
         self.given = list(given)
         self.settings = settings
         self.plan = plan_results(module)
-        self.changes = [0] * len(given)
+        self.changes = 0
         (output,) = (node for node in module.graph.nodes if node.op == "output")
         self.returns_sequence = isinstance(output.args[0], list | tuple)
         self._compile()
@@ -85,18 +87,20 @@ class CompiledGraph:
     def _compile(self) -> None:
         captured = captured_program(self.module, self.given, self.plan.computed, self.settings.where)
         _check_memory(self.module, captured, self.given)
+        weights = Weights(captured.weights, [self.given[k].weight for k in captured.weights])
         model = IRModule(import_program(captured.program))
         if self.settings.pipeline is not None:
             model = self.settings.pipeline(model)
         self.run = compile_module(model.mod, self.settings.options).runtime().returning(torch.Tensor, detach=True)
         self._threads = 0
         self._call = _caller(captured, self.run, self.module, self.plan)
-        self._weights = _Weights(captured.weights, [self.given[k].weight for k in captured.weights])
+        self._weights = weights
+        self._are_same = weights.are_same
 
     def __call__(self, *arguments: Any) -> Sequence[Any]:
         if forward_ad._current_level >= 0:
             _check_tangents(arguments)
-        if not self._weights.are_same(arguments):
+        if not self._are_same(arguments):
             self._take_changed(arguments)
         if self._threads != torch.get_num_threads():
             self._threads = torch.get_num_threads()
@@ -104,9 +108,16 @@ class CompiledGraph:
         return self._call(arguments)
 
     def _take_changed(self, arguments: Sequence[Any]) -> None:
-        for number in self._weights.changed(arguments):
-            self.changes[number] += 1
-            kept = arguments[number] if self.changes[number] < _CHANGES else None
+        now = self._weights.now(arguments)
+        changed = self._weights.changed(now)
+        if not changed:
+            self._weights = now
+            self._are_same = now.are_same
+            return
+        refresh()  # what wrote them may have written weights of other graphs
+        self.changes += 1
+        for number in changed if self.changes <= _TWICE else self._weights.numbers:
+            kept = arguments[number] if self.changes == _ONCE else None
             self.given[number] = Given(self.given[number].label, kept)
         self._compile()
 
@@ -160,33 +171,6 @@ def _overlapping(where: str, label: str) -> OpAttributeUnimplemented:
         "clone")
 
 
-class _Weights:
-    """Tensors as they were when they became constants of compiled code.
-
-    Writes through ``tensor.data`` are not seen, as they are not by autograd.
-    """
-
-    def __init__(self, numbers: Sequence[int], tensors: Sequence[Any]) -> None:
-        self._numbers = list(numbers)
-        self._tensors = list(tensors)
-        self._take = itemgetter(*numbers, *numbers[:1]) if numbers else lambda arguments: ()
-        self._addresses = [tensor.data_ptr() for tensor in tensors]
-        self._versions = [tensor._version for tensor in tensors]
-
-    def are_same(self, arguments: Sequence[Any]) -> bool:
-        tensors = self._tensors
-        return (
-            all(map(is_, self._take(arguments), tensors))
-            and [tensor.data_ptr() for tensor in tensors] == self._addresses
-            and [tensor._version for tensor in tensors] == self._versions
-        )
-
-    def changed(self, arguments: Sequence[Any]) -> list[int]:
-        """Numbers of the arguments that are not as they were."""
-        known = zip(self._numbers, self._tensors, self._addresses, self._versions)
-        return [k for k, t, address, n in known if arguments[k] is not t or t.data_ptr() != address or t._version != n]
-
-
 def _caller(captured: Captured, run: Runtime, module: GraphModule, plan: Plan) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """What calls the code with arguments of the graph, and makes the graph's results."""
     take = _taker(captured, module)
@@ -203,7 +187,7 @@ def _caller(captured: Captured, run: Runtime, module: GraphModule, plan: Plan) -
     def call(arguments: Sequence[Any]) -> Sequence[Any]:
         given = list(take(arguments))
         _check_apart(captured, given, written)
-        lent = [(given[k], given[k].detach().contiguous()) for k in written]
+        lent = [(tensor, tensor.contiguous()) for tensor in (given[k].detach() for k in written)]
         for k, (_, dense) in zip(written, lent):
             given[k] = donate(dense)
         outputs = run(*given)

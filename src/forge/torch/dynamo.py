@@ -56,7 +56,7 @@ def dynamo_capture_subgraphs(
 
     def capture(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         name = f"subgraph_{len(found)}"
-        traced, own = trace(module, examples)
+        traced, own, _ = trace(module, examples)
         found[name] = _module_of(traced, given_of(module, examples, own), name, keep_params_as_input)
         return module.forward  # type: ignore[no-any-return]
 

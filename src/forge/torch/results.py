@@ -67,7 +67,14 @@ class View:
     offset: Dim
 
 
-Source = Constant | Size | Argument | Computed | Number | View
+@dataclass(frozen=True)
+class Repeated:
+    """Result ``number``, once more."""
+
+    number: int
+
+
+Source = Constant | Size | Argument | Computed | Number | View | Repeated
 
 
 @dataclass
@@ -101,7 +108,15 @@ class Plan:
             return known
 
         makers = [_maker(source, sizes) for source in self.sources]
-        return lambda arguments, outputs: [make(arguments, outputs) for make in makers]
+        repeated = [(number, source.number) for number, source in enumerate(self.sources) if isinstance(source, Repeated)]
+
+        def finished(arguments: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+            results = [make(arguments, outputs) for make in makers]
+            for number, first in repeated:
+                results[number] = results[first]
+            return results
+
+        return finished
 
 
 def plan_results(module: GraphModule) -> Plan:
@@ -119,8 +134,10 @@ class _Planner:
         (output,) = (node for node in self.nodes if node.op == "output")
         returned = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
         self.owners = self._owners(returned)
-        for value in returned:
-            self.plan.sources.append(self._source(value))
+        first: dict[Node, int] = {}
+        for number, value in enumerate(returned):
+            earlier = first.setdefault(value, number) if isinstance(value, Node) else number
+            self.plan.sources.append(self._source(value) if earlier == number else Repeated(earlier))
         for source in self.plan.sources:
             if isinstance(source, View):
                 self._find(dims.symbols(*source.shape, *source.strides, source.offset))
@@ -157,7 +174,8 @@ class _Planner:
             return Size(size_of(tensor))
         if isinstance(tensor, torch.SymInt | torch.SymFloat | torch.SymBool):
             return Number(self._output(value))
-        owner = self._origin(value) or self.owners.get(storage_of(value))
+        origin = origin_of(value)
+        owner = self.owners.get(storage_of(value)) if origin is None else Argument(self.placeholders.index(origin))
         if owner is None or owner is value:
             return self._compute(value)
         base = self.placeholders[owner.number] if isinstance(owner, Argument) else owner
@@ -166,16 +184,7 @@ class _Planner:
         if own.dtype != whole.dtype or tensor.is_conj() or tensor.is_neg():
             return self._compute(value)  # a copy: bytes of other elements cannot be described by strides
         of = owner if isinstance(owner, Argument) else self._compute(owner)
-        return of if own == whole else View(of, own.shape, own.strides, own.offset - whole.offset)
-
-    def _origin(self, value: Node) -> Argument | None:
-        """The argument of which a value is a view; others may share its memory in one call, and not in the next."""
-        storage, node = storage_of(value), value
-        while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
-            node = node.args[0]
-            if isinstance(node.meta.get("val"), torch.Tensor) and storage_of(node) != storage:
-                return None
-        return Argument(self.placeholders.index(node)) if node in self.placeholders and storage_of(node) == storage else None
+        return View(of, own.shape, own.strides, own.offset - whole.offset)
 
     def _find(self, names: Sequence[str]) -> None:
         """Outputs that say the values of symbols which arguments do not say."""
@@ -199,6 +208,16 @@ def _sizes(node: Node) -> Sequence[Dim]:
     return [size_of(size) for size in sizes]
 
 
+def origin_of(value: Node) -> Node | None:
+    """The argument of which a value is a view; others may share its memory in one call, and not in the next."""
+    storage, node = storage_of(value), value
+    while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
+        node = node.args[0]
+        if isinstance(node.meta.get("val"), torch.Tensor) and storage_of(node) != storage:
+            return None
+    return node if node.op == "placeholder" and storage_of(node) == storage else None
+
+
 def storage_of(node: Node) -> int:
     """What tells memory from other memory."""
     value = without_batch(node.meta.get("val"))
@@ -208,6 +227,8 @@ def storage_of(node: Node) -> int:
 
 def _maker(source: Source, symbols: Sizes) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
     match source:
+        case Repeated():
+            return lambda arguments, outputs: None
         case Constant(value):
             return lambda arguments, outputs: value
         case Size(size):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx.traceback
@@ -24,18 +24,30 @@ from forge.frontends.torch.loader import decompositions
 from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.steps import lookup
 from forge.frontends.torch.whole_layers import whole_layers
+from forge.torch.gradients import History, Kind, Watched, of_arguments
+from forge.torch.results import origin_of
 from forge.torch.wrappers import parts, rebuilt
 
 
-def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, dict[str, torch.Tensor]]:
+class Traced(NamedTuple):
+    """A graph of ATen operators.
+
+    Attributes:
+        own: tensors of the traced module itself by name, which are arguments of the graph after those that it was traced with; of
+            tensors that are several in one, these are its arguments.
+        history: what autograd records while it runs.
+    """
+
+    graph: GraphModule
+    own: dict[str, torch.Tensor]
+    history: History
+
+
+def trace(module: GraphModule, examples: Sequence[Any]) -> Traced:
     """``module``, of functions and methods of torch, as a graph of ATen operators; ``val`` of a node is what torch says of it.
 
     Casts of autocast become operators, and functions over a batch operators on all of it; these take the larger layers apart, as
     torch does before it casts. Operators without a converter are taken apart by torch's own decompositions, if it has them.
-
-    Returns:
-        The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``. Of
-        tensors that are several in one, these are its arguments.
 
     Raises:
         OpNotImplemented: torch's tracing does not see through a higher-order operator.
@@ -50,12 +62,17 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
     enters = any(node.target is torch.amp.autocast_mode._enter_autocast for node in module.graph.nodes)
     casts = enters or torch.is_autocast_enabled("cpu")
 
+    histories = []
+
     def run(*plain: Any) -> Any:
+        watched = Watched(plain)
         given = iter(plain)
         arguments = [rebuilt(example, given) for example in (*examples, *own.values())]
         kept = dict(zip(own, arguments[len(examples) :]))
         with torch.fx.traceback.preserve_node_meta(), _reparametrize_module(module, kept, tie_weights=True):
-            return _Interpreter(module).run(*arguments[: len(examples)])
+            results = _Interpreter(module).run(*arguments[: len(examples)])
+        histories.append(watched.history(results))
+        return results
 
     whole = not casts and not any(map(_is_of_transform, module.graph.nodes))
     with mode, enable_python_dispatcher():
@@ -72,7 +89,30 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
             inner.graph.erase_node(node)  # what is recorded, the graph that Dynamo gave says: compiled code records nothing
         inner.recompile()
     _check_constants(traced)
-    return traced, own
+    history = histories[0]  # of arguments that no earlier run has written
+    _unite_results(traced, history)
+    return Traced(traced, own, of_arguments(history, _origins(traced)))
+
+
+def _unite_results(traced: GraphModule, history: History) -> None:
+    """One tensor is one node among the results: an operator may return what it was given, as it wrote it or had nothing to do."""
+    nodes = list(traced.graph.nodes)
+    arguments = [node for node in nodes if node.op == "placeholder"]
+    results = list(nodes[-1].args[0])
+    for number, found in enumerate(history.results):
+        if found.kind is Kind.SAME:
+            results[number] = arguments[found.argument]
+    for number, first in history.repeated:
+        results[number] = results[first]
+    nodes[-1].args = (tuple(results),)
+
+
+def _origins(traced: GraphModule) -> list[int | None]:
+    """The numbers of the arguments that results are views of."""
+    nodes = list(traced.graph.nodes)
+    numbers = {node: number for number, node in enumerate(node for node in nodes if node.op == "placeholder")}
+    found = [origin_of(value) if isinstance(value, Node) else None for value in nodes[-1].args[0]]
+    return [None if origin is None else numbers[origin] for origin in found]
 
 
 class _Interpreter(Interpreter):  # type: ignore[misc]

@@ -442,6 +442,7 @@ static PyMethodDef native_methods[] = {
     {"allocate", native_allocate, METH_O, "allocate(size) -> memory that serves later calls when nobody holds it any more"},
     {"register_function", forge_register_python, METH_VARARGS, "register_function(name, entry): see registry.py"},
     {"unregister_function", forge_unregister_python, METH_O, "unregister_function(name)"},
+    {"checksums", native_checksums, METH_O, "checksums(((address, size), ...)) -> Checksums of blocks of memory"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -477,6 +478,7 @@ static int native_exec(PyObject *module) {
   if ((state->model_type = PyType_FromModuleAndSpec(module, &model_spec, NULL)) == NULL) return -1;
   if ((state->memory_type = PyType_FromModuleAndSpec(module, &memory_spec, NULL)) == NULL) return -1;
   if ((state->session_type = PyType_FromModuleAndSpec(module, &native_session_spec, NULL)) == NULL) return -1;
+  if ((state->checksums_type = PyType_FromModuleAndSpec(module, &native_checksums_spec, NULL)) == NULL) return -1;
   if (PyModule_AddIntConstant(module, "ABI_VERSION", FORGE_ABI_VERSION) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Session", state->session_type) < 0) return -1;
   return PyModule_AddObjectRef(module, "Model", state->model_type);

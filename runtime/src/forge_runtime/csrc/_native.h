@@ -12,7 +12,7 @@ typedef struct {
   PyObject *ndarray, *tensor_class, *empty, *donated_class;
   PyObject *adapt, *from_memory, *output_dtypes, *check_output;
   PyObject *extended; /* of each forge_dtype that only ml_dtypes knows: dtypes of storage and view, once it was met */
-  PyObject *model_type, *memory_type, *session_type;
+  PyObject *model_type, *memory_type, *session_type, *checksums_type;
 } module_state;
 
 /* An output that is no state. A fresh one is numpy.empty(*arguments), then .view(view_dtype) for types without buffer protocol. */
@@ -67,7 +67,10 @@ FORGE_LOCAL PyObject *native_copy_in_order(const module_state *state, const Py_b
 /* The tensor that an array's buffer holds; the caller releases the buffer. */
 FORGE_LOCAL int native_view(PyObject *array, int32_t dtype, Py_buffer *view, forge_tensor *tensor);
 
-FORGE_LOCAL extern PyType_Spec native_session_spec;
+FORGE_LOCAL extern PyType_Spec native_session_spec, native_checksums_spec;
 FORGE_LOCAL PyObject *native_new_session(PyObject *model, PyObject *capacity);
+
+/* Of a tuple of pairs: address and size of blocks of memory, which the caller keeps. */
+FORGE_LOCAL PyObject *native_checksums(PyObject *module, PyObject *pairs);
 
 #endif

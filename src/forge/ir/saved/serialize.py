@@ -129,8 +129,7 @@ def _explained(where: str) -> Iterator[None]:
         raise ImportModelError(f"{where}: no such file") from error
     except (ForgeError, *_DAMAGES) as error:
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        hint = "load it with forge.from_onnx" if where.endswith(".onnx") else "expected a file of IRModule.save"
-        raise ImportModelError(f"{where}: damaged, or no Forge module ({problem}); {hint}") from error
+        raise ImportModelError(f"{where}: damaged, or no Forge module ({problem}); expected a file of IRModule.save") from error
 
 
 def _load_text(path: Path) -> Module:

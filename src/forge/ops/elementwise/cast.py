@@ -9,11 +9,12 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.ranges import Range, lies_within
+from forge.ir.op import Range
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail
 from forge.ops.core.op import Kind, NoAttrs, Op, Operand, Precision, register
+from forge.ops.core.ranges import lies_within
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value, Values
 from forge.ops.elementwise.arithmetic import decide, negated
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute

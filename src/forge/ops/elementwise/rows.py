@@ -17,11 +17,12 @@ import numpy as np
 from forge import dtypes, te
 from forge.dims import is_static
 from forge.ir.builder import Builder
-from forge.ir.ranges import Range, lies_within
+from forge.ir.op import Range
 from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.lowering import identifier
 from forge.ops.core.op import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, Trait, register
+from forge.ops.core.ranges import lies_within
 from forge.ops.core.scalar_math import widen_all
 from forge.ops.core.signatures import Array, Arrays, DimArray, Expr, Lowered, OperandTypes, TensorTypes, Types, Value, Values
 from forge.te import Tensor

@@ -9,9 +9,10 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.ranges import Range, union
+from forge.ir.op import Range
 from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.ranges import union
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorType, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute
 from forge.te import Expr, Tensor

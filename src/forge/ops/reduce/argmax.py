@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.errors import ExecutionError
-from forge.ir.ranges import Range
+from forge.ir.op import Range
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, required
 from forge.ops.core.lowering import as_dim

@@ -10,7 +10,7 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.ranges import Range
+from forge.ir.op import Range
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric

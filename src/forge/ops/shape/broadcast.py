@@ -12,13 +12,13 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.errors import ExecutionError
 from forge.ir.nodes import Value
-from forge.ir.ranges import kept
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core.inference import Shape, fail, fresh_dims, given_numbers, required, shape_of_contents, static_length
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, element, injective, is_one, length, new_symbols
 from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.ranges import kept
 from forge.ops.core.signatures import Array, Arrays, Conditions, DimArray, Lowered, OperandTypes, Symbols, TensorTypes, Types
 from forge.ops.shape.concatenate import equal_sizes
 from forge.te import Expr, Tensor

@@ -10,7 +10,6 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.ranges import joined, kept
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     MAX_PARTS,
@@ -25,6 +24,7 @@ from forge.ops.core.inference import (
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, replaced
 from forge.ops.core.op import AxisAttrs, Kind, Op, Operand, Precision, register
+from forge.ops.core.ranges import joined, kept
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.ranges import Range, kept
+from forge.ir.op import Range
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, given_number, normalize_axis, number_of, required
 from forge.ops.core.lowering import injective, new_symbols, replaced, scalar
 from forge.ops.core.op import Op, Operand, register
+from forge.ops.core.ranges import kept
 from forge.ops.core.signatures import Array, Arrays, Conditions, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
 from forge.te import Expr
 

@@ -25,7 +25,6 @@ _SAME = {
     "string.concat": "StringConcat", "ndarray_size": "Size", "shape_of": "Shape",
     "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert", "sequence_erase": "SequenceErase",
     "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity", "check_size": "Identity",
-    "check": "Identity", "check_index": "Identity", "check_divisor": "Identity", "check_finite": "Identity",
 }  # fmt: skip
 _ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
 _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not"}
@@ -46,6 +45,7 @@ _COMPOSED: dict[str, Callable[..., Ref]] = {
     "copysign": lambda g, size, sign: with_sign(g, g.op("Abs", size), sign),
     "cast_like": lambda g, x, like: g.cast(x, like.dtype),
     "string.to_number": lambda g, x: x,  # cast to the type of the result
+    **dict.fromkeys(("check", "check_index", "check_divisor", "check_finite"), lambda g, x, *_: g.op("Identity", x)),
     "argwhere": lambda g, x, *_: g.transpose(g.op("NonZero", x), [1, 0]),
     "arange": lambda g, *limits: g.op("Range", *map(g.scalar, limits)),
 }  # fmt: skip

@@ -10,12 +10,9 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.ir.nodes import Value
-from forge.ir.op import OpDef
+from forge.ir.op import OpDef, Range
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType, Type
-
-Range = tuple[Dim, Dim]
-"""The least and the greatest element, as far as it is known."""
 
 MAX_DEPTH = 24
 """How many operators are looked at, one before the other."""
