@@ -74,7 +74,7 @@ def test_unpooled_elements_are_where_they_were() -> None:
     assert np.array_equal(got, wanted)
 
     def larger(g: Composer, v: Value, i: Value, sizes: Value) -> Value:
-        return windows.max_unpool(g, v, i, x.shape, sizes)
+        return windows.max_unpool(g, v, i, x.shape, sizes, moves=True)
 
     (grown,) = run(larger, pooled.numpy(), indices.numpy(), np.array([1, 1, 5, 8]))
     assert np.array_equal(grown[:, :, :4, :6], wanted)
