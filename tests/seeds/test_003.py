@@ -358,6 +358,18 @@ def test_expressions_of_graph_protos() -> None:
         GraphProto({"z": (1,)}).from_onnx(proto.graph, 21)
 
 
+def test_graphs_and_variables_that_are_refused() -> None:
+    capturing = model("g (float[2] x, bool c) => (float[2] y) { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(x) }, "
+                      "else_branch = e () => (float[2] b) { b = Abs(x) }> }")
+    with pytest.raises(tvm.error.OpNotImplemented, match=r"captures 'x'.*forge\.from_onnx"):
+        GraphProto().from_onnx(capturing.graph, 21)
+    with pytest.raises(tvm.errors.ImportModelError, match="value 'z' is used but nothing before defines it"):
+        GraphProto().from_onnx(model("g (float[2] x) => (float[2] y) { y = Neg(z)  z = Abs(x) }").graph, 21)
+    for wrong in ({"shape": (1.5,)}, {"shape": (2,), "dtype": "float99"}, {}):
+        with pytest.raises(tvm.errors.InvalidGraphError, match="var 'x'"):
+            relay.var("x", **wrong)
+
+
 def test_expressions_of_models_and_of_none_do_not_mix_by_accident() -> None:
     """Constants go anywhere; a variable of another graph is refused by the verifier."""
     table = relay.const(np.float32([1, 2, 3]))

@@ -10,6 +10,7 @@ needs. Converters, which get expressions of a model, use the same class and the 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,12 +39,15 @@ def var(name_hint: str, type_annotation: Any = None, shape: Sequence[Any] | None
         dtype: the type of an element.
 
     Raises:
-        InvalidGraphError: there is neither a type nor a shape, or a size is none.
+        InvalidGraphError: there is neither a type nor a shape, a size is none, or there is no such element type.
     """
     if not isinstance(type_annotation, TensorType):
         if shape is None:
             raise InvalidGraphError(f"var {name_hint!r}: got no shape; expected one, as in var('x', shape=(1, 3))")
-        type_annotation = TensorType(tuple(map(_size, shape)), dtypes.canonical(dtype))
+        try:
+            type_annotation = TensorType(tuple(map(_size, shape)), dtypes.canonical(dtype))
+        except TypeError as error:
+            raise InvalidGraphError(f"var {name_hint!r}: got shape {tuple(shape)}, dtype {dtype!r}: {error}") from error
     g = open_context()
     return Expr(g, g.scope.graph.add_input(type_annotation, name_hint))
 
@@ -52,7 +56,7 @@ def _size(size: Any) -> Dim:
     if isinstance(size, str):
         text = str(size)
         return dims.symbol(f"any_{next(_numbers)}") if text == "?" else dims.symbol(text)
-    return size if isinstance(size, dims.DimExpr) else int(size)
+    return size if isinstance(size, dims.DimExpr) else operator.index(size)
 
 
 def const(value: Any, dtype: str | None = None) -> Any:
@@ -80,18 +84,16 @@ def free_vars(expression: Expr | Sequence[Expr] | Function) -> list[Expr]:
     found: dict[Expr, None] = {}
     seen: set[Value] = set()
     results = _results(expression.body if isinstance(expression, Function) else expression)
-    pending: list[tuple[Expr | None, Value]] = [(e, e.value) for e in reversed(results)]
-    g = results[0].g if results else None
+    pending = [e.value for e in reversed(results)]
     while pending:
-        _, value = pending.pop()
+        value = pending.pop()
         if value in seen:
             continue
         seen.add(value)
         if value.producer is None:
-            assert g is not None
-            found[Expr(g, value)] = None
+            found[Expr(results[0].g, value)] = None
         else:
-            pending.extend((None, v) for v in reversed(value.producer.operands) if v is not None)
+            pending.extend(v for v in reversed(value.producer.operands) if v is not None)
     return [e for e in found if e not in bound]
 
 

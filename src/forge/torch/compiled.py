@@ -21,7 +21,7 @@ from forge.frontends.torch.importer import import_program
 from forge.module import IRModule
 from forge.options import CompileOptions
 from forge.torch.results import Plan, plan_results, storage_of
-from forge.torch.weights import Weights, refresh
+from forge.torch.weights import Weights, extent, refresh
 from forge.torch.wrappers import parts
 from forge_runtime import Runtime, donate
 
@@ -149,8 +149,7 @@ def _are_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _bytes(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Where the bytes of a tensor begin and end in its storage."""
     begin = tensor.storage_offset() * tensor.element_size()
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
-    return begin, begin + (reach * tensor.element_size() if tensor.numel() != 0 else 0)
+    return begin, begin + extent(tensor)
 
 
 def _check_apart(captured: Captured, tensors: Sequence[Any], written: Sequence[int]) -> None:

@@ -84,11 +84,14 @@ def _comparison(
 
 
 def _size(tensor: torch.Tensor) -> int:
-    """Bytes from the first element to the last one, in memory."""
-    if tensor.device.type != "cpu" or not tensor.numel():
-        return 0
+    """The bytes that can be compared."""
+    return int(extent(tensor)) if tensor.device.type == "cpu" else 0
+
+
+def extent(tensor: torch.Tensor) -> Any:
+    """Bytes from the first element to the last one, in memory; an expression of symbolic sizes."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return int((last + 1) * tensor.element_size())
+    return (last + 1) * tensor.element_size() if tensor.numel() != 0 else 0
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:

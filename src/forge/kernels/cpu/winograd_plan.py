@@ -32,7 +32,7 @@ MAX_RUN: Final = 8
 TRANSFORM_CYCLES: Final = 14.0
 # A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
 OVERHEAD_TILES: Final = 1
-# Work is counted in so many parts of a cycle, so that the same estimate is made of sizes that are known at run time only.
+# Fractions of a cycle in which work is counted: whole numbers, so that sizes that are known at run time give the same estimate.
 PARTS: Final = 1024
 
 
@@ -211,7 +211,7 @@ class WinogradPlan(WinogradProblem):
 
 
 def work_of(scheme: Scheme, tiles: Expr, passes: Expr, channels: tuple[Expr, int, Expr], target: Target) -> Expr:
-    """What one core needs for ``tiles`` in so many ``passes`` over the weights, in parts of a cycle.
+    """The time that one core needs for ``tiles`` if it reads the weights ``passes`` times, in fractions of a cycle.
 
     ``channels`` are those of a slice of data, the slices that are summed, and those of the result. Weights come from wherever
     they were left, and from the outer caches again for each other pass.

@@ -101,7 +101,7 @@ def gets_many(data: Value, updates: Value) -> bool:
 def decompose_reduction(
     op: Op[Any], builder: Builder, attrs: Any, field: str, data: Value, indices: Value, updates: Value
 ) -> Values | None:
-    """The mean as the sum over the number of what is summed; sums of many in wider numbers.
+    """The mean is the sum divided by the number of terms; sums of many terms are computed in a wider type.
 
     ``field`` names the attribute that holds the reduction.
     """

@@ -22,6 +22,7 @@ from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.class_helpers import CUSTOM, get_relay_op
 from forge.frontends.converter_class import Text
 from forge.frontends.onnx.convert_map import get_convert_map
+from forge.frontends.onnx.nodes import used_names
 from forge.frontends.onnx.tensors import TensorReader, attribute_value, declared_type
 from forge.ir.types import TensorType
 from forge.module import IRModule
@@ -132,8 +133,9 @@ class GraphProto:
         """The module and its weights by name; with ``get_output_expr`` the expression of the results, a `Tuple` of several.
 
         Raises:
-            ImportModelError: a tensor has no name, or ``shape`` names no input; OpNotImplemented: operators without a converter,
-            all listed; ConverterError: a converter failed.
+            ImportModelError: a tensor has no name, nothing defines a value, or ``shape`` names no input.
+            OpNotImplemented: operators without a converter, all listed, or a sub-graph that captures a value.
+            ConverterError: a converter failed.
         """
         self.opset = opset
         self._take_weights(graph)
@@ -145,7 +147,7 @@ class GraphProto:
             raise OpNotImplemented(f"The following operators are not supported for frontend ONNX: {', '.join(missing)}")
         for node in graph.node:
             self._take_node(node, opset)
-        outputs = [self._nodes[self._parse_value_proto(output)] for output in graph.output]
+        outputs = [self._named(self._parse_value_proto(output)) for output in graph.output]
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
         if get_output_expr:
             return body
@@ -195,7 +197,12 @@ class GraphProto:
         """Converts ``node`` and makes its results known by their names."""
         inputs = onnx_input()
         for name in node.input:
-            inputs[name] = self._nodes[self._renames.get(name, name)] if name else None
+            inputs[name] = self._named(name) if name else None
+        captured = [name for name in used_names(node) if name in self._nodes and name not in node.input]
+        if captured:
+            raise OpNotImplemented(
+                f"node {node.name!r} ({node.op_type}): a sub-graph captures {captured[0]!r}; expected none that does; "
+                "load the model with forge.from_onnx")
         outputs = self._fix_outputs(node.op_type, node.output)
         attributes = self._parse_attr(node.attribute)
         attributes[CUSTOM] = {"name": self._parse_value_proto(node), "num_outputs": len(outputs)}
@@ -206,6 +213,12 @@ class GraphProto:
             raise ImportModelError(
                 f"node {node.name!r} ({node.op_type}): got {len(results)} results; expected {len(outputs)}, one for each output")
         self._nodes.update((name, fold_constant(value)) for name, value in wanted)
+
+    def _named(self, name: str) -> Any:
+        found = self._nodes.get(self._renames.get(name, name))
+        if found is None:
+            raise ImportModelError(f"value {name!r} is used but nothing before defines it; expected nodes in topological order")
+        return found
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         """What an operator gives: an expression, or a `TupleWrapper` of several."""
