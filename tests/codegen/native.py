@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.target import Target
-from forge.target.features import host_features
+from forge.target import Target, host
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
@@ -22,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 LEVELS = tuple(
     level for level in ("llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v2", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4", "llvm")
-    if set(Target.parse(level).features) <= set(host_features())
+    if set(Target.parse(level).features) <= set(host.features())
 )
 """Targets whose code this machine can run."""
 

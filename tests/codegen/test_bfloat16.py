@@ -14,8 +14,7 @@ from forge.codegen import transcendental
 from forge.codegen.module import emit_module
 from forge.driver import check_options, compile_module
 from forge.ir.parser import parse_module
-from forge.target import Target
-from forge.target.features import host_features
+from forge.target import Target, host
 from forge.tir import expr as tir
 from forge.tir.gates import MEANINGS
 from tests.codegen.native import LEVELS, Array, map_function, run_map
@@ -27,7 +26,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     **{name: MEANINGS[name] for name in ("gelu", "gelu_tanh", "silu", "sigmoid", "softplus", "mish")},
     "tanh": np.tanh, "erf": lambda x: np.asarray(ERF(x), np.float64),
 }
-HERE = [level for level in LEVELS if set(Target.parse(level).features) <= set(host_features())]
+HERE = [level for level in LEVELS if set(Target.parse(level).features) <= set(host.features())]
 LARGEST = 0.55
 """Error of rounded results in units of bfloat16."""
 

@@ -125,6 +125,6 @@ def test_outputs_are_written_into_given_arrays(digits_build: Path) -> None:
 
 
 def test_code_for_another_cpu_is_refused(digits: forge.IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forge.target.target.cpu_features.host_features", lambda: ("sse", "sse2"))
+    monkeypatch.setattr("forge.target.host.features", lambda: ("sse", "sse2"))
     with pytest.raises(TargetError, match="this CPU lacks"):
         digits.get_inference_function(target="llvm -mcpu=x86-64-v2")

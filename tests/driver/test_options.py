@@ -13,8 +13,7 @@ import forge
 from forge.driver import STAGES, check_options, compile_module, optimized_graph
 from forge.errors import ForgeError, OptionError, TargetError
 from forge.ir.parser import parse_module
-from forge.target import Target
-from forge.target.features import host_features
+from forge.target import Target, host
 from tests.driver.support import BFLOAT16_LIMIT, DIGITS, HALF_LIMIT, LIMIT, difference, files, pictures, reference
 
 V3 = "llvm -mcpu=x86-64-v3"
@@ -158,7 +157,7 @@ def test_bfloat16(digits: forge.IRModule, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v4", V3])
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_bfloat16_on_targets(digits: forge.IRModule, target: str, opt_level: int) -> None:
-    if not set(Target.parse(target).features) <= set(host_features()):
+    if not set(Target.parse(target).features) <= set(host.features()):
         pytest.skip(f"this machine has not the features of {target}")
     assert 0 < difference(digits, pictures(), bfloat16=True, target=target, opt_level=opt_level) <= BFLOAT16_LIMIT
 

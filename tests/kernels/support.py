@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.target import Target
-from forge.target.features import host_features
+from forge.target import Target, host
 from forge.tir import expr as E
 from tests.codegen.compiled import build
 from tests.kernels.case import Case
@@ -25,7 +24,7 @@ _PROT_NONE = 0
 
 def targets_here() -> list[str]:
     """The targets whose code this machine can run."""
-    here = set(host_features())
+    here = set(host.features())
     return [t for t in TARGETS if set(Target.parse(t).features) <= here]
 
 

@@ -10,8 +10,7 @@ import pytest
 from forge import dims
 from forge.dtypes import integer_range
 from forge.errors import CompileError
-from forge.target import Target
-from forge.target.features import host_features
+from forge.target import Target, host
 from forge.tir import expr as E
 from tests.kernels.case import Case, Spec
 from tests.kernels.support import (
@@ -28,7 +27,7 @@ from tests.kernels.support import (
 RNG = np.random.default_rng(7)
 # AVX-512 without VNNI, and on machines with AVX-512 AVX2 with the dot products of AVX-512VL.
 MORE = ("llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3 -mattr=+avxvnni -num-cores=2")
-BYTE_TARGETS = [*targets_here(), *(t for t in MORE if set(Target.parse(t).features) <= set(host_features()))]
+BYTE_TARGETS = [*targets_here(), *(t for t in MORE if set(Target.parse(t).features) <= set(host.features()))]
 
 ROWS = {
     # channels, image, kernel, strides, padding, dilation, batch

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from forge.errors import TargetError
-from forge.target import TAGS, Target
-from forge.target import features as cpu
+from forge.target import TAGS, Target, host
+from forge.target.isa import AARCH64, X86_64
 
 
 @pytest.mark.parametrize("level, bits, registers", [
@@ -18,7 +18,7 @@ def test_levels(level: str, bits: int, registers: int) -> None:
     target = Target.parse(f"llvm -mcpu={level}")
     assert (target.cpu, target.vector_bits, target.vector_registers) == (level, bits, registers)
     assert target.lanes("float32") == bits // 32 and target.lanes("int8") == bits // 8 and target.lanes("bool") == bits // 8
-    assert set(cpu.LEVELS[level]) <= set(target.features)
+    assert set(X86_64.cpus[level].features) <= set(target.features)
 
 
 @pytest.mark.parametrize("form", [
@@ -32,15 +32,24 @@ def test_forms_of_one_target(form: Any) -> None:
     assert Target.parse(target) is target
 
 
+def test_rates_are_of_the_cpu_that_is_named() -> None:
+    target = Target.parse("llvm -mcpu=x86-64-v4 -mtune=znver5")
+    assert (target.cpu, target.tune) == ("x86-64-v4", "znver5") and "-mtune=znver5" in str(target)
+    assert target.costs is X86_64.cpus["znver5"].rates
+    assert Target.parse("llvm -mcpu=znver5 -mtune=znver5") == Target.parse("llvm -mcpu=znver5")
+    assert Target.parse("llvm").tune in ("", host.cpu())
+
+
 def test_bare_llvm_is_this_machine() -> None:
     target = Target.parse("llvm")
-    assert target.features == cpu.host_features() and not target.missing_on_host()
+    assert target.features == host.features() and not target.missing_on_host()
     assert target == Target.parse() == Target.parse("llvm -mcpu=native")
     assert target.num_cores >= 1
 
 
 @pytest.mark.parametrize("text", [
-    "llvm", "llvm -mcpu=x86-64-v4 -mattr=-avx512f", "llvm -mcpu=x86-64-v2 -l2-cache=65536 -num-cores=3", *TAGS])
+    "llvm", "llvm -mcpu=x86-64-v4 -mattr=-avx512f", "llvm -mcpu=x86-64-v2 -l2-cache=65536 -num-cores=3",
+    "llvm -mtriple=aarch64-linux-gnu", "llvm -mtriple=arm64-linux-gnu -mcpu=neoverse-n1 -mattr=-dotprod", *TAGS])
 def test_text_reads_back(text: str) -> None:
     target = Target.parse(text)
     assert Target.parse(str(target)) == target
@@ -74,6 +83,10 @@ def test_harmless_values_are_accepted() -> None:
     ("cuda", "kind 'cuda' is not supported"), ({"mcpu": "x86-64"}, "kind None"), ("", "expected text"), (7, "expected text"),
     ("llvm -libs=mkl", "libs"), ("llvm --system-lib", "system-lib"), ("llvm -mfloat-abi=soft", "mfloat-abi"),
     ("llvm -mabi=lp64d", "mabi"), ("llvm -mcpu=pentium9", "unknown mcpu 'pentium9'"),
+    ("llvm -mtune=pentium9", "unknown mtune 'pentium9'"),
+    ("llvm -mtriple=riscv64-linux-gnu", "no code generator for architecture 'riscv64'"),
+    ("llvm -mtriple=aarch64-linux-gnu -mcpu=znver5", "unknown mcpu 'znver5'"),
+    ("llvm -mtriple=aarch64-linux-gnu -mattr=+avx2", "no such aarch64 feature"),
     ("llvm -mattr=avx2", "expected '\\+feature'"), ("llvm -mattr=+warp", "no such x86-64 feature"),
     ("llvm -colour=red", "unknown key 'colour'"), ("nobody/nothing", "unknown tag"),
     ("llvm extra", "unexpected 'extra'"), ("llvm -mcpu", "has no value"), ("{broken", "not valid JSON"),
@@ -84,12 +97,14 @@ def test_mistakes_are_named(form: Any, message: str) -> None:
         Target.parse(form)
 
 
-def test_other_architectures_parse_but_have_no_code() -> None:
-    target = Target.parse("raspberry-pi/5")
-    assert target.arch == "aarch64" and target.cpu == "cortex-a76"
-    with pytest.raises(TargetError, match="no code generator for architecture 'aarch64'"):
+def test_another_architecture_is_never_the_host() -> None:
+    target = Target.parse("raspberry-pi/5" if host.architecture() is X86_64 else "amd/zen5")
+    assert target.architecture is (AARCH64 if host.architecture() is X86_64 else X86_64)
+    assert target.missing_on_host() == target.features and not target.tune
+    with pytest.raises(TargetError, match=f"no linker for architecture '{target.arch}'"):
         target.require_codegen()
-    Target.parse("llvm").require_codegen()
+    with pytest.raises(TargetError, match="mcpu 'native' is"):
+        Target.parse(f"llvm -mtriple={target.triple} -mcpu=native")
 
 
 @pytest.mark.parametrize("triple", [
@@ -108,10 +123,12 @@ def test_linux_by_its_names(triple: str) -> None:
 
 def test_cpuinfo_is_read() -> None:
     text = "processor: 0\nflags\t\t: fpu sse sse2 pni ssse3 sse4_1 avx512_vnni abm unknown_flag\nflags : none\n"
-    assert set(cpu.parse_cpuinfo(text)) == {"sse", "sse2", "sse3", "ssse3", "sse4.1", "avx512vnni", "lzcnt"}
-    assert cpu.parse_cpuinfo("") == ()
+    assert set(X86_64.host_features(text)) == {"sse", "sse2", "sse3", "ssse3", "sse4.1", "avx512vnni", "lzcnt"}
+    assert X86_64.host_features("") == AARCH64.host_features("") == ()
+    assert set(AARCH64.host_features("processor : 0\nFeatures\t: fp asimd asimddp unknown\n")) == {"fp-armv8", "neon", "dotprod"}
 
 
 def test_the_level_of_features() -> None:
-    assert cpu.level_of(cpu.LEVELS["x86-64-v3"]) == "x86-64-v3"
-    assert cpu.level_of(set(cpu.LEVELS["x86-64-v3"]) - {"bmi"}) == "x86-64-v2"
+    features = X86_64.cpus["x86-64-v3"].features
+    assert X86_64.level_of(features) == "x86-64-v3"
+    assert X86_64.level_of(set(features) - {"bmi"}) == "x86-64-v2"

@@ -105,7 +105,7 @@ def bits_dtype(dtype: str) -> str:
 
 def encode(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
     """A float32 in a register as the bits of narrow float ``dtype``."""
-    if dtype == "float16" and e.target.has("f16c"):
+    if dtype == "float16" and e.target.isa.halves:
         half = Values(e.builder, "float", lanes).convert("fptrunc", value, "half")
         return Values(e.builder, "half", lanes).convert("bitcast", half, "i16")
     return e.helper(f"narrow.encode.{dtype}", Typed(e.builder, "float32", lanes), value, result=bits_dtype(dtype))
@@ -113,17 +113,18 @@ def encode(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Oper
 
 def encode_sum(e: ExpressionEmitter, value: str, lanes: int) -> Operand:
     """``encode`` to bfloat16, by one instruction where there is one: it makes subnormal numbers 0."""
-    if lanes not in (8, 16) or not (e.target.has("avx512bf16") and e.target.has("avx512vl")):
+    row = e.native("encode", "bfloat16", lanes)
+    if row is None:
         return encode(e, value, "bfloat16", lanes)
     narrow = Values(e.builder, "bfloat", lanes)
-    half = narrow.native(f"x86.avx512bf16.cvtneps2bf16.{32 * lanes}", f"<{lanes} x float> {value}")
+    half = row.call(narrow, f"<{lanes} x float> {value}")
     return narrow.convert("bitcast", half, "i16")
 
 
 def decode(e: ExpressionEmitter, bits: Operand, dtype: str, lanes: int) -> Operand:
     """Bits of narrow float ``dtype`` as a float32 in a register."""
     t = Typed(e.builder, bits_dtype(dtype), lanes)
-    if dtype == "float16" and e.target.has("f16c"):
+    if dtype == "float16" and e.target.isa.halves:
         return Values(e.builder, "half", lanes).convert("fpext", t.convert("bitcast", bits, "half"), "float")
     return e.helper(f"narrow.decode.{dtype}", t, bits, result="float32")
 

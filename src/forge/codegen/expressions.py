@@ -18,6 +18,7 @@ from forge.target import Target
 from forge.tir import expr as tir
 
 if TYPE_CHECKING:
+    from forge.codegen.isa import Row
     from forge.codegen.module import ModuleEmitter
 
 
@@ -42,6 +43,10 @@ class ExpressionEmitter:
     @property
     def target(self) -> Target:
         return self.module.target
+
+    def native(self, operation: str, dtype: str = "", lanes: int = 0) -> Row | None:
+        """The target's own instruction for ``operation``; None where the general form applies."""
+        return self.module.instructions.find(operation, dtype, lanes)
 
     def forget(self) -> None:
         """Drops remembered values: memory, the block or a binding has changed."""

@@ -1,9 +1,9 @@
-"""Intrinsics of the loop IR: LLVM's own where every x86-64 level has an instruction, else a helper written in loop IR."""
+"""Intrinsics of the loop IR: a native instruction, one of LLVM's, or a helper written in loop IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from forge import dtypes
 from forge.codegen import arithmetic, conversions, memory
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
 
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
-"""LLVM's intrinsics, an instruction each from SSE4.1 on."""
+"""LLVM's intrinsics, an instruction each where an instruction set rounds."""
 
 
 def emit(e: ExpressionEmitter, x: tir.Call) -> Operand:
@@ -37,7 +37,7 @@ def _fma(e: ExpressionEmitter, x: tir.Call) -> Operand:
     t = e.typed(x)
     if not dtypes.is_float(x.dtype):
         return arithmetic.integer(t, "add", arithmetic.integer(t, "mul", a, b, False), c, False)
-    return t.call("fma" if e.target.has("fma") else "fmuladd", a, b, c)
+    return t.call("fma" if e.target.isa.fused_multiply_add else "fmuladd", a, b, c)
 
 
 def _abs(e: ExpressionEmitter, x: tir.Call) -> Operand:
@@ -51,7 +51,7 @@ def _round(e: ExpressionEmitter, x: tir.Call) -> Operand:
     value, t = e.value(x.args[0]), e.typed(x)
     if not dtypes.is_float(x.dtype):
         return value
-    if e.target.has("sse4.1"):
+    if e.target.isa.rounding:
         return t.call(_ROUNDING[x.name], value)
     return e.helper(f"float.{x.name}", t, value)
 
@@ -131,21 +131,10 @@ def _shuffle(e: ExpressionEmitter, x: tir.Call) -> Operand:
     values = [e.value(a), e.value(b)]
     if a.lanes == 1:
         values = [t.insert("poison", value, 0) for value in values]
-    if a is b and isinstance(values[0], str) and _permutes_bytes(e, a, len(numbers)):
-        return _permuted_bytes(e, values[0], numbers)
+    row = e.native("shuffle", f"int{8 * dtypes.itemsize(a.dtype)}", a.lanes)
+    if row is not None and row.emit is not None and a is b and len(numbers) == a.lanes and isinstance(values[0], str):
+        return cast(Operand, row.emit(e, row, values[0], numbers))
     return t.shuffle(values[0], values[1], numbers)
-
-
-def _permutes_bytes(e: ExpressionEmitter, vector: tir.Expr, lanes: int) -> bool:
-    """Whether one instruction permutes the lanes in any order."""
-    return dtypes.itemsize(vector.dtype) == 1 and vector.lanes == lanes == 64 and e.target.has("avx512vbmi")
-
-
-def _permuted_bytes(e: ExpressionEmitter, vector: str, order: Sequence[int]) -> str:
-    """LLVM does not know the order: it would split the vector, and take eight instructions to interleave its quarters."""
-    t = Values(e.builder, "i8", len(order))
-    places = memory.hidden(e, t.type, f"<{', '.join(f'i8 {k}' for k in order)}>")
-    return t.native("x86.avx512.permvar.qi.512", t.typed(vector), t.typed(places))
 
 
 def _reinterpret(e: ExpressionEmitter, x: tir.Call) -> Operand:
@@ -161,8 +150,9 @@ def _reinterpret(e: ExpressionEmitter, x: tir.Call) -> Operand:
 def _dot_u8s8(e: ExpressionEmitter, x: tir.Call) -> Operand:
     accumulator, a, b = (e.value(arg) for arg in x.args)
     lanes, t, quarters = x.lanes, e.typed(x), e.typed(x.args[1])
-    if _has_vnni(e, lanes):
-        return t.native(f"x86.avx512.vpdpbusd.{32 * lanes}", t.typed(accumulator), quarters.typed(a), quarters.typed(b))
+    row = e.native("dot_u8s8", "int32", lanes)
+    if row is not None:
+        return row.call(t, t.typed(accumulator), quarters.typed(a), quarters.typed(b))
     words = [e.builder.pure(f"bitcast {quarters.typed(v)} to <{2 * lanes} x i16>") for v in (a, b)]
     w = Typed(e.builder, "int16", 2 * lanes)
     even = _pair_products(e, w, w.op("and", words[0], 255), w.op("ashr", w.op("shl", words[1], 8), 8))
@@ -175,32 +165,25 @@ def _dot_s16(e: ExpressionEmitter, x: tir.Call) -> Operand:
     return e.typed(x).op("add", accumulator, _pair_products(e, e.typed(x.args[1]), a, b))
 
 
-_BYTE_PAIRS = {4: ("ssse3", "ssse3.pmadd.ub.sw.128"), 8: ("avx2", "avx2.pmadd.ub.sw"), 16: ("avx512bw", "avx512.pmaddubs.w.512")}
-
-
 def _dot_u7s8(e: ExpressionEmitter, x: tir.Call) -> Operand:
     """Sums of two products of numbers below 128 and of 8 bits fit into 16 bits."""
-    lanes = x.lanes
-    feature, name = _BYTE_PAIRS.get(lanes, ("", ""))
-    if not feature or not e.target.has(feature) or _has_vnni(e, lanes):
+    row = e.native("dot_u7s8_pairs", "int16", 2 * x.lanes)
+    if row is None or e.native("dot_u8s8", "int32", x.lanes) is not None:
         return _dot_u8s8(e, x)
     accumulator, a, b = (e.value(arg) for arg in x.args)
-    quarters, words, t = e.typed(x.args[1]), Typed(e.builder, "int16", 2 * lanes), e.typed(x)
-    pairs = words.native(f"x86.{name}", quarters.typed(a), quarters.typed(b))
+    quarters, words, t = e.typed(x.args[1]), Typed(e.builder, "int16", 2 * x.lanes), e.typed(x)
+    pairs = row.call(words, quarters.typed(a), quarters.typed(b))
     return t.op("add", accumulator, _pair_products(e, words, pairs, 1))
-
-
-_PAIR_PRODUCTS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 
 
 def _pair_products(e: ExpressionEmitter, w: Typed, a: Operand, b: Operand) -> Operand:
     """``a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]`` of 16-bit integers, in 32 bits, exactly."""
     lanes = w.lanes // 2
-    widest = 16 if e.target.has("avx512bw") else 8 if e.target.has("avx2") else 4
+    row, widest = e.native("pair_products", "int32", lanes), e.module.instructions.widest("pair_products", "int32")
     t = Typed(e.builder, "int32", lanes)
-    if lanes in _PAIR_PRODUCTS and lanes <= widest:
-        return t.native(f"x86.{_PAIR_PRODUCTS[lanes]}", w.typed(a), w.typed(b))
-    if lanes > widest and lanes % 2 == 0:
+    if row is not None:
+        return row.call(t, w.typed(a), w.typed(b))
+    if 0 < widest < lanes and lanes % 2 == 0:
         low, high = (_pair_products(e, w.of(lanes), w.slice(a, start, lanes), w.slice(b, start, lanes)) for start in (0, lanes))
         return t.of(lanes // 2).shuffle(low, high, range(lanes))
     products = t.of(2 * lanes)
@@ -210,25 +193,16 @@ def _pair_products(e: ExpressionEmitter, w: Typed, a: Operand, b: Operand) -> Op
     return t.op("add", *(products.shuffle(product, product, range(k, 2 * lanes, 2)) for k in (0, 1)))
 
 
-def _has_vnni(e: ExpressionEmitter, lanes: int) -> bool:
-    """Whether the target has VNNI for accumulators of so many lanes."""
-    return _has_avx512(e, 32 * lanes) and e.target.has("avx512vnni") or lanes in (4, 8) and e.target.has("avxvnni")
-
-
-def _has_avx512(e: ExpressionEmitter, bits: int) -> bool:
-    """Whether there are instructions of AVX-512 on vectors of so many bits."""
-    return e.target.has("avx512f") and bits == 512 or e.target.has("avx512vl") and bits in (128, 256)
-
-
 def _dot_bf16(e: ExpressionEmitter, x: tir.Call) -> Operand:
     accumulator, a, b = x.args
     lanes, t = x.lanes, e.typed(x)
-    if not (_has_avx512(e, 32 * lanes) and e.target.has("avx512bf16")):
+    row = e.native("dot_bf16", "float32", lanes)
+    if row is None:
         (a_low, a_high), (b_low, b_high) = _bfloat16_halves(a), _bfloat16_halves(b)
         return e.value(tir.call("fma", a_high, b_high, tir.call("fma", a_low, b_low, accumulator)))
     pairs = f"<{2 * lanes} x bfloat>"
     factors = [f"{pairs} " + e.builder.pure(f"bitcast {e.text(v)} to {pairs}") for v in (a, b)]
-    return t.native(f"x86.avx512bf16.dpbf16ps.{32 * lanes}", e.text(accumulator), *factors)
+    return row.call(t, e.text(accumulator), *factors)
 
 
 def _bfloat16_halves(pairs: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
@@ -238,38 +212,32 @@ def _bfloat16_halves(pairs: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
 
 
 def _scale(e: ExpressionEmitter, x: tir.Call) -> Operand:
-    """``floats.scale``, which only helpers call: one instruction with AVX-512."""
+    """``floats.scale``, which only helpers call."""
     value, t = x.args
-    bits = 8 * dtypes.itemsize(x.dtype) * x.lanes
-    if not _has_avx512(e, bits):
+    row = e.native("scale", x.dtype, x.lanes)
+    if row is None:
         return e.value(floats.scale_in_steps(value, t))
-    typed = e.typed(x)
-    mask = [f"i{max(8, x.lanes)} -1", *(["i32 4"] if bits == 512 else [])]
-    kind = "ps" if x.dtype == "float32" else "pd"
-    args = (e.text(part) for part in (value, floats.unshifted(t)))
-    return typed.native(f"x86.avx512.mask.scalef.{kind}.{bits}", *args, f"{typed.type} zeroinitializer", *mask)
+    return row.call(e.typed(x), *(e.text(part) for part in (value, floats.unshifted(t))))
 
 
 def _near_reciprocal(e: ExpressionEmitter, x: tir.Call) -> Operand:
-    """1 / x, which may be 2^-14 of it away: one instruction with AVX-512; only helpers of short formats call it."""
+    """1 / x, which may be 2^-14 of it away where an instruction is so; only helpers of short formats call it."""
     return _near_reciprocal_of(e, e.typed(x), e.value(x.args[0]))
 
 
 def _near_reciprocal_of(e: ExpressionEmitter, t: Typed, value: Operand) -> Operand:
-    if t.lanes > 16 and t.lanes % 2 == 0 and e.target.has("avx512f"):
+    row, widest = e.native("near_reciprocal", t.dtype, t.lanes), e.module.instructions.widest("near_reciprocal", t.dtype)
+    if 0 < widest < t.lanes and t.lanes % 2 == 0:
         half = t.of(t.lanes // 2)
         low, high = (_near_reciprocal_of(e, half, t.slice(value, start, half.lanes)) for start in (0, half.lanes))
         return half.shuffle(low, high, range(t.lanes))
-    bits = 32 * t.lanes
-    if not _has_avx512(e, bits):
-        return t.op("fdiv", 1.0, value)
-    return t.native(f"x86.avx512.rcp14.ps.{bits}", t.typed(value), f"{t.type} zeroinitializer", f"i{max(8, t.lanes)} -1")
+    return t.op("fdiv", 1.0, value) if row is None else row.call(t, t.typed(value))
 
 
 def _product_error(e: ExpressionEmitter, x: tir.Call) -> Operand:
     """a * b - round(a * b), exactly; only helpers call it. Without fma by Dekker's splitting of both factors."""
     a, b = x.args
-    if e.target.has("fma"):
+    if e.target.isa.fused_multiply_add:
         return e.value(tir.call("fma", a, b, -(a * b)))
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     return e.value(((a_high * b_high - a * b) + a_high * b_low + a_low * b_high) + a_low * b_low)
@@ -278,7 +246,7 @@ def _product_error(e: ExpressionEmitter, x: tir.Call) -> Operand:
 def _residual(e: ExpressionEmitter, x: tir.Call) -> Operand:
     """c - a * b where that is exact but for the last bit; only helpers call it."""
     a, b, c = x.args
-    if e.target.has("fma"):
+    if e.target.isa.fused_multiply_add:
         return e.value(tir.call("fma", -a, b, c))
     return e.value((c - a * b) - tir.call("product_error", a, b))
 

@@ -49,7 +49,7 @@ def find_compiler() -> list[str]:
 
 def page_size(target: Target) -> int:
     """The largest that a machine of the target's architecture may have; weights are at the second page of a library."""
-    return 1 << 12 if target.arch == "x86_64" else 1 << 16
+    return target.architecture.page
 
 
 def link_library(objects: Sequence[bytes], weights_size: int, page: int, runtime_sources: Path,

@@ -220,6 +220,12 @@ class Values:
         vectors = f"{self.vector} {self.text(a)}, {self.vector} {self.text(b)}"
         return self.builder.pure(f"shufflevector {vectors}, <{len(order)} x i32> <{numbers}>")
 
+    def splat(self, value: Operand) -> Operand:
+        """A scalar in all lanes."""
+        if not isinstance(value, str):
+            return value
+        return self.shuffle(self.insert("poison", value, 0), "poison", [0] * self.lanes)
+
     def slice(self, value: Operand, start: int, count: int) -> Operand:
         if not isinstance(value, str):
             return value

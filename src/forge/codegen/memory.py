@@ -16,6 +16,7 @@ from forge.tir import stmt, visit
 
 if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
+    from forge.codegen.isa import Row
 
 
 def load(e: ExpressionEmitter, x: tir.Load) -> Operand:
@@ -55,8 +56,6 @@ def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
 
 WORDS = 16
 """Numbers of 32 bits in the table that fits into one register or two."""
-PERMUTES = {4: ("avx", "avx.vpermilvar.ps"), 8: ("avx2", "avx2.permps"), 16: ("avx512f", "avx512.permvar.sf.512")}
-"""By lanes, a feature and its instruction that permutes float32 as numbers of 32 bits say."""
 MOST_VECTORS = 4
 """The longest stride at which lanes are taken out of whole vectors: as many are loaded."""
 
@@ -153,53 +152,19 @@ class MemoryAccess:
         align, vector = self._alignment(), self.t.vector
         if self.mask is None:
             return self.builder.value(f"load {self.t.type}, ptr {pointer}, align {align}")
-        args = f"ptr align {align} {pointer}, {self._whole_mask(self._mask_text(places))}, {vector} zeroinitializer"
-        loaded = self._opaque(self.builder.value(f"call {vector} {self._intrinsic('load')}.p0({args})"))
+        loaded = self._load_masked(f"align {align} {pointer}", self._mask_text(places))
         return loaded if self.lanes > 1 else self.builder.value(f"extractelement {vector} {loaded}, i64 0")
 
-    def _opaque(self, loaded: str) -> str:
-        """``loaded``, passed through an empty instruction.
-
-        LLVM 22 folds a masked load into a masked AVX-512 instruction, and where that must copy a register unfolds it into a load
-        without mask, which reads past the end.
-        """
-        bits = 8 * self.size * self.lanes
-        if bits not in (128, 256, 512) or self.size > 8 or not self.e.target.has("avx512f"):
-            return loaded
-        return self._hidden(self.t.vector, loaded)
-
-    def _hidden(self, vector: str, value: str, register: str = "v") -> str:
-        return hidden(self.e, vector, value, register)
-
-    def _whole_mask(self, mask: str) -> str:
-        """``mask`` of a load, passed through an empty instruction where the load is wider than a register.
-
-        LLVM 22 splits such a load, and without AVX-512 it may take a part whose lanes are all off by constants for one
-        whose first and last lanes are on: it loads that part without a mask, past the end.
-        """
-        is_split = 8 * self.size * self.lanes > 256 and self.e.target.has("avx") and not self.e.target.has("avx512f")
-        if not is_split or self.lanes > 32:
-            return mask
-        bytes_ = Values(self.builder, "i8", self.lanes)
-        held = Values(self.builder, "i8", 16 if self.lanes <= 16 else 32)
-        wide = self.builder.pure(f"sext {mask} to {bytes_.type}")
-        wide = bytes_.shuffle(wide, "zeroinitializer", [min(k, self.lanes) for k in range(held.lanes)])
-        wide = held.shuffle(self._hidden(held.type, wide, "x"), "poison", range(self.lanes))
-        return f"<{self.lanes} x i1> {bytes_.op('icmp ne', wide, 'zeroinitializer')}"
-
-    def _narrow(self, value: str) -> str:
-        """``value``, about to be stored under a mask, passed through an empty instruction.
-
-        LLVM 22 makes one scalar store of a masked store of one lane that narrows its value: of four bytes, whatever is asked for.
-        """
-        if self.size >= 4 or self.lanes == 1 or not self.e.target.has("avx512f"):
-            return value
-        lanes = 16 // self.size
-        if self.lanes >= lanes:
-            return self._opaque(value)
-        wide = Values(self.builder, self.t.scalar, lanes)
-        value = self.t.shuffle(value, "poison", [min(k, self.lanes) for k in range(lanes)])
-        return wide.shuffle(self._hidden(wide.type, value), "poison", range(self.lanes))
+    def _load_masked(self, pointer: str, mask: str) -> str:
+        """A vector of memory at ``pointer``, with its alignment, for whose lanes ``mask`` is true; zeros elsewhere."""
+        of_mask, of_load = self.e.native("mask_of_load"), self.e.native("masked_load")
+        if of_mask is not None and of_mask.emit is not None:
+            mask = of_mask.emit(self.e, self.lanes, self.size, mask)
+        args = f"ptr {pointer}, {mask}, {self.t.vector} zeroinitializer"
+        loaded = self.builder.value(f"call {self.t.vector} {self._intrinsic('load')}.p0({args})")
+        if of_load is not None and of_load.emit is not None:
+            loaded = of_load.emit(self.e, self.t, self.size, loaded)
+        return loaded
 
     def _store_at(self, pointer: str, value: str) -> None:
         align = self._alignment()
@@ -208,7 +173,10 @@ class MemoryAccess:
             return
         if self.lanes == 1:
             value = self.t.insert("poison", value, 0)
-        stored = f"{self.t.vector} {self._narrow(value)}, ptr align {align} {pointer}"
+        row = self.e.native("masked_store")
+        if row is not None and row.emit is not None:
+            value = row.emit(self.e, self.t, self.size, value)
+        stored = f"{self.t.vector} {value}, ptr align {align} {pointer}"
         self.builder.effect(f"call void {self._intrinsic('store')}.p0({stored}, {self._mask_text()})")
 
     def _mask_text(self, places: Sequence[int | None] | None = None) -> str:
@@ -223,9 +191,9 @@ class MemoryAccess:
 
     def _lies_close(self, stride: int) -> bool:
         """Whether whole vectors hold all lanes, and few instructions load them and take the lanes out."""
-        needed = ("avx512bw" if self.size < 4 else "avx2") if self.mask is not None else "avx2" if self.size < 4 else ""
-        close = 2 <= abs(stride) <= MOST_VECTORS and self.lanes >= 4 and self.buffer.lanes == 1
-        return close and (not needed or self.e.target.has(needed))
+        isa = self.e.target.isa
+        few = isa.has_masks([self.size]) if self.mask is not None else self.size >= 4 or isa.shuffles_bytes
+        return few and 2 <= abs(stride) <= MOST_VECTORS and self.lanes >= 4 and self.buffer.lanes == 1
 
     def _load_vectors(self, stride: int) -> str:
         """The memory from the first to the last lane as vectors, each of which gives its lanes to the result."""
@@ -268,7 +236,7 @@ class MemoryAccess:
             return self._looked_up(byte)
         place = self._place_in_registers()
         if place is not None:
-            return self._permuted(place)
+            return self._picked(place)
         if self._is_permuted() and _is_clamped_step(self.index):
             return self._near(*self._distances())
         if self._is_permuted() and _is_read_in_order(self.index):
@@ -279,10 +247,20 @@ class MemoryAccess:
         args = f"{self._pointers()}, {self._mask_text()}, {self.t.type} zeroinitializer"
         return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
 
+    @property
+    def _permute(self) -> Row | None:
+        """The instruction that permutes float32 as numbers of 32 bits say."""
+        return self.e.native("permute", "float32", self.lanes)
+
+    def _permuted(self, values: str, numbers: str) -> str:
+        """Lanes of ``values`` by their ``numbers``."""
+        row, places = self._permute, Values(self.builder, "i32", self.lanes)
+        assert row is not None
+        return row.call(self.t, self.t.typed(values), places.typed(numbers))
+
     def _is_permuted(self) -> bool:
         """Whether an instruction permutes the lanes of a vector of these elements."""
-        has_permute = self.lanes in PERMUTES and self.e.target.has(PERMUTES[self.lanes][0])
-        return has_permute and self.mask is None and self.buffer.dtype == "float32"
+        return self._permute is not None and self.mask is None and self.buffer.dtype == "float32"
 
     def _distances(self) -> tuple[str, str, str]:
         """The place of the first lane, how far from it the last lane is, and how far all of them are.
@@ -296,7 +274,7 @@ class MemoryAccess:
         given = index.text(self.e.value(tir.cast(lanes, tir.INDEX)))
         first = str(index.extract(given, 0))
         reach = self.builder.pure(f"sub i64 {index.extract(given, self.lanes - 1)}, {first}")
-        distance = index.op("sub", given, _in_all_lanes(index, first))
+        distance = index.op("sub", given, index.splat(first))
         for part in common:
             first = self.builder.pure(f"add i64 {first}, {self.e.value(tir.cast(part, tir.INDEX))}")
         return first, reach, distance
@@ -305,20 +283,17 @@ class MemoryAccess:
         """One load from the first lane's element to the last one's, whose lanes are permuted."""
         b, index, places = self.builder, Typed(self.builder, tir.INDEX, self.lanes), Typed(self.builder, "int32", self.lanes)
         order = f"<{', '.join(f'i32 {lane}' for lane in range(self.lanes))}>"
-        last = _in_all_lanes(places, b.pure(f"trunc i64 {reach} to i32"))
+        last = places.splat(b.pure(f"trunc i64 {reach} to i32"))
         mask = f"<{self.lanes} x i1> {b.pure(f'icmp ule {places.type} {order}, {last}')}"
-        pointer = f"ptr align {self.aligned} {self._step(self._base(), first)}"
-        args = f"{pointer}, {self._whole_mask(mask)}, {self.t.type} zeroinitializer"
-        loaded = self._opaque(b.value(f"call {self.t.type} {self._intrinsic('load')}.p0({args})"))
-        numbers = b.pure(f"trunc {index.type} {distance} to {places.type}")
-        return self.t.native(f"x86.{PERMUTES[self.lanes][1]}", self.t.typed(loaded), places.typed(numbers))
+        loaded = self._load_masked(f"align {self.aligned} {self._step(self._base(), first)}", mask)
+        return self._permuted(loaded, b.pure(f"trunc {index.type} {distance} to {places.type}"))
 
     def _neighbours(self) -> str:
         """As ``_near`` where no lane reads another and a register holds them, else a gather."""
         b, index = self.builder, Typed(self.builder, tir.INDEX, self.lanes)
         self._pointers()
         first, reach, distance = self._distances()
-        inside = index.op("icmp ule", distance, _in_all_lanes(index, reach))
+        inside = index.op("icmp ule", distance, index.splat(reach))
         all_inside = b.pure(f"call i1 @llvm.vector.reduce.and.v{self.lanes}i1(<{self.lanes} x i1> {inside})")
         is_near = b.pure(f"and i1 {all_inside}, {b.pure(f'icmp ult i64 {reach}, {self.lanes}')}")
         near, far, after = b.fresh("near"), b.fresh("far"), b.fresh("after")
@@ -339,24 +314,23 @@ class MemoryAccess:
         if not isinstance(index, tir.Cast) or index.x.dtype != "uint8" or not 16 <= lanes <= 64:
             return None
         has_size = self.size == 1 and [getattr(extent, "value", None) for extent in self.buffer.shape] == [256]
-        return index.x if has_size and self.e.target.has("avx512vbmi") else None
+        return index.x if has_size and self.e.native("permute_pair", "int8", 64) is not None else None
 
     def _place_in_registers(self) -> tir.Expr | None:
         """The numbers below 16 that are the indices into a table of as many of float32, where instructions permute lanes so."""
         place = self.index.x if isinstance(self.index, tir.Cast) else self.index
-        feature, _ = PERMUTES.get(self.lanes, ("", ""))
-        if self.lanes < 8 or not self.e.target.has(feature) or self.mask is not None or self.buffer.dtype != "float32":
+        if self.lanes < 8 or not self._is_permuted():
             return None
         has_size = [getattr(extent, "value", None) for extent in self.buffer.shape] == [WORDS]
         return place if has_size and place.dtype in ("uint32", "int32") and _is_below(place, WORDS) else None
 
-    def _permuted(self, place: tir.Expr) -> str:
+    def _picked(self, place: tir.Expr) -> str:
         """One register holds the table, or two, of which the fourth bit of the index selects."""
         index = Values(self.builder, "i32", self.lanes)
         numbers = index.text(self.e.value(place))
         parts = [self.builder.value(f"load {self.t.type}, ptr {self._step(self._base(), k)}, align {self.aligned}")
                  for k in range(0, WORDS, self.lanes)]
-        found = [self.t.native(f"x86.{PERMUTES[self.lanes][1]}", self.t.typed(part), index.typed(numbers)) for part in parts]
+        found = [self._permuted(part, numbers) for part in parts]
         if len(found) == 1:
             return found[0]
         upper = index.op("icmp uge", numbers, self.lanes)
@@ -370,9 +344,9 @@ class MemoryAccess:
         for k in range(4):
             pointer = self._step(self._base(), 64 * k)
             parts.append(self.builder.value(f"load {whole.type}, ptr {pointer}, align {self.aligned}"))
-        permute = f"call {whole.type} @llvm.x86.avx512.vpermi2var.qi.512"
-        halves = [self.builder.pure(f"{permute}({', '.join(map(whole.typed, (low, index, high)))})")
-                  for low, high in (parts[:2], parts[2:])]
+        row = self.e.native("permute_pair", "int8", 64)
+        assert row is not None
+        halves = [row.call(whole, *map(whole.typed, (low, index, high))) for low, high in (parts[:2], parts[2:])]
         upper = whole.op("icmp slt", index, "zeroinitializer")
         found = self.builder.pure(f"select <64 x i1> {upper}, {whole.typed(halves[1])}, {whole.typed(halves[0])}")
         found = whole.shuffle(found, "poison", range(self.lanes))
@@ -381,15 +355,6 @@ class MemoryAccess:
     def _scatter(self, value: Operand) -> None:
         args = f"{self.t.typed(value)}, {self._pointers()}, {self._mask_text()}"
         self.builder.effect(f"call void {self._intrinsic('scatter')}.v{self.lanes}p0({args})")
-
-
-def hidden(e: ExpressionEmitter, vector: str, value: str, register: str = "v") -> str:
-    """``value`` as LLVM knows nothing of it."""
-    return e.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
-
-
-def _in_all_lanes(t: Values, value: str) -> str:
-    return t.shuffle(t.insert("poison", value, 0), "poison", [0] * t.lanes)
 
 
 def _is_read_in_order(x: tir.Expr) -> bool:

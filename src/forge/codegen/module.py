@@ -8,6 +8,7 @@ from forge.codegen import narrow, transcendental
 from forge.codegen.arithmetic import Typed
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.functions import FunctionEmitter, emit_kernel
+from forge.codegen.isa import instructions
 from forge.codegen.llvm import c_string, memory_type, register_type, scalar_type, suffix
 from forge.codegen.transcendental import AnyHelper, ByFormat, Guarded, Looped
 from forge.errors import CompileError
@@ -25,6 +26,7 @@ class ModuleEmitter:
     def __init__(self, target: Target) -> None:
         target.require_codegen()
         self.target = target
+        self.instructions = instructions(target)
         self._functions: list[str] = []
         self._helpers: set[str] = set()
         self._loops = 0
@@ -139,7 +141,7 @@ def emit_module(functions: Sequence[stmt.Function], target: Target) -> str:
 
     Raises:
         CompileError: a function uses what has no machine code.
-        TargetError: there is no code generator for the target's architecture.
+        TargetError: there is no linker for the target's system.
     """
     module = ModuleEmitter(target)
     for function in functions:
@@ -153,6 +155,5 @@ def llvm_features(target: Target) -> str:
 
 
 def _attributes(target: Target) -> str:
-    width = target.vector_bits
-    return (f'"target-cpu"="{target.cpu}" "target-features"="{llvm_features(target)}" '
-            f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"')
+    own = instructions(target).table.attributes(target.vector_bits)
+    return f'"target-cpu"="{target.cpu}" "target-features"="{llvm_features(target)}" {own}'.rstrip()

@@ -59,7 +59,7 @@ def recurrent_group(target: Target, dtype: str, hidden: int, dynamic: bool) -> i
 
 def permutes_tables(target: Target) -> bool:
     """Whether codes of 4 bits become numbers of a table in registers: one by one they take longer than to read float32."""
-    return target.has("avx2")
+    return target.lanes("float32") in target.isa.permuted_lanes and target.lanes("float32") >= 8
 
 
 def winograd_tile(target: Target, convolution: Convolution3x3) -> int:

@@ -47,7 +47,7 @@ def combine(kind: str, accumulator: Expr, value: Expr, target: Target | None = N
     if kind == LARGEST_NUMBER:
         return E.select(E.compare("gt", accumulator, value), accumulator, value)
     is_product = isinstance(value, E.Binary) and value.op == "mul" and value.dtype in ("float32", "float64")
-    if kind == "sum" and is_product and target is not None and target.has("fma"):
+    if kind == "sum" and is_product and target is not None and target.isa.fused_multiply_add:
         return E.call("fma", *E.children(value), accumulator)
     return E.binary(_STEP[kind], accumulator, value)
 

@@ -73,7 +73,4 @@ def memory_dtypes(s: Stmt) -> set[str]:
 
 def supports_masks(target: Target, sizes: Iterable[int]) -> bool:
     """Whether masked loads and stores of elements of these sizes (bytes) are single instructions."""
-    if target.has("avx512bw") or target.arch == "aarch64":
-        return target.arch != "aarch64"
-    wide = all(size >= 4 for size in sizes)
-    return wide and (target.has("avx512f") or target.has("avx2"))
+    return target.isa.has_masks(sizes)

@@ -260,8 +260,8 @@ def make_report(
 
 def cpu_text(target: Target) -> str:
     """What decides how fast integers are."""
-    known = [name for name in ("avx512vnni", "avxvnni", "avx512bf16", "amx-int8", "avx512f", "avx2") if target.has(name)]
-    return f"{target.cpu} with {', '.join(known)}" if known else target.cpu
+    notable = target.isa.notable
+    return f"{target.cpu} with {', '.join(notable)}" if notable else target.cpu
 
 
 def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:

@@ -311,7 +311,7 @@ class _Injective:
         ends = [loops.serial("v", last - first, lambda at: some(body, "unrolled", axis.extent, at, 1, None), first)
                 for first, last in ((E.const(0), begin), (end, axis.extent))]
         singly = seq(vectors(found.inside.body, begin, end), *ends)
-        has_permute = lanes >= 8 and self.target.has("avx2") and loops.memory_dtypes(body) == {"float32"}
+        has_permute = lanes >= 8 and lanes in self.target.isa.permuted_lanes and loops.memory_dtypes(body) == {"float32"}
         if not self.manner.again or not has_permute or axis.static is None and self.cost > MAX_AT_ENDS:
             return seq(parts, singly)
         return seq(parts, self._whole_vectors(some, body, found.inside.body, axis, (begin, end), lanes, singly))

@@ -130,7 +130,7 @@ class _Windows:
     def _down_pair(self) -> Pair | None:
         """The pair down columns of small windows, one or two steps apart, that do not overlap in loaded pairs; None of others."""
         problem, most = self.problem, STEPS if self.together else STEPS - 2
-        if not problem.outer or problem.tail is not None or not self.target.has("avx512bw") or not self.masked:
+        if not problem.outer or problem.tail is not None or not self.target.isa.permutes_pairs or not self.masked:
             return None
         small = [p for p in problem.pairs if p.stride <= 2 and p.dilation == 1 and steps_of(p.tap) <= most]
         down = [p for p in small if p.axis.var is problem.outer[-1].var and problem.rows == (p.tap,)]

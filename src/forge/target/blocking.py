@@ -15,7 +15,8 @@ def byte_group(target: Target) -> int:
 
     Four where an instruction adds those of uint8 and int8; elsewhere two, of bytes that are made 16 bits wide.
     """
-    return 4 if target.has("avx512vnni") or target.has("avxvnni") else 2
+    dot = target.isa.dot("uint8", "int8")
+    return 2 if dot is None else dot.group
 
 
 def integer_group(target: Target, data: str) -> int:
@@ -25,4 +26,4 @@ def integer_group(target: Target, data: str) -> int:
 
 def dots_of_pairs(target: Target) -> bool:
     """Whether one instruction adds the products of pairs of bfloat16, so that weights are packed in pairs."""
-    return target.has("avx512bf16") and target.has("avx512vl")
+    return target.isa.dot("bfloat16", "bfloat16") is not None

@@ -6,11 +6,12 @@ Keys of a description, as ``llvm -key=value`` text, dictionary or JSON:
 
 =============  ======================================================================================================
 kind           "llvm"; every other kind is refused
-mcpu           a CPU or level of ``features.CPUS``; "native" or absent: this machine
+mcpu           a CPU or level of the architecture (`forge.target.isa`); "native" or absent: this machine where it can run the code
+mtune          the CPU whose rates cost models count with; absent: that of ``mcpu``
 mattr          features to add or remove
-mtriple        architecture and system; absent: ``x86_64-linux-gnu``. Code is generated for x86-64 Linux; others parse
+mtriple        architecture and system; absent: ``x86_64-linux-gnu``. Code is generated for Linux on x86-64 and AArch64
 mfloat-abi     "hard"; "soft" is refused
-mabi           "sysv", the only one of x86-64; others are refused
+mabi           the only one of the architecture, "sysv" or "aapcs"; others are refused
 host           a target of the same architecture; another is refused
 num-cores      threads that schedules plan for
 l1-cache ...   bytes of the data caches (also l2-cache, l3-cache)
@@ -27,24 +28,25 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Union
 
 from forge import dtypes
 from forge.errors import TargetError
-from forge.target import features as cpu_features
+from forge.target import host
 from forge.target.choices import Choices
-from forge.target.costs import SERVER_CORE, MachineModel
+from forge.target.costs import MachineModel
+from forge.target.isa import ARCHITECTURES, Architecture, Isa
 from forge.target.tags import TAGS
 
 TargetLike = Union["Target", str, Mapping[str, Any]]
 
-DEFAULT_TRIPLE = "x86_64-linux-gnu"
 _LINUX = re.compile(r"\w+(-\w+)?-linux[\d.]*(-(gnu|musl|android)[\d.]*)?")
 """Triples whose object files are ELF of the architecture's usual size of pointers, for Linux."""
 
 _DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 16 << 20}
 _CACHE_KEYS = {"l1-cache": 1, "l2-cache": 2, "l3-cache": 3}
-_KEYS = ("kind", "keys", "device", "libs", "system-lib", "mcpu", "model", "runtime", "mtriple", "mattr", "mfloat-abi",
+_KEYS = ("kind", "keys", "device", "libs", "system-lib", "mcpu", "mtune", "model", "runtime", "mtriple", "mattr", "mfloat-abi",
          "mabi", "host", "num-cores", *_CACHE_KEYS)
 _FLAG_KEYS = frozenset({"system-lib"})
 
@@ -58,6 +60,7 @@ class Target:
         triple: architecture, system and ABI.
         cpu: LLVM's name of the CPU or level.
         features: every feature the code may use, by LLVM's names, sorted.
+        tune: the CPU whose rates cost models count with; "": that of ``cpu``.
         l1_cache, l2_cache, l3_cache: bytes of the data caches.
         num_cores: threads that schedules plan for.
         annotations: (key, value) pairs that change no code.
@@ -72,6 +75,7 @@ class Target:
     l2_cache: int
     l3_cache: int
     num_cores: int
+    tune: str = ""
     annotations: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     choices: Choices = field(default=Choices(), repr=False)
 
@@ -86,54 +90,68 @@ class Target:
             return target
         return _from_keys(_read_keys(target))
 
-    @property
-    def arch(self) -> str:
-        """First component of the triple."""
-        return self.triple.partition("-")[0]
+    @cached_property
+    def architecture(self) -> Architecture:
+        """That of the triple."""
+        return _architecture(self.triple)
 
     @property
+    def arch(self) -> str:
+        """LLVM's name of the architecture."""
+        return self.architecture.name
+
+    @cached_property
+    def isa(self) -> Isa:
+        """What its instructions can do."""
+        return self.architecture.describe(self.features)
+
+    @cached_property
     def vector_bits(self) -> int:
         """Bits of the widest vector register."""
-        if self.has("avx512f"):
-            return 512
-        return 256 if self.has("avx2") else 128
+        return self.isa.vector_bits
 
     @property
     def vector_registers(self) -> int:
-        return 32 if self.has("avx512f") or self.arch == "aarch64" else 16
+        return self.isa.vector_registers
 
     @property
     def costs(self) -> MachineModel:
-        """What the cost models of kernels count with; the same for all CPUs so far."""
-        return SERVER_CORE
+        """Rates of one core, which the cost models of kernels count with."""
+        return self.architecture.cpus[self.tune or self.cpu].rates
 
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register."""
         return self.vector_bits // (8 * dtypes.itemsize(dtype))
 
     def has(self, feature: str) -> bool:
+        """Whether code may use ``feature``, which only the native instructions of an architecture are to ask."""
         return feature in self.features
 
     def require_codegen(self) -> None:
-        """Raises TargetError unless machine code can be generated for this architecture, and linked for this system."""
-        if self.arch != "x86_64":
-            raise TargetError(f"target {self}: no code generator for architecture {self.arch!r}; expected x86_64; "
-                              "compile for an x86-64 target such as 'llvm -mcpu=x86-64-v3'")
+        """Raises TargetError unless code can be linked for the target's architecture and system."""
+        if not self.is_of_host:
+            raise TargetError(f"target {self}: no linker for architecture {self.arch!r}; expected {host.architecture().name}; "
+                              f"compile for a target such as 'llvm -mtriple={host.architecture().triple}'")
         if not _LINUX.fullmatch(self.triple):
             raise TargetError(f"target {self}: no linker for the system of mtriple {self.triple!r}; expected Linux, such as "
-                              f"{DEFAULT_TRIPLE}; leave mtriple out, or name a Linux system")
+                              f"{self.architecture.triple}; leave mtriple out, or name a Linux system")
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether this machine's architecture is the target's."""
+        return self.architecture is host.architecture()
 
     def missing_on_host(self) -> tuple[str, ...]:
         """Features of the target that this machine's CPU lacks."""
-        return tuple(sorted(set(self.features) - set(cpu_features.host_features())))
+        return tuple(sorted(set(self.features) - set(host.features()))) if self.is_of_host else self.features
 
     def to_dict(self) -> dict[str, Any]:
         """The description that ``parse`` reads back to an equal target."""
         described: dict[str, Any] = {"kind": self.kind, "mtriple": self.triple, "mcpu": self.cpu}
-        if self.arch == "x86_64":
-            base = set(cpu_features.canonical(cpu_features.CPUS[self.cpu]))
-            described["mattr"] = [*(f"-{f}" for f in sorted(base - set(self.features))),
-                                  *(f"+{f}" for f in self.features if f not in base)]
+        base = set(self.architecture.canonical(self.architecture.cpus[self.cpu].features))
+        described["mtune"] = self.tune
+        described["mattr"] = [*(f"-{f}" for f in sorted(base - set(self.features))),
+                              *(f"+{f}" for f in self.features if f not in base)]
         described |= {"l1-cache": self.l1_cache, "l2-cache": self.l2_cache, "l3-cache": self.l3_cache}
         described |= {"num-cores": self.num_cores, **dict(self.annotations)}
         return described
@@ -188,24 +206,37 @@ def _from_keys(keys: dict[str, Any]) -> Target:
     kind = keys.get("kind")
     if kind != "llvm":
         raise TargetError(f"target: kind {kind!r} is not supported; expected 'llvm'")
-    _refuse_unsupported(keys)
-    triple = str(keys.get("mtriple") or DEFAULT_TRIPLE)
-    arch = triple.partition("-")[0]
+    triple = str(keys.get("mtriple") or host.architecture().triple)
+    architecture = _architecture(triple)
+    _refuse_unsupported(keys, architecture)
     attributes = _as_list(keys.get("mattr"), "mattr")
-    cpu, features, is_host = _resolve_cpu(str(keys.get("mcpu") or ""), attributes, arch)
+    cpu, features, is_host = _resolve_cpu(str(keys.get("mcpu") or ""), attributes, architecture)
+    tune = str(keys.get("mtune") or (host.cpu() if is_host else ""))
+    if tune:
+        architecture.cpu(tune, "mtune")
     caches = _caches(keys, is_host)
-    _check_host(keys, arch)
+    _check_host(keys, architecture)
     cores = _positive(keys["num-cores"], "num-cores") if "num-cores" in keys else len(os.sched_getaffinity(0))
-    return Target(kind, triple, cpu, features, caches[1], caches[2], caches[3], cores, _annotations(keys))
+    return Target(kind, triple, cpu, features, caches[1], caches[2], caches[3], cores, "" if tune == cpu else tune,
+                  _annotations(keys))
 
 
-def _refuse_unsupported(keys: dict[str, Any]) -> None:
+def _architecture(triple: str) -> Architecture:
+    name = triple.partition("-")[0]
+    for known in ARCHITECTURES:
+        if name in known.names:
+            return known
+    raise TargetError(f"target: mtriple {triple!r}: no code generator for architecture {name!r}; "
+                      f"expected one of {', '.join(known.triple for known in ARCHITECTURES)}")
+
+
+def _refuse_unsupported(keys: dict[str, Any], architecture: Architecture) -> None:
     if _as_list(keys.get("libs"), "libs"):
         raise TargetError(f"target: libs {keys['libs']!r} is not supported; Forge generates every kernel; leave 'libs' out")
     if keys.get("system-lib") not in (None, False, 0, "0", "false", "False"):
         raise TargetError("target: system-lib is not supported; a compiled library has the one entry point forge_model_get; "
                           "leave 'system-lib' out")
-    for key, expected in (("mfloat-abi", "hard"), ("mabi", "sysv")):
+    for key, expected in (("mfloat-abi", "hard"), ("mabi", architecture.abi)):
         if keys.get(key) not in (None, "", expected):
             raise TargetError(f"target: {key} {keys[key]!r} is not supported; expected {expected!r}")
 
@@ -219,19 +250,23 @@ def _as_list(value: Any, key: str) -> list[str]:
     return [item.strip() for item in items]
 
 
-def _resolve_cpu(cpu: str, attributes: list[str], arch: str) -> tuple[str, tuple[str, ...], bool]:
-    if arch != "x86_64":
-        return cpu or "generic", tuple(sorted(a[1:] for a in attributes if a.startswith("+"))), False
-    is_host = cpu in ("", "native", "host")
-    base = cpu_features.host_features() if is_host else cpu_features.CPUS.get(cpu)
-    if base is None:
-        raise TargetError(f"target: unknown mcpu {cpu!r}; expected one of {', '.join(cpu_features.CPUS)}")
-    features = cpu_features.apply_attributes(base, attributes)
-    return (cpu_features.level_of(base) if is_host else cpu), features, is_host
+def _resolve_cpu(cpu: str, attributes: list[str], architecture: Architecture) -> tuple[str, tuple[str, ...], bool]:
+    """LLVM's name of the CPU, its features, and whether it is this machine's; of another architecture: the weakest CPU."""
+    is_host = cpu in ("", "native", "host") and architecture is host.architecture()
+    if is_host:
+        base = host.features()
+        cpu = architecture.level_of(base)
+    elif cpu in ("native", "host"):
+        raise TargetError(f"target: mcpu {cpu!r} is {host.architecture().name}, mtriple is of {architecture.name}; "
+                          f"expected one of {', '.join(architecture.cpus)}")
+    else:
+        cpu = cpu or architecture.levels[0]
+        base = architecture.cpu(cpu).features
+    return cpu, architecture.apply_attributes(base, attributes), is_host
 
 
 def _caches(keys: dict[str, Any], is_host: bool) -> dict[int, int]:
-    caches = _DEFAULT_CACHES | (cpu_features.host_cache_sizes() if is_host else {})
+    caches = _DEFAULT_CACHES | (host.cache_sizes() if is_host else {})
     for key, level in _CACHE_KEYS.items():
         if key in keys:
             caches[level] = _positive(keys[key], key)
@@ -245,12 +280,13 @@ def _positive(value: Any, key: str) -> int:
     return int(text)
 
 
-def _check_host(keys: dict[str, Any], arch: str) -> None:
+def _check_host(keys: dict[str, Any], architecture: Architecture) -> None:
     if keys.get("host") is None:
         return
-    host = Target.parse(keys["host"])
-    if host.arch != arch:
-        raise TargetError(f"target: host is {host.arch}, the target is {arch}; expected one architecture; leave 'host' out")
+    given = Target.parse(keys["host"])
+    if given.architecture is not architecture:
+        raise TargetError(f"target: host is {given.arch}, the target is {architecture.name}; expected one architecture; "
+                          "leave 'host' out")
 
 
 def _annotations(keys: dict[str, Any]) -> tuple[tuple[str, str], ...]:

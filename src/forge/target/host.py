@@ -1,0 +1,46 @@
+"""The machine that this process runs on, as Linux describes it."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+
+from forge.target.isa import ARCHITECTURES, X86_64, Architecture
+
+
+@cache
+def architecture() -> Architecture:
+    """That of this process; x86-64 where Forge has no description of it."""
+    machine = platform.machine().lower()
+    return next((known for known in ARCHITECTURES if machine in known.names), X86_64)
+
+
+@cache
+def features() -> tuple[str, ...]:
+    """Features of the CPU, from the kernel's list; the baseline where there is none."""
+    return architecture().canonical(architecture().host_features(_read("/proc/cpuinfo")))
+
+
+@cache
+def cpu() -> str:
+    """LLVM's name of the CPU; empty where it is not known."""
+    return architecture().host_cpu(_read("/proc/cpuinfo"))
+
+
+@cache
+def cache_sizes() -> dict[int, int]:
+    """Bytes of the data caches of CPU 0 by level; what the kernel does not report is missing."""
+    sizes: dict[int, int] = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind, level, size = (_read(str(index / name)).strip() for name in ("type", "level", "size"))
+        if kind in ("Data", "Unified") and level.isdigit() and size[:-1].isdigit():
+            sizes[int(level)] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
+    return sizes
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
