@@ -44,8 +44,8 @@ from benchmarks.libraries import LIBRARIES, OURS
 from benchmarks.results import geometric_mean
 from benchmarks.turns import SETTLING_SECONDS
 from forge import knobs, peers
+from forge.backends.compiled import CompiledModel
 from forge.driver import Compilation, check_options, compile_module, run_stages
-from forge.driver.compiled import CompiledModel
 from forge.driver.latency import Latencies, measure
 from forge.lowering.memory import MemoryPlan
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.driver import peaks
-from forge.kernels.choose import dense_panel
+from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
 from forge.target.blocking import channel_block
 from tests.codegen.compiled import aligned, build
@@ -31,7 +31,7 @@ class Layer:
 
 
 def dense(target: Target, rows: int, depth: int, units: int) -> Layer:
-    panel = dense_panel(target, "float32", units, rows, depth)
+    panel = CpuLayouts(target).dense_panel("float32", units, rows, depth)
     case = Case("dense_pack", [spec(rows, depth), spec(-(-units // panel), depth, panel)], spec(rows, units), {"units": units})
     return Layer(f"dense {rows}x{depth}x{units}", case, 2 * rows * depth * units)
 

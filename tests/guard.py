@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
+from forge.backends.compiled import CompiledModel
 from forge.codegen.abi import ABI_VERSION
 from forge.codegen.jit import JitLibrary
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph, Value
 from forge.tir.expr import Const, Expr, Var, const
 from forge.tir.program import Program, StateMemory, TensorSpec

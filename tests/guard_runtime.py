@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
+from forge.backends.compiled import CompiledModel
 from forge.codegen.jit import JitLibrary
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge_runtime import _native, sequences

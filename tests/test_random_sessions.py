@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from forge.backends.compiled import CompiledModel
 from forge.driver import check_options, compile_module
-from forge.driver.compiled import CompiledModel
 from forge.errors import ForgeError, InputError, MemoryLimitError
 from forge.ir.functions.reference import Reference
 from forge.ir.nodes import Module

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from forge import dims
+from forge.backends.compiled import CompiledModel
 from forge.driver import check_options, compile_module
-from forge.driver.compiled import CompiledModel
 from forge.errors import ForgeError
 from forge.frontends.onnx import import_model
 from forge.ir.interp import bind_symbols

@@ -15,6 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from forge import backend
+from forge.backend import Layouts
 from forge.errors import OptionError, TargetError, option
 from forge.target import Target
 
@@ -151,6 +153,11 @@ class CompileOptions:
             if self.host.arch != self.target.arch:
                 raise TargetError(
                     f"compile: host is {self.host.arch}, target is {self.target.arch}; expected the same architecture")
+
+    @property
+    def layouts(self) -> Layouts:
+        """What the kernels of the target's backend read."""
+        return backend.layouts(self.target)
 
     @property
     def recorded(self) -> dict[str, Any]:

@@ -17,7 +17,8 @@ import pytest
 import forge
 import forge_runtime
 from forge import files as atomic
-from forge.driver import cache, check_options, compile_module, compiler, weights
+from forge.backends import weights
+from forge.driver import cache, check_options, compile_module, compiler
 from forge.errors import OptionError, TargetError
 from forge.ir.saved import hashing
 from forge.target import Target

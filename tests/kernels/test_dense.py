@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forge.errors import CompileError
-from forge.kernels.choose import dense_panel
+from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
 from forge.tir import expr as E
 from tests.kernels.case import Case, Spec
@@ -32,7 +32,7 @@ def dense_case(shape: tuple[object, ...], units: int, panel: int, **options: obj
     ((21,), 513, 257, None), ((1,), 61, 67, None),
 ])
 def test_matches_numpy(target: str, lead: tuple[int, ...], depth: int, units: int, panel: int | None) -> None:
-    panel = panel or dense_panel(Target.parse(target), "float32", units)
+    panel = panel or CpuLayouts(Target.parse(target)).dense_panel("float32", units)
     x, w = normal(*lead, depth), normal(units, depth)
     got = run(dense_case((*lead, depth), units, panel), [x, pack_dense(w, panel)], target)
     assert_close(got, x.astype(np.float64) @ w.T.astype(np.float64), depth)
@@ -43,7 +43,7 @@ def test_matches_numpy(target: str, lead: tuple[int, ...], depth: int, units: in
 def test_symbolic_rows(target: str, depth: int) -> None:
     from tests.codegen.compiled import build
     m, units = E.var("m"), 70
-    panel = dense_panel(Target.parse(target), "float32", units)
+    panel = CpuLayouts(Target.parse(target)).dense_panel("float32", units)
     kernel = build(dense_case((m, depth), units, panel, symbols=(m,)).function(target), target)
     w = normal(units, depth)
     for rows in (*range(18), 31, 63, 64, 65, 127, 128, 129, 300):
@@ -59,7 +59,7 @@ def test_symbolic_rows(target: str, depth: int) -> None:
 def test_prologue_and_epilogue(target: str, rows: int, depth: int) -> None:
     """relu(2 x - 1) @ w + bias + residual, the residual read where the result is written."""
     units = 53
-    panel = dense_panel(Target.parse(target), "float32", units)
+    panel = CpuLayouts(Target.parse(target)).dense_panel("float32", units)
     case = dense_case((1, rows, depth), units, panel, prologues={0: lambda v: E.binary("max", v * 2.0 - 1.0, 0.0)},
                       epilogue=lambda v, extra: v + extra(0) + extra(1), extras=[Spec((units,)), Spec((1, rows, units))])
     x, w, bias, residual = normal(1, rows, depth), normal(units, depth), normal(units), normal(1, rows, units)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge.kernels.choose import blocks_panel
+from forge.kernels.layouts import CpuLayouts
 from forge.ops.packed.blocks import packed_codes
 from forge.target import Target
 from tests.kernels.case import Case, Spec
@@ -50,7 +50,7 @@ class Weight:
 @pytest.mark.parametrize(("lead", "depth", "units", "block"), SIZES)
 def test_integers(lead: tuple[int, ...], depth: int, units: int, block: int, bits: int, zeros: bool, target: str) -> None:
     """With scales that are powers of two, few blocks and small numbers, floats are exact, too: results are equal."""
-    weight = Weight(units, depth, block, bits, zeros, blocks_panel(Target.parse(target), units))
+    weight = Weight(units, depth, block, bits, zeros, CpuLayouts(Target.parse(target)).blocks_panel(units))
     x = RNG.integers(-127, 128, (*lead, depth), np.int8)
     x[..., :4] = -127
     scale = (2.0 ** RNG.integers(0, 2, (*lead, depth // block))).astype(np.float32)
@@ -75,7 +75,7 @@ def test_integers(lead: tuple[int, ...], depth: int, units: int, block: int, bit
 @pytest.mark.parametrize(("lead", "depth", "units", "block"), [*SIZES, ((7,), 1024, 40, 128)])
 def test_floats(lead: tuple[int, ...], depth: int, units: int, block: int, bits: int, zeros: bool, target: str) -> None:
     dtype = "float32" if zeros else "bfloat16"
-    weight = Weight(units, depth, block, bits, zeros, blocks_panel(Target.parse(target), units))
+    weight = Weight(units, depth, block, bits, zeros, CpuLayouts(Target.parse(target)).blocks_panel(units))
     x = RNG.standard_normal((*lead, depth)).astype(np.float32)
     if dtype == "bfloat16":
         x = x.astype("bfloat16")
@@ -100,7 +100,7 @@ RUNS = {
 def test_indexed(index: list[int], quantised: bool, bits: int, zeros: bool, target: str) -> None:
     """Rows next to each other with the same index are one product; those of no weight are zero, before the epilogue."""
     depth, units, block, rows = 64, 70, 32, len(index)
-    weights = [Weight(units, depth, block, bits, zeros, blocks_panel(Target.parse(target), units)) for _ in range(3)]
+    weights = [Weight(units, depth, block, bits, zeros, CpuLayouts(Target.parse(target)).blocks_panel(units)) for _ in range(3)]
     x = RNG.integers(-8, 9, (rows, depth)).astype(np.int8 if quantised else np.float32)
     scale = (2.0 ** RNG.integers(0, 2, (rows, depth // block))).astype(np.float32)
     operands = [np.stack(parts) for parts in zip(*(w.operands for w in weights))]

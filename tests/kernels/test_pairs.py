@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.kernels.choose import dense_panel
 from forge.kernels.cpu import matmul
+from forge.kernels.layouts import CpuLayouts
 from forge.ops.packed.pairs import paired
 from forge.target import Target
 from forge.tir import expr as E
@@ -48,7 +48,7 @@ def wide(x: np.ndarray) -> np.ndarray:
     ((1,), 66, 100), ((13,), 34, 50), ((2, 3, 5), 20, 48), ((29,), 2, 3), ((17,), 6002, 40),
 ])
 def test_dense_in_pairs(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int) -> None:
-    panel = dense_panel(Target.parse(target), "bfloat16", units)
+    panel = CpuLayouts(Target.parse(target)).dense_panel("bfloat16", units)
     x, w, bias = rounded(*lead, depth), rounded(units, depth), rounded(units, dtype="float32")
     options: dict[str, Any] = {"prologues": {0: lambda v: v * 2.0}} if prologue else {}
     weight = paired(pack_dense(w, panel))
@@ -66,7 +66,7 @@ def test_dense_in_pairs(target: str, prologue: bool, lead: tuple[int, ...], dept
 @pytest.mark.parametrize("group", [2, 4])
 def test_dense_of_bytes(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int, group: int) -> None:
     """The same integers on every target, also where sums of two products do not fit into 16 bits."""
-    panel = dense_panel(Target.parse(target), "uint8", units)
+    panel = CpuLayouts(Target.parse(target)).dense_panel("uint8", units)
     x, w = RNG.integers(200, 256, (*lead, depth), np.uint8), RNG.integers(-128, 128, (units, depth), np.int8)
     w[0], x[..., 0, :] = -128, 255
     bias = RNG.integers(-9, 9, units, np.int32)
@@ -83,7 +83,7 @@ def test_dense_of_bytes(target: str, prologue: bool, lead: tuple[int, ...], dept
 @pytest.mark.parametrize("rows", [1, 17])
 def test_dense_of_narrow_storage_rounds_once(target: str, dtype: str, rows: int) -> None:
     depth, units = 33, 40
-    panel = dense_panel(Target.parse(target), dtype, units)
+    panel = CpuLayouts(Target.parse(target)).dense_panel(dtype, units)
     x, w = rounded(rows, depth, dtype=dtype), rounded(units, depth, dtype=dtype)
     weight = pack_dense(w, panel)
     case = Case("dense_pack", [Spec(x.shape, dtype), Spec(weight.shape, dtype)], Spec((rows, units), dtype), {"units": units},

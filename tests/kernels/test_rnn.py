@@ -14,7 +14,7 @@ from forge import dtypes, te
 from forge.errors import CompileError
 from forge.ir.op import get_op
 from forge.kernels import FAMILIES
-from forge.kernels.choose import recurrent_group, recurrent_panel
+from forge.kernels.layouts import CpuLayouts
 from forge.loops.contract import KernelCall
 from forge.ops.nn import recurrent_codes
 from forge.target import Target
@@ -89,8 +89,8 @@ class Layer:
         sums = recurrent_codes.centred(r, zero).sum(axis=2).astype(np.int32) if target and self.codes == "panels" else None
         if self.codes == "panels" and target:
             machine = Target.parse(target)
-            group = recurrent_group(machine, "float32", self.hidden, self.dynamic) if self.grouped else 1
-            r = recurrent_codes.packed(r, gates, recurrent_panel(machine, self.hidden), group)
+            group = CpuLayouts(machine).recurrent_group("float32", self.hidden, self.dynamic) if self.grouped else 1
+            r = recurrent_codes.packed(r, gates, CpuLayouts(machine).recurrent_panel(self.hidden), group)
         operands[2] = r
         return [*operands, None, None, scale, zero, sums]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from forge import dtypes
-from forge.driver.compiled import CompiledModel
+from forge.backends.compiled import CompiledModel
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr, Var
 from tests.guard import shared_pairs

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.driver import check_options, compile_module
-from forge.driver.texts import groups_text
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
 from forge.ir.interp import run_graph
@@ -19,6 +18,7 @@ from forge.ir.text.parser import parse_module
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan, storage_of
 from forge.lowering.program import GroupedGraph, LoweredProgram, Lowering
+from forge.lowering.texts import groups_text
 from forge.tir.program import StateMemory
 from tests import guard
 

@@ -56,9 +56,9 @@ def broken_stage(monkeypatch: pytest.MonkeyPatch) -> Callable[[GraphPass], None]
     def add(run: GraphPass) -> None:
         place = [stage.name for stage in pipeline.STAGES].index("fold_scale")
         stage = pipeline._pass("broken", 1, run, "a defect")
-        stages = (*pipeline.STAGES[:place], stage, *pipeline.STAGES[place:])
-        for module in (pipeline, compiler, bisection):
-            monkeypatch.setattr(module, "STAGES", stages)
+        for module, name in ((pipeline, "STAGES"), (bisection, "STAGES"), (pipeline, "GRAPH_STAGES"), (compiler, "GRAPH_STAGES")):
+            stages = getattr(module, name)
+            monkeypatch.setattr(module, name, (*stages[:place], stage, *stages[place:]))
 
     return add
 

@@ -54,7 +54,7 @@ def compile_(
     if encrypt:
         output = dataclasses.replace(output, encrypt_password=source.password(True))
     if last in (None, STAGES[-1]):
-        artifact.check(output)
+        artifact.check(output, options.target)
     began = time.perf_counter()
     with source.progress(quiet=as_json) as report, journal.recorded() as kept:
         module = source.load_model(model, shape, report)

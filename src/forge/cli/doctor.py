@@ -6,8 +6,9 @@ import importlib.metadata
 import os
 import platform
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,22 +18,39 @@ from forge.cli import source
 from forge.errors import ForgeError
 from forge.target import Target
 
-EXAMPLES = ("forge doctor", "forge doctor --json")
+if TYPE_CHECKING:
+    from forge.driver.core_rates import Rate
+
+EXAMPLES = ("forge doctor", "forge doctor --rates", "forge doctor --json")
 
 _OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib")
 _REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography")
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+def doctor(
+    rates: Annotated[bool, typer.Option("--rates", help="Measure what cost models assume of a core; takes seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
     """Reports what this machine offers and what is missing.
 
     The C compiler, the CPU, huge pages and installed packages, and what to do about those that are missing.
     """
-    facts = _facts()
+    facts: dict[str, Any] = _facts()
+    measured = _measured() if rates else []
     if as_json:
-        source.print_json(facts)
-    else:
-        source.show("doctor", ("what", "found"), facts.items())
+        source.print_json({**facts, "rates": [asdict(rate) for rate in measured]} if rates else facts)
+        return
+    source.show("doctor", ("what", "found"), facts.items())
+    if rates:
+        rows = [(rate.name, rate.unit, f"{rate.assumed:.1f}", "none" if rate.measured is None else f"{rate.measured:.1f}",
+                 "far off" if rate.is_off else "") for rate in measured]
+        source.show("one core, in a cycle", ("rate", "of", "assumed", "measured", ""), rows, right=("assumed", "measured"))
+
+
+def _measured() -> list[Rate]:
+    from forge.driver import core_rates
+
+    return core_rates.measure(Target.parse("llvm"))
 
 
 def _facts() -> dict[str, str]:
@@ -47,6 +65,7 @@ def _facts() -> dict[str, str]:
         "C compiler": _compiler(),
         "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {cpus}",
         "CPU features": " ".join(target.features),
+        "rates": f"those of {target.tune or target.cpu}; {_rates_text(target)}",
         "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate(caches, 1)),
         "huge pages": _huge_pages(),
         **{name: _version(name) for name in (*_REQUIRED, *_OPTIONAL)},
@@ -60,6 +79,12 @@ def _compiler() -> str:
         return " ".join(find_compiler())
     except ForgeError as error:
         return str(error)
+
+
+def _rates_text(target: Target) -> str:
+    costs = target.costs
+    return (f"in a cycle {costs.multiply_adds:g} multiply-adds, {costs.loads:g} loads, {costs.streamed_bytes:g} bytes from the "
+            f"last cache, {costs.memory_bytes:g} from memory")
 
 
 def _huge_pages() -> str:

@@ -1,10 +1,11 @@
 """The whole compiler: stages, compilation, artifacts."""
 
+from forge.backend import Stage
+from forge.backends.compiled import CompiledModel
 from forge.driver.compilation import Compilation
-from forge.driver.compiled import CompiledModel
 from forge.driver.compiler import compile_module, optimized_graph
 from forge.driver.pass_context import check_options
-from forge.driver.pipeline import GRAPH_STAGES, STAGES, Stage, run_stages
+from forge.driver.pipeline import GRAPH_STAGES, STAGES, run_stages
 from forge.options import CompileOptions
 
 __all__ = [

@@ -16,22 +16,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from forge import files
-from forge.codegen.elf import write_layout
-from forge.codegen.link import find_compiler, link_library, page_size
+from forge import backend, files
+from forge.backends.compiled import CompiledModel
+from forge.backends.weights import Weights
+from forge.codegen.link import page_size
 from forge.driver import replacement
-from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
-from forge.driver.weights import Weights
-from forge.errors import CompileError, OutputExistsError, option
+from forge.errors import CompileError, OutputExistsError, TargetError, option
 from forge.ir.nodes import Module
 from forge.ir.saved import serialize
 from forge.ir.text.printer import print_module
 from forge.options import OutputOptions
 from forge.target import Target
 from forge_runtime import artifact as format_
-from forge_runtime import encryption, include_directory
+from forge_runtime import encryption
 
 MAX_WEIGHTS_INSIDE = 3 << 29
 """Bytes; more lie in a file next to the library unless the user says where, because loading copies those inside."""
@@ -39,17 +38,21 @@ MAX_WEIGHTS_INSIDE = 3 << 29
 _UNNAMED = "weights"
 
 
-def check(options: OutputOptions) -> None:
+def check(options: OutputOptions, target: Target) -> None:
     """Everything that can be known to fail before the work begins.
 
     Raises:
-        OutputExistsError, CompileError, ToolchainError: what is wrong and what to do.
+        OutputExistsError, CompileError, TargetError, ToolchainError: what is wrong and what to do.
     """
+    serving = backend.of(target)
+    if serving.link is None:
+        raise TargetError(f"compile: target {target}: backend {serving.name} writes no libraries; expected one that does, "
+                          "such as 'llvm'; get_inference_function runs models in this process")
     _check_path(options.path, options.force_overwrite)
     if options.encrypt_password is not None:
         _memory_folder()
     creation_time()
-    find_compiler()
+    serving.check(target)
 
 
 def _check_path(path: Path, overwrite: bool) -> None:
@@ -191,9 +194,9 @@ def _link(library: Path, compiled: CompiledModel, metadata: dict[str, Any], scra
     """Makes ``library`` out of code and metadata; its weights may be there already."""
     is_inside = bool(compiled.weights.size) and "weights_file" not in metadata
     size = compiled.weights.size if is_inside else 0
-    layout = link_library(compiled.objects, size, page_size(compiled.target), include_directory(), scratch)
-    write_layout(library, layout)
-    os.chmod(library, 0o755)
+    link = backend.of(compiled.target).link
+    assert link is not None  # whoever asks for an artifact checked it
+    link(library, compiled, size, scratch)
     format_.seal(library, metadata)
 
 

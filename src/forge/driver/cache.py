@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from forge import files, knobs
+from forge.backends.compiled import CompiledModel
 from forge.driver import weight_views
-from forge.driver.compiled import CompiledModel
 from forge.driver.weight_views import Arrays
 from forge.ir import types as T
 from forge.ir.nodes import CONSTANT, Module, Node

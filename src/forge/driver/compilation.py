@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forge.backends.compiled import CompiledModel
 from forge.driver.artifact import Draft
-from forge.driver.compiled import CompiledModel
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph

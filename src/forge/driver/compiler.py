@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
+from forge import backend
+from forge.backends.compiled import CompiledModel
 from forge.driver import artifact, cache
 from forge.driver.compilation import Compilation
-from forge.driver.compiled import CompiledModel
 from forge.driver.pass_context import check_options
-from forge.driver.pipeline import GRAPH_STAGES, STAGES, Observer, run_stages
+from forge.driver.pipeline import GRAPH_STAGES, LINK, Observer, run_stages
 from forge.ir.nodes import Graph, Module
 from forge.ir.verifier import verify
 from forge.options import CompileOptions, OutputOptions
@@ -48,13 +49,14 @@ def compile_module(
         compilation = Compilation(module, options or check_options(), name, draft, profile, progress or (lambda *step: None))
         _compile(compilation, observer, use_cache and observer is None and not profile)
         if draft is not None:
-            run_stages(compilation, STAGES[-1:], observer=observer)
+            run_stages(compilation, [LINK], observer=observer)
     return compilation.compiled
 
 
 def _compile(compilation: Compilation, observer: Observer | None, use_cache: bool) -> None:
     """All but linking, or the cache in its place."""
-    if not (use_cache and cache.serves(compilation.module)):
+    keeps = backend.of(compilation.options.target).keeps_models
+    if not (use_cache and keeps and cache.serves(compilation.module)):
         _run(compilation, observer)
         return
     options, identity = compilation.options, compilation.identity
@@ -71,7 +73,8 @@ def _compile(compilation: Compilation, observer: Observer | None, use_cache: boo
 
 
 def _run(compilation: Compilation, observer: Observer | None) -> None:
-    run_stages(compilation, STAGES[:-1], observer=observer)
+    stages = (*GRAPH_STAGES, *backend.of(compilation.options.target).stages)
+    run_stages(compilation, stages, observer=observer)
     _log.info("compile: %s", ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in compilation.seconds.items()))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from forge import dtypes
+from forge.backend import Stage
 from forge.driver.compilation import Compilation
-from forge.driver.pipeline import Stage
 from forge.ir.edits import journal
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category

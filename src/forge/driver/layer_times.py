@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from forge.driver.compiled import CompiledModel
+from forge.backends.compiled import CompiledModel
 from forge.driver.compiler import compile_module
 from forge.driver.profiler import items_of, sample
-from forge.driver.texts import parts
 from forge.ir.nodes import Module, Node
 from forge.ir.op import Category
+from forge.lowering.texts import parts
 from forge.options import CompileOptions
 
 Key = TypeVar("Key", bound=Hashable)

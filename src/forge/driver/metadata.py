@@ -11,7 +11,7 @@ from typing import Any
 
 from forge import dtypes
 from forge._version import __version__
-from forge.driver.compiled import CompiledModel
+from forge.backends.compiled import CompiledModel
 from forge.errors import OptionError
 from forge.ir.functions.states import replaced, state_type
 from forge.ir.nodes import Graph, Module, Node, Value

@@ -10,11 +10,10 @@ from typing import Literal
 import numpy as np
 
 from forge import dims
+from forge.backends.compiled import CompiledModel
 from forge.dims import Dim
 from forge.driver import analysis, peaks
-from forge.driver.compiled import CompiledModel
 from forge.driver.compiler import compile_module
-from forge.driver.texts import parts
 from forge.ir.interp import bind_symbols
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.op import Category
@@ -22,6 +21,7 @@ from forge.ir.types import TensorType
 from forge.lowering.groups import Group
 from forge.lowering.late import Definition
 from forge.lowering.program import Item
+from forge.lowering.texts import parts
 from forge.options import CompileOptions
 from forge.progress import Progress
 

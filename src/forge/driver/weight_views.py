@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from forge import dtypes
-from forge.driver.weights import Weights
+from forge.backends.weights import Weights
 from forge.lowering.memory import WEIGHT_ALIGNMENT
 
 Arrays = Mapping[str, np.ndarray]

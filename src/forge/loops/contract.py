@@ -122,6 +122,8 @@ class Variant:
 
 
 FAMILIES: dict[str, KernelFamily] = {}
+"""Those of the CPU, by name."""
+
 VARIANTS: dict[str, Callable[[KernelCall], Variant | None]] = {}
 """Of families some of whose calls share code: those for which this gives a variant."""
 

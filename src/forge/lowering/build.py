@@ -5,18 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from forge import dims, dtypes, te
+from forge import backend, dims, dtypes, te
 from forge.errors import CompileError, ForgeError
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Kind
 from forge.ir.types import TensorType
-from forge.kernels import COMPLEX_FAMILIES, FAMILIES, VARIANTS
 from forge.loops.contract import KernelCall, Reader, Variant, Writer
 from forge.lowering.groups import Group, scalar_constant
 from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
-from forge.schedule import build as schedule_build
-from forge.schedule import build_update
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir import split_complex
@@ -40,7 +37,7 @@ def build_function(
 def find_variant(group: Group, target: Target, typical: Mapping[str, int]) -> Variant | None:
     """What calls of the kernel of ``group`` may share, where some of its sizes are known at run time only."""
     anchor, op = group.anchor, group.anchor.op_def
-    choose = VARIANTS.get(op.kernel or "") if isinstance(op, Op) else None
+    choose = backend.families(target).variants.get(op.kernel or "") if isinstance(op, Op) else None
     computed = {v for node in group.inlined for v in node.results}
     elementwise = all(node.op_def.kind is Kind.ELEMENTWISE for node in group.nodes if node is not anchor)
     if choose is None or not elementwise or not computed.isdisjoint(anchor.operands):
@@ -101,25 +98,25 @@ class _GroupBuilder:
         return tuple((self.buffers[v], self.buffers[self.group.sink.results[0]]) for v in self.group.overwritten)
 
     def _generate(self, anchor: Node, call: KernelCall) -> Function:
-        op = anchor.op_def
+        op, families = anchor.op_def, backend.families(self.target)
         if not isinstance(op, Op):
             raise CompileError(f"lowering: operator {anchor.op} has no native code")
         if self._is_empty():
             return call.function(seq())
         if op.kernel is not None:
-            if op.kernel not in FAMILIES:
+            if op.kernel not in families.builders:
                 raise CompileError(f"lowering: operator {anchor.op} names kernel family {op.kernel!r}, which is not registered")
-            if _has_complex(anchor) and op.kernel not in COMPLEX_FAMILIES:
+            if _has_complex(anchor) and op.kernel not in families.complex_numbers:
                 raise CompileError(f"lowering: operator {anchor.op}: kernel family {op.kernel!r} got complex operands; "
                                    "expected real ones; run the pass decompose first")
-            return FAMILIES[op.kernel](call)
+            return families.builders[op.kernel](call)
         if call.in_place:
             placeholders = _placeholders(anchor, self.sizes)
             results = [self.sizes.of_tensor(v) for v in anchor.results]
             part = op.written(call.attrs, results, *op.arguments(placeholders))
-            return build_update(call, placeholders, part.operand, part.begin, part.step)
+            return families.update(call, placeholders, part.operand, part.begin, part.step)
         tensors, placeholders = _lower(anchor, self.sizes)
-        return schedule_build(call, tensors, placeholders)
+        return families.schedule(call, tensors, placeholders)
 
     def _is_empty(self) -> bool:
         """Whether there is nothing to compute: no element of the results, and no symbol that the kernel defines."""

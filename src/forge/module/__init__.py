@@ -324,10 +324,10 @@ class IRModule(Quantization):
         output = OutputOptions(
             output_path=output_path, export_relay=export_relay, export_metadata=export_metadata, force_overwrite=force_overwrite,
             uuid=uuid, encrypt_password=encrypt_password, weights=weights)
-        artifact.check(output)
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
             winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned)
+        artifact.check(output, options.target)
         module = self._module if functions is None else joining.select(self._verified(), functions, "compile: functions")
         compile_module(module, options, output=output)
 

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from forge.backend import Stage
 from forge.driver import check_options, compile_module
 from forge.driver.compilation import Compilation, bound, of_graphs
-from forge.driver.pipeline import STAGES, Stage, run_stages, stage_of
+from forge.driver.pipeline import STAGES, run_stages, stage_of
 from forge.driver.profiler import items_of
-from forge.driver.texts import parts
 from forge.errors import CompileError, OptionError
 from forge.ir.edits import budget, journal
 from forge.ir.interp import run_graph, run_module
 from forge.ir.nodes import Graph, Module
 from forge.lowering.groups import Group
 from forge.lowering.program import Item
+from forge.lowering.texts import parts
 from forge.module import IRModule
 from forge.numerics.comparison import feeds
 from forge.numerics.differences import Difference, difference

@@ -29,7 +29,6 @@ from forge.ops.shape.layout_transform import with_layout
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.passes.subpixels import Subpixels, spread
-from forge.target.blocking import channel_block, dots_of_pairs, integer_group
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = (("uint8", "int8", "int32"), ("int16", "int8", "int32"))
@@ -50,9 +49,9 @@ class _Blocked(Relayout):
 
     def __init__(self, graph: Graph, options: CompileOptions) -> None:
         super().__init__(graph)
-        self.target = options.target
+        self.layouts = options.layouts
         self.typical = typical_sizes(graph, dict(options.typical))
-        self.size = channel_block(options.target)
+        self.size = options.layouts.channel_block()
         self.layout = f"{self.plain}{self.size}c"
         self.narrow: dict[Value, Value] = {}  # images of fewer channels than a block, in one block of them
 
@@ -111,8 +110,8 @@ class _Blocked(Relayout):
         layout, channels = f"OI{conv.spatial}", conv.data.shape[1]
         packed = with_layout(kernel, layout, f"{layout}{block}i{self.size}o")
         if kernel.dtype == np.int8:
-            return paired(packed, integer_group(self.target, conv.data.dtype))
-        if dtypes.canonical(kernel.dtype) == "bfloat16" and dots_of_pairs(self.target) and channels % 2 == block % 2 == 0:
+            return paired(packed, self.layouts.integer_group(conv.data.dtype))
+        if dtypes.canonical(kernel.dtype) == "bfloat16" and self.layouts.dots_of_pairs() and channels % 2 == block % 2 == 0:
             return paired(packed)
         return packed
 
@@ -148,7 +147,7 @@ class _Blocked(Relayout):
         packed = with_layout(kernel[:, 0], f"O{conv.spatial}", f"O{conv.spatial}{self.size}o")
         if kernel.dtype != np.int8:
             return packed
-        group = integer_group(self.target, conv.data.dtype)
+        group = self.layouts.integer_group(conv.data.dtype)
         return paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
 
     def _depthwise_layouts(self) -> dict[str, str]:

@@ -19,9 +19,9 @@ from functools import partial
 import numpy as np
 
 from forge import dtypes
+from forge.backend import Layouts
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import blocks_panel, permutes_tables
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take
 from forge.ops.nn.indexed_matmul import IndexedMatmul
@@ -32,7 +32,6 @@ from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
 from forge.ops.shape.transpose import Transpose
 from forge.options import CompileOptions
 from forge.passes.matching import made_by, operand
-from forge.target import Target
 
 NARROW = (2, 4)
 """Bits that codes of more may need: torchao keeps weights of 1 to 7 bits in 8, or 4."""
@@ -89,12 +88,12 @@ class _Codes:
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.target)),
-                           Rule("pack_tables", ("nn.dense",), partial(_with_table, options.target)),
-                           Rule("pack_experts", ("nn.indexed_matmul",), partial(_packed_experts, options.target))])
+    return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.layouts)),
+                           Rule("pack_tables", ("nn.dense",), partial(_with_table, options.layouts)),
+                           Rule("pack_experts", ("nn.indexed_matmul",), partial(_packed_experts, options.layouts))])
 
 
-def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     found = _product(node)
     if found is None:
         return None
@@ -112,7 +111,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     if scales is None or weight.zero_point is not None and zeros is None:
         return Declined("scales or zero points are not constant, or lie along the depth")
     codes = _narrowed(codes, zeros, block)
-    panel = blocks_panel(target, units)
+    panel = layouts.blocks_panel(units)
     origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), shape) - codes.low
     same = bool((origin == 1 << (codes.bits - 1)).all())
     rows = _quantised(builder, data, block) or _Rows(data)
@@ -129,7 +128,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     return builder.call("subtract", result, builder.call("multiply", rows.origin, sums))
 
 
-def _with_table(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+def _with_table(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """Codes of 4 bits that stand for the numbers of a table, as ``[N, blocks, B]``, with a scale for each block."""
     matrix = None if Dense.of(node) is None else made_by(operand(node, 1), "reshape")
     scaled = None if matrix is None else made_by(operand(matrix), "multiply")
@@ -137,7 +136,7 @@ def _with_table(target: Target, builder: RuleBuilder, node: Node) -> Value | Dec
     cast = None if taken is None else Cast.of(taken.indices.producer)
     if scaled is None or taken is None or cast is None or cast.data.dtype != "uint4" or cast.data.rank != 3:
         return None
-    if not permutes_tables(target):
+    if not layouts.permutes_tables():
         return Declined("the target has no instructions that permute lanes by their numbers")
     found, table, scales, data = _codes(cast.data), taken.data.constant, operand(scaled, 1).constant, operand(node)
     if found is None or table is None or table.shape != (TABLE,) or scales is None:
@@ -147,7 +146,7 @@ def _with_table(target: Target, builder: RuleBuilder, node: Node) -> Value | Dec
         return Declined("scales are not those of blocks along the depth")
     if data.dtype not in FLOATS or blocks * block > MOST_DEPTH or block % codes_of_word(found.bits):
         return Declined(f"data of {data.dtype}, a depth of {blocks * block}, blocks of {block}")
-    codes, panel = replace(found, array=found.array.reshape(units, -1)), blocks_panel(target, units)
+    codes, panel = replace(found, array=found.array.reshape(units, -1)), layouts.blocks_panel(units)
     weight = builder.constant(_panels(codes, panel), name=cast.data.name)
     scale, numbers = (builder.constant(v) for v in (_in_panels(scales[..., 0], panel), table.astype(np.float32)))
     return builder.call("nn.contrib_dense_blocks_pack", data, None, weight, scale, None, numbers, name=node.name, units=units,
@@ -168,7 +167,7 @@ def _refused(data: Value, codes: _Codes, block: int, along: int, weight: Dequant
     return None
 
 
-def _packed_experts(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+def _packed_experts(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """The same for several weights, of which the index of each row chooses one."""
     product = IndexedMatmul.of(node)
     found = None if product is None else _weights(product.weight)
@@ -188,7 +187,7 @@ def _packed_experts(target: Target, builder: RuleBuilder, node: Node) -> Value |
                      for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
         return Declined("scales or zero points are not constant, or those of experts")
-    panel = blocks_panel(target, units)
+    panel = layouts.blocks_panel(units)
     origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), scales.shape) - codes.low
     same = bool((origin == 1 << (codes.bits - 1)).all())
     rows = _by_block(product.data, block) or _Rows(product.data)

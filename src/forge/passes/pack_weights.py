@@ -20,17 +20,15 @@ from functools import partial
 import numpy as np
 
 from forge import dtypes
+from forge.backend import Layouts
 from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import dense_panel, recurrent_group, recurrent_panel
 from forge.ops.nn.recurrent_codes import centred, packed
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.passes.split_recurrent import LAYERS
-from forge.target import Target
-from forge.target.blocking import dots_of_pairs, integer_group
 
 WHOLE = ("uint8", "int16")
 """Data that kernels multiply by weights of int8."""
@@ -38,12 +36,12 @@ WHOLE = ("uint8", "int16")
 
 def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [
-        Rule("pack_weights", ("nn.dense",), partial(_packed, options.target)),
-        Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.target)),
+        Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts)),
+        Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.layouts)),
     ])
 
 
-def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
+def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     array, out_dtype = weight.constant, node.attrs.out_dtype
     integers = data.dtype in WHOLE and (weight.dtype, node.result.dtype) == ("int8", "int32")
@@ -62,14 +60,14 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
     if integers and depth % MULTIPLE:
         return Declined(f"the depth is no multiple of {MULTIPLE}")
-    parts = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
-    if integers or data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
-        parts = [paired(part, integer_group(target, data.dtype) if integers else 2) for part in parts]
+    parts = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
+    if integers or data.dtype == "bfloat16" and depth % 2 == 0 and layouts.dots_of_pairs():
+        parts = [paired(part, layouts.integer_group(data.dtype) if integers else 2) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 
 
-def _packed_layer(target: Target, builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
+def _packed_layer(layouts: Layouts, builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
     op = node.op_def
     given = dict(zip([o.name for o in op.operands], op.arguments(node.operands)))
     r, zero, dynamic = given["r"], given["r_zero_point"], op.rounds_data(node.attrs)
@@ -81,8 +79,8 @@ def _packed_layer(target: Target, builder: RuleBuilder, node: Node) -> Sequence[
         return Declined("the weights have zero points")
     _, rows, hidden = r.constant.shape
     gates = rows // hidden
-    group = recurrent_group(target, node.results[0].dtype, hidden, dynamic)
-    parts = packed(r.constant, gates, recurrent_panel(target, hidden), group)
+    group = layouts.recurrent_group(node.results[0].dtype, hidden, dynamic)
+    parts = packed(r.constant, gates, layouts.recurrent_panel(hidden), group)
     sums = {}
     if group > 1:
         whole = centred(r.constant, None if zero is None else zero.constant)

@@ -23,7 +23,6 @@ from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import has_several_filters, plain_weight
 from forge.passes.matching import operand
-from forge.target.blocking import channel_block
 
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose")
 REPEATED = "nn.conv2d_transpose"
@@ -37,7 +36,7 @@ MOST_WASTE = 4.0
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    rule = partial(_split, channel_block(options.target))
+    rule = partial(_split, options.layouts.channel_block())
     return rewrite(graph, [Rule("split_groups", CONVOLUTIONS, rule)])
 
 

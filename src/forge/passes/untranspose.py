@@ -23,7 +23,6 @@ from forge.options import CompileOptions
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.subpixels import Subpixels
 from forge.target import Target
-from forge.target.blocking import channel_block
 
 MOST_LANES = 1.5
 """Lanes that pixels of few channels may take, each in vectors of its own, over those that they take together."""
@@ -32,7 +31,7 @@ MOST_PHASES = 8
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    few = partial(_of_few_channels, channel_block(options.target))
+    few = partial(_of_few_channels, options.layouts.channel_block())
     transposed = ("nn.conv2d_transpose", "nn.conv3d_transpose")
     alone = sum(isinstance(node.op_def, ConvBase) for node in graph.nodes) == 1
     product = [Rule("side_by_side", ("nn.conv2d_transpose",), partial(_side_by_side, options.target))] if alone else []

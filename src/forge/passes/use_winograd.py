@@ -16,15 +16,14 @@ from collections.abc import Mapping
 from functools import partial
 
 from forge import dims
+from forge.backend import Convolution3x3, Layouts
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.functions.typical import typical_sizes
 from forge.ir.nodes import Graph, Node, Value
-from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters, transform_slices
 from forge.options import CompileOptions
 from forge.passes.matching import operand
-from forge.target import Target
 
 WINOGRAD = {"nn.contrib_conv2d_NCHWc": "nn.contrib_conv2d_winograd_NCHWc",
             "nn.contrib_conv3d_NCDHWc": "nn.contrib_conv3d_winograd_NCDHWc"}
@@ -34,10 +33,10 @@ LEVEL = 3
 
 def run(graph: Graph, options: CompileOptions) -> int:
     typical = typical_sizes(graph, dict(options.typical))
-    return rewrite(graph, [Rule("use_winograd", tuple(WINOGRAD), partial(_converted, options.target, typical))])
+    return rewrite(graph, [Rule("use_winograd", tuple(WINOGRAD), partial(_converted, options.layouts, typical))])
 
 
-def _converted(target: Target, typical: Mapping[str, int], builder: RuleBuilder, node: Node) -> Value | Declined:
+def _converted(layouts: Layouts, typical: Mapping[str, int], builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     attrs = node.attrs
     if weight.constant is None or data.dtype not in ("float32", "bfloat16"):
@@ -50,7 +49,7 @@ def _converted(target: Target, typical: Mapping[str, int], builder: RuleBuilder,
     *depths, height, width = (max(1, dims.typical(size, typical)) for size in (*depth, height, width))
     images, taps = math.prod((batch if isinstance(batch, int) else 1, *depths)), math.prod(slices)
     sizes = (images, attrs.in_channels * taps, attrs.channels, height, width, taps, (down, across))
-    tile = winograd_tile(target, Convolution3x3(data.dtype, *sizes))
+    tile = layouts.winograd_tile(Convolution3x3(data.dtype, *sizes))
     if not tile:
         return Declined("the direct sum is estimated to be faster")
     transform = transform_slices if depth else transform_filters

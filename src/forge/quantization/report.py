@@ -32,7 +32,6 @@ from forge.quantization.scheme import Scheme, written
 from forge.quantization.sensitivity import Exclusion, Sensitivity
 from forge.quantization.variants import LEAST_GAIN, Candidate, Trials, Variant
 from forge.target import Target
-from forge.target.blocking import dots_of_pairs
 
 FORMAT = 1
 ENDINGS = (".html", ".json")
@@ -283,7 +282,7 @@ def layer_times(record: Quantised, sample: Sample, threads: int, seconds: float)
     """Seconds of each layer, by way."""
     real, quantised = marked(record.real, PRODUCTS), marked(record.module, PRODUCTS)
     ways = {"float32": (real, False), "int8": (quantised, False)}
-    if dots_of_pairs(Target.parse("llvm")):
+    if check_options().layouts.dots_of_pairs():
         ways["bfloat16"] = (real, True)
     made = {name: way(module, check_options(bfloat16=narrow), sample, threads) for name, (module, narrow) in ways.items()}
     return {name: by_number(made[name], best) for name, best in in_turns(made, seconds).items()}

@@ -20,8 +20,6 @@ from forge.quantization.quantize import EXCLUDED, Quantised, quantise
 from forge.quantization.scheme import Scheme, written
 from forge.quantization.sensitivity import Exclusion
 from forge.quantization.weights import Weight
-from forge.target import Target
-from forge.target.blocking import dots_of_pairs
 from forge_runtime import Runtime
 
 LEAST_GAIN = 0.5
@@ -123,7 +121,7 @@ class Trials:
         compiled = _compiled(real)
         made = cls(real, scheme, names, samples, compiled.runtime(), [], [], {scheme.of_weights: record.weights})
         made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
-        if dots_of_pairs(Target.parse("llvm")):
+        if check_options().layouts.dots_of_pairs():
             made._add(Variant("bfloat16", None, (), 0, None, None, 0), _compiled(real, bfloat16=True))
         chosen = Variant("as quantised", {}, (), len(pairs_of(real, quantised)), None, None, 0, is_chosen=True)
         made._add(chosen, _compiled(quantised))

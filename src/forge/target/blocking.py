@@ -25,5 +25,9 @@ def integer_group(target: Target, data: str) -> int:
 
 
 def dots_of_pairs(target: Target) -> bool:
-    """Whether one instruction adds the products of pairs of bfloat16, so that weights are packed in pairs."""
-    return target.isa.dot("bfloat16", "bfloat16") is not None
+    """Whether weights of bfloat16 are packed in pairs, whose products one instruction adds.
+
+    They are where that multiplies more numbers in a cycle than multiply-adds of float32 do.
+    """
+    dot, costs = target.isa.dot("bfloat16", "bfloat16"), target.costs
+    return dot is not None and dot.group * costs.bfloat16_dots > costs.multiply_adds

@@ -14,6 +14,8 @@ class MachineModel:
 
     Attributes:
         multiply_adds: vector multiply-adds that start in a cycle.
+        bfloat16_dots: dot products of pairs of bfloat16 that start in a cycle, where there are any.
+        byte_dots: dot products of four bytes that start in a cycle, where there are any.
         loads: vectors that are loaded in a cycle.
         exposed_loads: the part of the loads' time that the arithmetic does not hide (AVX2: tiles of 14 x 1 reach 80 % of the
             peak, of 6 x 2 94 %).
@@ -29,6 +31,8 @@ class MachineModel:
     """
 
     multiply_adds: float = 2.0
+    bfloat16_dots: float = 2.0
+    byte_dots: float = 2.0
     loads: float = 2.0
     exposed_loads: float = 0.15
     least_step: float = 5.0

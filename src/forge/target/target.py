@@ -5,7 +5,7 @@ A ``Target`` is a value: two targets that are equal give the same code. ``Target
 Keys of a description, as ``llvm -key=value`` text, dictionary or JSON:
 
 =============  ======================================================================================================
-kind           "llvm"; every other kind is refused
+kind           "llvm", or what another backend serves; others are refused
 mcpu           a CPU or level of the architecture (`forge.target.isa`); "native" or absent: this machine where it can run the code
 mtune          the CPU whose rates cost models count with; absent: that of ``mcpu``
 mattr          features to add or remove
@@ -37,6 +37,7 @@ from forge.target import host
 from forge.target.choices import Choices
 from forge.target.costs import MachineModel
 from forge.target.isa import ARCHITECTURES, Architecture, Isa
+from forge.target.kinds import KINDS
 from forge.target.tags import TAGS
 
 TargetLike = Union["Target", str, Mapping[str, Any]]
@@ -56,7 +57,7 @@ class Target:
     """A CPU to generate code for.
 
     Attributes:
-        kind: "llvm".
+        kind: that of the backend which serves it: "llvm".
         triple: architecture, system and ABI.
         cpu: LLVM's name of the CPU or level.
         features: every feature the code may use, by LLVM's names, sorted.
@@ -204,8 +205,8 @@ def _from_keys(keys: dict[str, Any]) -> Target:
     if unknown:
         raise TargetError(f"target: unknown key {', '.join(map(repr, unknown))}; expected: {', '.join(_KEYS)}")
     kind = keys.get("kind")
-    if kind != "llvm":
-        raise TargetError(f"target: kind {kind!r} is not supported; expected 'llvm'")
+    if kind not in KINDS:
+        raise TargetError(f"target: kind {kind!r} is not supported; expected {' or '.join(map(repr, sorted(KINDS)))}")
     triple = str(keys.get("mtriple") or host.architecture().triple)
     architecture = _architecture(triple)
     _refuse_unsupported(keys, architecture)

@@ -198,7 +198,7 @@ def compile_module(
             "supported: modules that write to their buffers only; use torch.compile, or return the new values")
     output = None if output_path is None else OutputOptions(output_path=output_path)
     if output is not None:
-        artifact.check(output)
+        artifact.check(output, settings.target)
     code = compiled(model.mod, settings, output=output)
     runtime = code.runtime(num_threads=torch.get_num_threads()) if output is None else output.path
     return CompiledModule(runtime, Structure(exported, _names(module)))

@@ -10,8 +10,9 @@ from heapq import nsmallest
 from typing import Final
 
 from forge import dtypes, loops
+from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, SpatialAxis
+from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis
 from forge.loops import RegisterTile, product, round_up
 from forge.loops.pairs import Group
 from forge.target import Target

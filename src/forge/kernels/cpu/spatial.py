@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from forge import loops
+from forge.backend import Convolution3x3
 from forge.dims import Dim
 from forge.errors import CompileError
 from forge.loops.contract import KernelCall, Reader, Writer
@@ -242,30 +243,14 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
                          call.typical(result.shape[1]), used)
 
 
-@dataclass(frozen=True)
-class Convolution3x3:
-    """A 3x3 convolution of stride 1: what the choice of its algorithm depends on. ``height`` and ``width`` are the result's.
-
-    Of volumes, input channels are those of all ``slices`` under an image. ``dilation`` is that of rows and columns.
-    """
-
-    dtype: str
-    images: int
-    in_channels: int
-    out_channels: int
-    height: int
-    width: int
-    slices: int = 1
-    dilation: tuple[int, int] = (1, 1)
-
-    def key(self, target: Target) -> str:
-        """The name of the choice; output channels count with their padding."""
-        lanes = channel_block(target)
-        narrow = "" if self.dtype == "float32" else f" {self.dtype}"
-        narrow += f" of {self.slices} slices" if self.slices > 1 else ""
-        narrow += "" if self.dilation == (1, 1) else f" dilated {self.dilation[0]},{self.dilation[1]}"
-        outer = -(-self.out_channels // lanes) * lanes
-        return f"winograd {self.images} x {self.in_channels} x {outer} x {self.height} x {self.width}{narrow}"
+def winograd_key(convolution: Convolution3x3, target: Target) -> str:
+    """The name of the choice of an algorithm; output channels count with their padding."""
+    c, lanes = convolution, channel_block(target)
+    narrow = "" if c.dtype == "float32" else f" {c.dtype}"
+    narrow += f" of {c.slices} slices" if c.slices > 1 else ""
+    narrow += "" if c.dilation == (1, 1) else f" dilated {c.dilation[0]},{c.dilation[1]}"
+    outer = -(-c.out_channels // lanes) * lanes
+    return f"winograd {c.images} x {c.in_channels} x {outer} x {c.height} x {c.width}{narrow}"
 
 
 def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) -> None:
@@ -275,7 +260,8 @@ def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) ->
         channels = in_channels, window.out_blocks * window.out_block
         sizes = (window.image_count, *channels, window.height.out, window.width.out, window.slices)
         dilation = (window.height.dilation, window.width.dilation)
-        call.target.choices.note(Convolution3x3(window.data.dtype, *sizes, dilation).key(call.target), call.name)
+        convolution = Convolution3x3(window.data.dtype, *sizes, dilation)
+        call.target.choices.note(winograd_key(convolution, call.target), call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from forge import loops
+from forge.backend import Convolution3x3
 from forge.errors import CompileError
 from forge.kernels.cpu import winograd, winograd_lines
 from forge.kernels.cpu.conv_plan import ConvProblem
-from forge.kernels.cpu.spatial import Convolution3x3
+from forge.kernels.cpu.spatial import winograd_key
 from forge.kernels.cpu.tiles import CACHE_LINE, STACK_LIMIT
 from forge.kernels.cpu.winograd_plan import WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall
@@ -49,7 +50,7 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
     convolution = Convolution3x3("uint8", problem.batch, channels, problem.out_vectors * problem.lanes, axes[0].out,
                                  axes[1].out)
     default = 2 if _cycles(problem) * MARGIN < 9 * _products(problem, window.height.out * window.width.out) else 0
-    return target.choices.pick(convolution.key(target), (default,), lambda: ((0,), (2,)), kernel) == (2,)
+    return target.choices.pick(winograd_key(convolution, target), (default,), lambda: ((0,), (2,)), kernel) == (2,)
 
 
 def build(call: KernelCall, problem: ConvProblem) -> Function:

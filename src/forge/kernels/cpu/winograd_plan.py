@@ -9,9 +9,10 @@ from heapq import nsmallest
 from typing import Final
 
 from forge import dtypes, loops
+from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.gemm import MIDDLE_TILE_ROWS
-from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3
+from forge.kernels.cpu.spatial import BlockedWindow
 from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme
 from forge.loops import RegisterTile
 from forge.loops.pairs import Group

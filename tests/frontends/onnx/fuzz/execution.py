@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
-from forge.driver.compiled import CompiledModel
+from forge.backends.compiled import CompiledModel
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType
 from tests import guard, guard_runtime

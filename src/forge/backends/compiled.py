@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from forge.codegen.jit import JitLibrary
-from forge.codegen.tables import MODEL_SYMBOL
-from forge.driver.weights import Weights
-from forge.errors import TargetError
+from forge import backend
+from forge.backends.weights import Weights
 from forge.lowering.program import LoweredLibrary
 from forge.target import Target
 from forge_runtime import Runtime
@@ -45,14 +43,9 @@ class CompiledModel:
         return [*self.kernels, self.entry]
 
     def runtime(self, *, num_threads: int | None = None) -> Runtime:
-        """The model linked into this process, ready to call.
+        """The model in this process, ready to call.
 
         Raises:
             TargetError: the code needs CPU features that this machine lacks.
         """
-        missing = self.target.missing_on_host()
-        if missing:
-            raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {self.target} uses; compile for 'llvm'")
-        library = JitLibrary(self.objects, [MODEL_SYMBOL])
-        address, weights = library.addresses[MODEL_SYMBOL], self.weights.in_memory()
-        return Runtime.from_jit(address, library, weights, num_threads=num_threads, copy_weights=False)
+        return backend.of(self.target).call(self, num_threads)

@@ -1,0 +1,142 @@
+"""The rates of one core, measured: what cost models assume stands in ``target/isa`` beside the CPU's name."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import loops
+from forge.codegen.compile import compile_modules
+from forge.codegen.jit import JitLibrary
+from forge.codegen.module import emit_module, kernel_symbol
+from forge.driver.peaks import best_seconds
+from forge.loops import Accumulators, RegisterTile
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+
+_ACCUMULATORS = 12
+"""Independent chains: more than latency times throughput, fewer than the registers."""
+_STEPS = 200_000
+_REPEAT, _LINE = 20, 64
+_LEAST_BYTES, _MOST_BYTES = 1 << 24, 1 << 28
+_DIFFERENT = 1.5
+"""Two rates differ where one is so many times the other."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One rate of a core: of instructions, or of bytes, in a cycle; None: not measured, as the CPU has none."""
+
+    name: str
+    unit: str
+    assumed: float
+    measured: float | None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether what is assumed is far from what was measured."""
+        if self.measured is None:
+            return False
+        return max(self.measured / self.assumed, self.assumed / self.measured) >= _DIFFERENT
+
+
+def measure(target: Target) -> list[Rate]:
+    """The rates of a core of this machine, which must be able to run code for ``target``; takes about a second."""
+    costs, second = target.costs, _cycles_per_second(target)
+
+    def of_dots(operation: str, dtype: str) -> float | None:
+        left, right = ("bfloat16", "bfloat16") if operation == "dot_bf16" else ("uint8", "int8")
+        has = target.isa.dot(left, right) is not None
+        return _STEPS * _ACCUMULATORS / _seconds(target, _dots(target, operation, dtype)) / second if has else None
+
+    def streamed(size: int) -> float:
+        size = min(size, _MOST_BYTES)
+        passes = max(1, _LEAST_BYTES // size)
+        return passes * size / _seconds(target, _reads(target, size, passes), size) / second
+
+    vectors = _STEPS * _ACCUMULATORS / _seconds(target, _multiply_adds(target)) / second
+    inner = target.l1_cache // 2
+    return [
+        Rate("multiply-adds of float32", "vectors", costs.multiply_adds, vectors),
+        Rate("dot products of bfloat16", "vectors", costs.bfloat16_dots, of_dots("dot_bf16", "float32")),
+        Rate("dot products of bytes", "vectors", costs.byte_dots, of_dots("dot_u8s8", "int32")),
+        Rate("loads", "vectors", costs.loads, streamed(inner) / (target.vector_bits / 8)),
+        Rate("from the last cache", "bytes", costs.streamed_bytes, streamed(max(2 * target.l2_cache, target.l3_cache // 4))),
+        Rate("from memory", "bytes", costs.memory_bytes, streamed(8 * target.l3_cache)),
+    ]
+
+
+def _seconds(target: Target, function: Function, size: int = 4096) -> float:
+    """The shortest of many runs on a buffer of so many bytes."""
+    symbol = kernel_symbol(function.name)
+    library = JitLibrary(compile_modules([(function.name, emit_module([function], target))], target), [symbol])
+    kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(library.addresses[symbol])
+    memory = np.empty(max(size, 4096) + _LINE, np.uint8)
+    memory.fill(0)  # pages that nobody has written are all one
+    data = memory.ctypes.data + -memory.ctypes.data % _LINE
+    return best_seconds(lambda: kernel(data, None), _REPEAT)
+
+
+def _cycles_per_second(target: Target) -> float:
+    """By a chain of shifts, differences and sums, each of which takes one cycle and waits for the one before."""
+    buffer = Buffer("y", "uint64", (E.const(1, "int64"),))
+    chain = Buffer("chain", "uint64", (E.const(1),), "local")
+
+    def step(_: Expr) -> Stmt:
+        x = E.load(chain, 0)
+        return store(chain, 0, (E.binary("xor", x, E.binary("shr", x, E.const(1, "uint64")))) + x)
+
+    grow = loops.serial("step", _STEPS, step)
+    body = seq(Allocate(chain), store(chain, 0, E.load(buffer, 0) | E.const(1, "uint64")), grow,
+               store(buffer, 0, E.load(chain, 0)))
+    return 3 * _STEPS / _seconds(target, Function("clock", (buffer,), (), body))
+
+
+def _multiply_adds(target: Target) -> Function:
+    return _on_registers(target, "float32", lambda x, sums: loops.multiply_add(sums, x, x))
+
+
+def _dots(target: Target, operation: str, dtype: str) -> Function:
+    """Sums in each lane of products of two neighbours, or of four."""
+    lanes = target.lanes(dtype)
+
+    def step(x: Expr, sums: Expr) -> Expr:
+        if operation == "dot_bf16":
+            pairs = E.call("reinterpret", x, dtype="uint32", lanes=lanes)
+            return E.call(operation, sums, pairs, pairs)
+        left, right = (E.call("reinterpret", x, dtype=kind, lanes=4 * lanes) for kind in ("uint8", "int8"))
+        return E.call(operation, sums, left, right)
+
+    return _on_registers(target, dtype, step)
+
+
+def _on_registers(target: Target, dtype: str, step: Callable[[Expr, Expr], Expr]) -> Function:
+    """Steps of independent chains, which read no memory."""
+    lanes = target.lanes(dtype)
+    result = Buffer("y", dtype, (E.const(_ACCUMULATORS * lanes),))
+    acc = Accumulators(RegisterTile(_ACCUMULATORS, 1, lanes, dtype))
+    let, x = loops.bind("x", E.load(result, E.ramp(0, 1, lanes)))
+    grow = loops.serial("step", _STEPS, lambda _: acc.each(lambda row, _: acc.set(row, 0, step(x, acc.get(row, 0)))))
+    write = acc.each(lambda row, _: store(result, E.ramp(row * lanes, 1, lanes), acc.get(row, 0)))
+    return Function("steps", (result,), (), seq(let, acc.start(), grow, write))
+
+
+def _reads(target: Target, size: int, passes: int) -> Function:
+    """The sum of a buffer of about so many bytes, a vector after the other, several times."""
+    lanes = target.lanes("float32")
+    width = _ACCUMULATORS * lanes
+    data = Buffer("x", "float32", (E.const(max(1, size // (4 * width)) * width),))
+    acc = Accumulators(RegisterTile(1, _ACCUMULATORS, lanes, "float32"))
+
+    def step(at: Expr) -> Stmt:
+        return seq(acc.set(0, k, acc.get(0, k) + E.load(data, E.ramp(at * width + k * lanes, 1, lanes)))
+                   for k in range(_ACCUMULATORS))
+
+    again = loops.serial("pass", passes, lambda _: loops.serial("at", max(1, size // (4 * width)), step))
+    total = seq(acc.set(0, 0, acc.joined()), store(data, E.ramp(0, 1, lanes), acc.get(0, 0)))
+    return Function("reads", (data,), (), seq(acc.start(), again, total))

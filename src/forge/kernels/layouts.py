@@ -1,0 +1,85 @@
+"""Which kernel computes an operator, and how its weights are packed: what passes ask of the CPU's backend.
+
+Kernel families estimate what they take; a measured choice (``Target.choices``) goes before an estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from forge import loops
+from forge.backend import Convolution3x3
+from forge.kernels.cpu import conv_plan, dense, tiles, winograd_plan
+from forge.kernels.cpu.spatial import winograd_key
+from forge.kernels.cpu.winograd_lines import SCHEMES
+from forge.target import Target, blocking
+
+# Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
+_STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
+# That of products of bytes in pairs, which need a register before they are added: three vectors leave room for few rows.
+_PAIR_PENALTY: Final = {1: 1.15, 2: 1.0, 3: 1.1}
+# Sums of so many products of 8 bits with 12 bits fit into 32 bits.
+_MOST_IN_PAIRS: Final = 4096
+# The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
+_WINOGRAD_MARGIN: Final = 1.1
+
+
+@dataclass(frozen=True)
+class CpuLayouts:
+    """`forge.backend.Layouts` of one target."""
+
+    target: Target
+
+    def channel_block(self, dtype: str = "float32") -> int:
+        return blocking.channel_block(self.target, dtype)
+
+    def integer_group(self, data: str) -> int:
+        return blocking.integer_group(self.target, data)
+
+    def dots_of_pairs(self) -> bool:
+        return blocking.dots_of_pairs(self.target)
+
+    def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
+        """A multiple of the vector's lanes with little padding."""
+        lanes = self.channel_block(dtype)
+        penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and self.integer_group(dtype) == 2 else _STEP_PENALTY
+
+        def cost(vectors: int) -> tuple[float, int]:
+            return tiles.computed_vectors(units, vectors, lanes) * penalty[vectors], -vectors
+
+        best, *others = sorted((v for v in penalty if v == 1 or (v - 1) * lanes < units), key=cost)
+        key = dense.panel_key(rows, depth, units, dtype)
+        (vectors,) = self.target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
+        return lanes * vectors
+
+    def blocks_panel(self, units: int) -> int:
+        """Up to four vectors, which one row reads side by side."""
+        lanes = self.target.lanes("float32")
+        return lanes * min(4, loops.next_power_of_two(-(-units // lanes)))
+
+    def recurrent_panel(self, hidden: int) -> int:
+        """Up to eight vectors, with little padding of each gate."""
+        lanes = self.target.lanes("float32")
+        return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
+
+    def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
+        group = blocking.byte_group(self.target)
+        fits = dynamic or group == 4 or hidden <= _MOST_IN_PAIRS
+        return group if dtype != "float64" and fits else 1
+
+    def permutes_tables(self) -> bool:
+        """Where vectors are short, codes one by one take longer than to read float32."""
+        lanes = self.target.lanes("float32")
+        return lanes >= 8 and lanes in self.target.isa.permuted_lanes
+
+    def winograd_tile(self, convolution: Convolution3x3) -> int:
+        target = self.target
+        if convolution.in_channels // convolution.slices < self.channel_block():
+            return 0
+        cycles = {s.out: winograd_plan.estimate(convolution, s, target) * _WINOGRAD_MARGIN for s in SCHEMES.values()}
+        cycles[0] = conv_plan.estimate(convolution, target)
+        best, *others = sorted(cycles, key=lambda tile: (cycles[tile], tile))
+        key = winograd_key(convolution, target)
+        (tile,) = target.choices.pick(key, (best,), lambda: ((t,) for t in (best, *others)))
+        return tile

@@ -1,0 +1,28 @@
+"""Rates of a core: what is measured is of the size of what is assumed, and what is far off is said."""
+
+from __future__ import annotations
+
+from forge.driver.core_rates import Rate, measure
+from forge.target import Target
+from forge.target.blocking import dots_of_pairs
+
+
+def test_rates_are_measured() -> None:
+    target = Target.parse("llvm")
+    rates = {rate.name: rate for rate in measure(target)}
+    products = rates["multiply-adds of float32"].measured
+    assert products is not None and 0.2 < products < 8
+    assert (rates["dot products of bytes"].measured is None) == (target.isa.dot("uint8", "int8") is None)
+    cache, memory = (rates[name].measured for name in ("from the last cache", "from memory"))
+    assert cache is not None and memory is not None and 0 < memory < 200 and 0 < cache < 500
+
+
+def test_what_is_far_off_is_said() -> None:
+    assert Rate("loads", "vectors", 2.0, 3.1).is_off and Rate("loads", "vectors", 2.0, 1.2).is_off
+    assert not Rate("loads", "vectors", 2.0, 1.5).is_off and not Rate("loads", "vectors", 2.0, None).is_off
+
+
+def test_pairs_of_bfloat16_are_packed_where_that_is_faster() -> None:
+    assert dots_of_pairs(Target.parse("llvm -mcpu=znver4")) and dots_of_pairs(Target.parse("llvm -mcpu=znver5"))
+    assert not dots_of_pairs(Target.parse("llvm -mcpu=sapphirerapids"))
+    assert dots_of_pairs(Target.parse("llvm -mcpu=sapphirerapids -mtune=znver5"))
