@@ -58,22 +58,27 @@ def run(case: Case, arrays: list[np.ndarray], target: str) -> np.ndarray:
     return result
 
 
+def of_any_size(case: Case) -> Case:
+    """A case of blocked data [N][C/c][H][W][c] with symbols for its spatial axes."""
+    data, attrs = case.operands[0], case.attrs
+    assert data is not None
+    taps = attrs["kernel"]
+    befores, afters = attrs["padding"][: len(taps)], attrs["padding"][len(taps) :]
+    sizes = tuple(map(E.var, "dhw"[-len(taps) :]))
+    spans = [size + (a + b - (k - 1) * d - 1) for size, a, b, k, d in zip(sizes, befores, afters, taps, attrs["dilation"])]
+    out = [span // step + 1 for span, step in zip(spans, attrs["strides"])]
+    shape, result = (list(spec.shape) for spec in (data, case.result))
+    shape[2:-1], result[2:-1] = sizes, out
+    operands = [replace(data, shape=tuple(shape)), *case.operands[1:]]
+    return replace(case, operands=operands, result=replace(case.result, shape=tuple(result)), symbols=sizes)
+
+
 class AnySize:
-    """The kernel of a case of blocked data [N][C/c][H][W][c] with symbolic spatial axes: runs cases that differ in them."""
+    """The kernel of a case of blocked data with symbolic spatial axes: runs cases that differ in them."""
 
     def __init__(self, case: Case, target: str) -> None:
-        data, attrs = case.operands[0], case.attrs
-        assert data is not None
-        taps = attrs["kernel"]
-        befores, afters = attrs["padding"][: len(taps)], attrs["padding"][len(taps) :]
-        sizes = tuple(map(E.var, "dhw"[-len(taps) :]))
-        spans = [size + (a + b - (k - 1) * d - 1) for size, a, b, k, d in zip(sizes, befores, afters, taps, attrs["dilation"])]
-        out = [span // step + 1 for span, step in zip(spans, attrs["strides"])]
-        shape, result = (list(spec.shape) for spec in (data, case.result))
-        shape[2:-1], result[2:-1] = sizes, out
-        operands = [replace(data, shape=tuple(shape)), *case.operands[1:]]
-        case = replace(case, operands=operands, result=replace(case.result, shape=tuple(result)), symbols=sizes)
-        self.dtypes = [*(spec.dtype for spec in operands if spec is not None), case.result.dtype]
+        case = of_any_size(case)
+        self.dtypes = [*(spec.dtype for spec in case.operands if spec is not None), case.result.dtype]
         self.kernel = build(case.function(target), target)
 
     def run(self, case: Case, arrays: list[np.ndarray]) -> np.ndarray:

@@ -9,7 +9,8 @@ import pytest
 
 from forge import dims, dtypes
 from forge.errors import CompileError
-from forge.kernels.cpu import tiles, winograd_bytes
+from forge.kernels.cpu import tiles, winograd, winograd_bytes
+from forge.kernels.cpu.winograd_plan import most_tiles
 from forge.ops.packed.pairs import paired
 from forge.target import Target
 from forge.target.choices import Choices
@@ -23,6 +24,7 @@ from tests.kernels.support import (
     block_channels,
     convolve,
     guarded,
+    of_any_size,
     pack_convolution,
     run,
     targets_here,
@@ -139,6 +141,20 @@ def test_small_images_take_small_tiles(target: str) -> None:
             assert_near(got, convolve(data, w, (1, 1), padding, (1, 1)))
         else:
             assert np.isnan(got).all()
+
+
+@pytest.mark.parametrize("channels", [16, 64, 512])
+@pytest.mark.parametrize("target", targets_here())
+def test_unknown_sizes_take_blocks_as_large(target: str, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All filters are read again for each block; code that layers of other channels share fits onto the stack all the same."""
+    monkeypatch.setitem(ROWS, "wide", (channels, channels, (96, 96), (1, 1, 1, 1), 1))
+    case = winograd_case("wide", Target.parse(target).lanes("float32"))
+    call = of_any_size(case).call(target)
+    known, unknown = winograd.problem_of(case.call(target)), winograd.problem_of(call)
+    assert most_tiles(unknown, 1) == most_tiles(known, 1) > 1
+    variant = winograd.variant(call)
+    assert variant is not None
+    build(winograd.conv2d_winograd_nchwc(replace(call, numbers=tuple(map(E.const, variant.numbers)))), target)
 
 
 @pytest.mark.parametrize("tile", ERRORS)

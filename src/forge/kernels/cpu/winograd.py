@@ -119,7 +119,8 @@ def in_tasks(call: KernelCall, plans: Sequence[WinogradPlan], kind: type[Task]) 
     blocks = loops.bound(choice.of(lambda p: p.blocks[0]), before, "blocks")
     block = loops.bound(choice.of(lambda p: p.blocks[1]), before, "block_size")
     numbers: tuple[Callable[[WinogradPlan], ExprLike], ...] = (
-        lambda p: p.scheme.positions, lambda p: p.patch_places, lambda p: p.sum_places, lambda p: p.count)
+        lambda p: p.scheme.positions, lambda p: p.patch_places, lambda p: p.sum_places, lambda p: p.first_sum,
+        lambda p: p.count)
     places = Places(*(loops.bound(choice.of(number), before, "places") for number in numbers))
     runs, run = plan.runs
     extents = {"image": plan.window.batch, "run": runs, "block": blocks, "part": counts.parts}
@@ -171,11 +172,12 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """Positions of a patch; elements from one to the next of patches, vectors of sums; tiles of an image."""
+    """Positions of a patch; elements from one to the next of patches, and of sums; the first sum; tiles of an image."""
 
     positions: Expr
     patches: Expr
     sums: Expr
+    first_sum: Expr
     tiles: Expr
 
 
@@ -209,7 +211,8 @@ class Task:
         self.first_group = first_group
         self.counts = plan.counts
         self.patches = loops.local("patches", plan.element, max(p.scheme.positions * p.patch_places for p in choice.plans))
-        self.sums = loops.local("sums", plan.dtype, max(p.scheme.positions * p.sum_places for p in choice.plans), plan.lanes)
+        self.sums = self.patches if plan.joint else loops.local(
+            "sums", plan.dtype, max(p.scheme.positions * p.sum_places for p in choice.plans))
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
@@ -227,7 +230,7 @@ class Task:
     @property
     def buffers(self) -> list[Buffer]:
         """What is allocated on the stack."""
-        return [self.patches, self.sums]
+        return [self.patches] if self.plan.joint else [self.patches, self.sums]
 
     def prepare(self, group: Expr) -> Stmt:
         """What comes before the products of a group of output channels."""
@@ -373,7 +376,7 @@ class Task:
                 plan.tile, steps,
                 lambda row, k: plan.unit.load(self.patches, row * counts.stride + start + k * plan.unit.size),
                 lambda k, v: self.weight(p, group, first + k, v),
-                lambda row, value: seq(store(self.sums, self._sum_index(p * self.places.sums, number, row, v), value(v))
+                lambda row, value: seq(store(self.sums, self._sums_at(p * self.places.sums, number, row, v), value(v))
                                        for v in range(plan.tile.vectors)),
                 prefetch=lambda k: self.prefetch(p, group, first + k))
             return seq(lets, gemm.row_tiles(product, rows))
@@ -381,9 +384,11 @@ class Task:
         return loops.serial("position", self.places.positions, lambda p: loops.serial(
             "slice", self.slices.count, lambda number: products(p, number)))
 
-    def _sum_index(self, first: Expr, number: Expr, row: Expr, vector: ExprLike) -> Expr:
-        """The place of a sum among those from ``first`` on, which are of one position."""
-        return (row + number * self.size) * self.plan.tile.vectors + first + vector
+    def _sums_at(self, position: Expr, number: Expr, row: Expr, vector: ExprLike) -> Expr:
+        """Where a vector of sums is, of those whose position begins ``position`` elements after the first."""
+        tile = self.plan.tile
+        first = self.places.first_sum + position
+        return E.ramp(((row + number * self.size) * tile.vectors + vector) * tile.lanes + first, 1, tile.lanes)
 
     def channel(self, group: Expr, vector: ExprLike) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a group."""
@@ -439,7 +444,7 @@ class Task:
         finished = loops.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
         def load(y: int, x: int) -> Expr:
-            return E.load(self.sums, self._sum_index(E.const(place(y, x) * plan.sum_places), number, tile, vector))
+            return E.load(self.sums, self._sums_at(E.const(place(y, x) * plan.sum_places), number, tile, vector))
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)

@@ -141,9 +141,14 @@ class WinogradPlan(WinogradProblem):
         return self.shared or Counts(*map(E.const, numbers))
 
     @property
+    def joint(self) -> bool:
+        """Whether the sums of a position follow its patches in one array, so that a task takes what both do of any channels."""
+        return self.element == self.dtype
+
+    @property
     def patch_places(self) -> int:
         """Elements from position to position of transformed patches; in code that calls share, as many as any may need."""
-        size = self.block * self.stride
+        size = self.block * self.stride + (self._sums if self.joint else 0)
         if self.shared is not None:
             room = task_bytes(self) // dtypes.itemsize(self.element) // self.scheme.positions
             size = loops.round_up(max(room, size), self.in_lanes)
@@ -151,12 +156,18 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def sum_places(self) -> int:
-        """Vectors from position to position of sums, likewise: of the fewest channels they take two thirds of a task's memory."""
-        size = self.run * self.block * self.vectors
-        if self.shared is not None:
-            room = task_bytes(self) * 2 // 3 // (self.lanes * dtypes.itemsize(self.dtype))
-            size = max(room // self.scheme.positions, size)
-        return _off_sets(size * self.lanes, self.lanes, self.dtype, 1024) // self.lanes
+        """Elements from position to position of sums."""
+        return self.patch_places if self.joint else _off_sets(self._sums, self.lanes, self.dtype, 1024)
+
+    @property
+    def first_sum(self) -> Expr:
+        """The element of the first sum."""
+        return self.counts.block * self.counts.stride if self.joint else E.const(0)
+
+    @property
+    def _sums(self) -> int:
+        """Sums of a position."""
+        return self.run * self.block * self.vectors * self.lanes
 
     @property
     def stride(self) -> int:
@@ -245,13 +256,12 @@ def _off_sets(size: int, lanes: int, dtype: str, period: int) -> int:
 def task_bytes(problem: WinogradProblem) -> int:
     """What the patches and sums of a task may take: most of the second-level cache, through whose rest weights pass.
 
-    Tasks that transform weights take all of the cache, but need stack for weights, too; so does code that calls share, which has
-    room for the most patches of any and the most sums.
+    Tasks that transform weights take all of the cache, but need stack for weights, too.
     """
     target = problem.target
     if problem.weight_cycles:
         return min(target.l2_cache, tiles.STACK_LIMIT // 2)
-    return _room(target) if problem.is_known else _room(target) * 3 // 4
+    return _room(target)
 
 
 def _room(target: Target) -> int:
