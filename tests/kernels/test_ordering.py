@@ -84,7 +84,7 @@ def test_element_types(dtype: str) -> None:
     check(graph, "llvm -mcpu=x86-64-v3", [x, np.full_like(x, x.min()), np.full_like(x, x.max())], 70, False, 1)
 
 
-@pytest.mark.parametrize("length", [4096, 8400, 16384, 16385])
+@pytest.mark.parametrize("length", [1, 33, 65, 128, 129, 257, 4096, 8400, 16384, 16385])
 def test_whole_rows_of_lengths_known_at_run_time_only(length: int) -> None:
     builder = Builder()
     order = builder.call("argsort", builder.input(TensorType((dims.symbol("n"),), "float32"), "x"), axis=0)

@@ -5,10 +5,11 @@ test for the end of a run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from forge import dtypes
-from forge.loops import static, vector_loop
+from forge.loops import ceildiv, static, vector_loop
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -90,11 +91,13 @@ class Merge:
         width, source, target = BLOCK, self.capacity, 0
         begin: Expr = E.const(self.capacity)
         while width < self.capacity:
-            pair = E.var("pair")
-            step = self._merge(source, target, pair * (2 * width), width)
-            if 2 * width == self.capacity and few <= width:
-                step = self._merge_first(source, target, width, few)
-            merge = loop(pair, size // (2 * width), step)
+            pairs = E.var("pairs")
+            first = pairs * (4 * width)
+            merge = loop(pairs, ceildiv(size, 4 * width), self._merge(
+                source, target, (first, E.binary("min", first + 2 * width, size - 2 * width)), width))
+            if 2 * width == self.capacity:
+                last = self._merge(source, target, (E.const(0),), width)
+                merge = self._merge_first(source, target, width, few) if few <= width else last
             if isinstance(length, E.Const):
                 parts.append(merge)
                 begin = E.const(target)
@@ -134,12 +137,20 @@ class Merge:
         starts = [store(ends, k, E.const(source + k * width)) for k in range(2)]
         return seq(Allocate(ends), *starts, loop(step, wanted, body))
 
-    def _merge(self, source: int, target: int, base: Expr, width: int) -> Stmt:
-        """Two runs of ``width`` at ``source + base`` become one at ``target + base``."""
+    def _merge(self, source: int, target: int, bases: Sequence[Expr], width: int) -> Stmt:
+        """For each base, two runs of ``width`` at ``source + base`` become one at ``target + base``.
+
+        A step waits for the one before; those of several bases overlap. Equal bases do the same twice.
+        """
+        step = E.var("step")
+        starts, steps = zip(*(self._merge_step(source, target, base, width, step) for base in bases))
+        return seq(*starts, loop(step, width, seq(*steps)))
+
+    def _merge_step(self, source: int, target: int, base: Expr, width: int, step: Expr) -> tuple[Stmt, Stmt]:
+        """What comes before the steps, and a step: the next of the smallest keys and of the largest."""
         ends = Buffer("ends", "int64", (E.const(4),), scope="local")
         left, right, top_left, top_right = (E.load(ends, k) for k in range(4))
         a, b, c, d = (E.var(name) for name in ("a", "b", "c", "d"))
-        step = E.var("step")
         first = base + source
         takes_left, takes_top = E.var("takes_left"), E.var("takes_top")
         body = seq(
@@ -151,4 +162,4 @@ class Merge:
             store(ends, 2, top_left - takes_top), store(ends, 3, top_right - 1 + takes_top),
         )
         starts = (first, first + width, first + (width - 1), first + (2 * width - 1))
-        return seq(Allocate(ends), *(store(ends, k, start) for k, start in enumerate(starts)), loop(step, width, body))
+        return seq(Allocate(ends), *(store(ends, k, start) for k, start in enumerate(starts))), body
