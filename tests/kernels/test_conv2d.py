@@ -264,6 +264,22 @@ def test_one_tap_of_any_size(target: str, has_rows: bool, monkeypatch: pytest.Mo
         np.testing.assert_allclose(np.asarray(runtime(data, more)), expected, rtol=1e-4, atol=1e-3)
 
 
+def test_tiles_of_joined_rows_suit_whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rows of an image are one, 7x7 or 14x14 positions are few tiles and none almost empty."""
+    plans = list[conv_plan.ConvPlan]()
+
+    def note(problem: conv_plan.ConvProblem, kernel: str = "") -> conv_plan.ConvPlan:
+        plans.append(conv_plan.plan_convolution(problem, kernel))
+        return plans[-1]
+
+    monkeypatch.setattr(conv2d, "plan_convolution", note)
+    h, w, b = dims.symbol("h"), dims.symbol("w"), Builder()
+    x = b.input(TensorType((1, 512, h, w), "float32"), "x")
+    graph = b.output(b.call("nn.conv2d", x, b.constant(normal(512, 512, 1, 1))))
+    compile_module(Module(graph), check_options("llvm -mcpu=skylake-avx512"))
+    assert plans and all(plan.joined and plan.tile_width == 14 for plan in plans)
+
+
 @pytest.mark.parametrize("target", targets_here())
 @pytest.mark.parametrize(("kernel", "dilation", "stride"), [(7, 1, 1), (7, 3, 1), (5, 1, 2)])
 def test_narrow_images_leave_out_taps_on_padding(target: str, kernel: int, dilation: int, stride: int) -> None:

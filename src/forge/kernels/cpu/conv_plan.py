@@ -91,6 +91,11 @@ class ConvProblem:
         return tiles.largest_rows(vectors, self.target.vector_registers - self.unit.registers)
 
     @property
+    def joined(self) -> bool:
+        """Whether the positions of an image are one row, as without neighbours they may be."""
+        return self.window.height.out == 1 and self.window.width.kernel == 1
+
+    @property
     def steps(self) -> int:
         """Reduction steps of one output."""
         return self.in_channels * self.window.height.kernel * self.window.width.kernel
@@ -323,13 +328,14 @@ def _pieces(axis: SpatialAxis, size: int, vectors: int, problem: ConvProblem) ->
     if axis.is_known:
         full, rest = divmod(axis.out, size)
         return [(full, size), (1, rest)]
-    return _likely_pieces(_assumed(axis), size, tuple(tail_widths(problem.unit, size, vectors, problem.most_positions(vectors))))
+    tails = tail_widths(problem.unit, size, vectors, problem.most_positions(vectors))
+    return _likely_pieces(_assumed(axis), size, tuple(tails), problem.joined)
 
 
 @lru_cache(4096)
-def _likely_pieces(assumed: int, size: int, tails: Sequence[int]) -> list[tuple[float, int]]:
+def _likely_pieces(assumed: int, size: int, tails: Sequence[int], joined: bool) -> list[tuple[float, int]]:
     found = dict[int, float]()
-    for positions in (*LIKELY, assumed):
+    for positions in (*(extent * extent if joined else extent for extent in LIKELY), assumed):
         share = assumed / positions / (len(LIKELY) + 1)
         full, rest = divmod(positions, size)
         if full and 0 < rest <= max(tails, default=size) - size:
