@@ -48,7 +48,7 @@ HEADS = {
     "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "
                       "sequence_construct sequence_empty sequence_erase sequence_insert sequence_length split_to_sequence stack",
     "fuse_attention": "add any broadcast_to cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
-    "fuse_patterns": "add clip divide erf exp max mean multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
+    "fuse_patterns": "add clip divide erf exp extremes max mean min multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
                      "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
                      "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
     "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.lookup "

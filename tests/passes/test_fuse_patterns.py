@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from forge.driver import check_options
 from forge.ir.edits.journal import recorded
-from forge.passes import decompose, fuse_patterns
+from forge.passes import decompose, eliminate_common_subexpr, fuse_patterns
 from tests.passes.checks import check, parse, text_of, weights
 
 X = "%x: Tensor[(n, 3, 8), float32]"
@@ -101,6 +102,15 @@ def test_spatial_reduction(op: str, pool: str) -> None:
     graph = parse(f"def @main(%x: Tensor[(n, 3, 4, 5), float32]) {{ {op}(%x, axis=[2, 3]) }}")
     check(fuse_patterns.run, graph, symbols={"n": 2})
     assert text_of(graph) == f"%0 = nn.global_{pool}_pool2d(%x);\nreshape(%0, newshape=[n, 3])"
+
+
+def test_extremes_of_all_elements_take_one_pass() -> None:
+    graph = parse(f"def @main({X}) {{ %0 = min(%x); %1 = max(%x); subtract(%1, %0) }}")
+    check(fuse_patterns.run, graph, symbols={"n": 2})
+    eliminate_common_subexpr.run(graph, check_options())
+    assert [node.op for node in graph.nodes] == ["extremes", "subtract"]
+    graph = parse(f"def @main({X}) {{ %0 = min(%x, axis=[1], keepdims=True); %1 = max(%x); %2 = multiply(%x, %1); add(%2, %0) }}")
+    assert check(fuse_patterns.run, graph, symbols={"n": 2}) == 0
 
 
 def test_values_used_elsewhere_stay() -> None:

@@ -224,3 +224,22 @@ def test_elements_that_are_overwritten_are_reduced_once() -> None:
         return any(isinstance(e, E.Binary) and e.op == "min" for e in visit.nodes(*stored))
 
     assert has_last_vector(False) and not has_last_vector(True)
+
+
+@TARGETS
+@pytest.mark.parametrize(("shape", "axes"), [((3, 5, 37), (0, 1, 2)), ((300, 7001), (0, 1)), ((7, 130), (1,))])
+def test_independent_reductions_share_a_pass(shape: tuple[int, ...], axes: tuple[int, ...], target: str) -> None:
+    """Also in chunks, where a sum is one of them, and where one needs the other and so a pass of its own."""
+    x = te.placeholder(shape, "float32", "x")
+    low, high, total = (reduced(x, axes, kind) for kind in ("min", "max", "sum"))
+    own = [te.reduce_axis(shape[a], f"s{a}") for a in range(len(shape))]
+    values = {x: RNG.standard_normal(shape).astype(np.float32)}
+    check([low, high, total], values, target)
+    both, one = ([s for s in visit.statements(function_for([x], results, target).body)
+                  if isinstance(s, S.For) and s.kind != "unrolled"]
+                 for results in ([low, high], [low]))
+    assert len(both) == len(one)
+    if len(axes) == len(shape):
+        above = te.compute([], lambda: te.reduce("sum", te.select(x[[o.var for o in own]] > low[()], te.const(1.0), te.const(0.0)),
+                                                 own), "above")
+        check([low, above, high], values, target)

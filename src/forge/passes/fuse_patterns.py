@@ -168,6 +168,20 @@ def spatial_mean(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     return reshaped(builder, pooled, node.result.shape)
 
 
+@rule("min", "max")
+def extremes(builder: RuleBuilder, node: Node) -> Value | None:
+    """min(x) and max(x) over all axes == extremes(x)"""
+    data, other = operand(node), "max" if node.op == "min" else "min"
+    whole = tuple(range(data.rank))
+    if not whole or not has_only_data(node) or not dtypes.is_float(data.dtype) or reduced_axes(node) != whole:
+        return None
+    keeps = node.attrs.keepdims
+    if not any(user.op in (other, "extremes") and user.attrs.keepdims == keeps
+               and (user.op == "extremes" or has_only_data(user) and reduced_axes(user) == whole) for user in data.succ):
+        return None
+    return builder.call_multi("extremes", data, keepdims=keeps)[node.op == "max"]
+
+
 GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus": "nn.mish"}
 
 

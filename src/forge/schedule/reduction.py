@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
@@ -19,7 +20,7 @@ from forge import loops
 from forge.loops import PARALLEL_WORK, Accumulators, AxisAccumulators, Loop, RegisterTile, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import INVARIANT, UNIT, analyse, pattern, vector_cost
-from forge.schedule.algebra import Algebra
+from forge.schedule.algebra import Algebra, Poly
 from forge.schedule.columns import reduce_columns
 from forge.schedule.injective import serial_nest
 from forge.schedule.pairs import pair_along, reduced_pairs
@@ -30,6 +31,7 @@ from forge.schedule.windows import reduce_windows
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
+from forge.tir.visit import free_variables
 
 # Reductions of at most this many steps in all are written out.
 UNROLLED_STEPS: Final = 9
@@ -128,7 +130,7 @@ def _inner_vectors(problem: Problem) -> Stmt:
     work = work + after // (problem.lanes if problem.rest else 1) + 1
 
     def rows(long: bool) -> Stmt:
-        parts = [part for r in problem.reductions for part in _inner_reduction(problem, r, long)]
+        parts = [part for group in _passes(problem) for part in _inner_reductions(problem, group, long)]
         return loops.parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
 
     return _by_length([_is_long_inside(problem, r) for r in problem.reductions], rows)
@@ -141,14 +143,33 @@ def _by_length(long: Sequence[Expr], build: Callable[[bool], Stmt]) -> Stmt:
     return loops.guard(certain, build(True), build(False))
 
 
+def _passes(problem: Problem) -> list[list[Reduction]]:
+    """The reductions in passes over memory: neighbours over equal axes, none of which needs another, share loops."""
+    passes = list[list[Reduction]]()
+    for r in problem.reductions:
+        first = passes[-1][0] if passes else None
+        if first is not None and _extents(problem, first) == _extents(problem, r) and free_variables(r.value).isdisjoint(
+                before.result for before in passes[-1]):
+            rename = renaming({own.var: axis.var for own, axis in zip(r.axes, first.axes, strict=True)})
+            passes[-1].append(replace(r, value=rename(r.value), axes=first.axes))
+        else:
+            passes.append([r])
+    return passes
+
+
+def _extents(problem: Problem, r: Reduction) -> list[Poly]:
+    return [problem.algebra.poly(axis.extent) for axis in r.axes]
+
+
 def _chunks(problem: Problem) -> int:
     """How many parts a long reduction to few results is cut into, for threads; 1 where that does not pay."""
-    if len(problem.reductions) != 1 or not problem.reductions[0].axes:
+    passes = _passes(problem)
+    if len(passes) != 1 or not passes[0][0].axes:
         return 1
-    (r,) = problem.reductions
     around = math.prod(axis.static or CHUNKS for axis in problem.outer)
+    r = passes[0][0]
     axis = r.axes[0]
-    work = around * r.steps * r.step_cost // problem.lanes
+    work = around * r.steps * sum(each.step_cost for each in passes[0]) // problem.lanes
     if axis.static is None and all(other.static is not None for other in problem.outer):
         return CHUNKS if around < CHUNKS and len(r.axes) == 1 else 1
     return min(CHUNKS, axis.assumed) if around < CHUNKS and work >= 4 * PARALLEL_WORK else 1
@@ -160,27 +181,29 @@ def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
         parallel o in outer, k in chunks: partial[o, k] = sum over chunk k
         for o in outer: for rest: body(partial[o, 0] + partial[o, 1] + ..)
     """
-    (r,) = problem.reductions
-    axis = r.axes[0]
-    step = CHUNK_ELEMENTS if len(r.axes) == 1 else 1
+    (together,) = _passes(problem)
+    axis, *others = together[0].axes
+    step = CHUNK_ELEMENTS if not others else 1
     height = (axis.extent + (chunks * step - 1)) // (chunks * step) * step
     chunk = Loop(E.var("k"), E.const(chunks))
     first = chunk.var * height
     left = E.binary("max", E.binary("min", height, axis.extent - first), E.const(0))
     even = axis.static is not None and axis.static % (chunks * step) == 0
     part = Loop(E.var(axis.var.name), height if even else left)
-    moved = renaming({axis.var: first + part.var})(r.value)
     problem.algebra.declare(part.var, part.extent)
     problem.algebra.declare(chunk.var, chunk.extent)
-    own = Reduction(E.Var(r.result.dtype, 1, "part"), r.kind, moved, [part, *r.axes[1:]])
+    moved = renaming({axis.var: first + part.var})
+    own = [Reduction(E.Var(r.result.dtype, 1, "part"), r.kind, moved(r.value), [part, *others]) for r in together]
     size = chunks * math.prod(other.static or 1 for other in problem.outer)
-    partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
+    parts = [Buffer(f"partial{number}", r.result.dtype, (E.const(size),), scope="local") for number, r in enumerate(together)]
     place = loops.ravel(problem.outer)
-    work = height * loops.product(other.extent for other in r.axes[1:]) * r.step_cost // problem.lanes + 1
-    body = seq(*_inner_reduction(problem, own, True), store(partial, place * chunks + chunk.var, own.result))
-    total = loops.tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: loops.combine(r.kind, a, b))
-    finish = loops.nest(problem.outer, seq(Let(r.result, total), rest_loops(problem)))
-    return seq(Allocate(partial), loops.parallel_nest([*problem.outer, chunk], body, work), finish)
+    work = height * loops.product(o.extent for o in others) * sum(r.step_cost for r in together) // problem.lanes + 1
+    body = seq(*_inner_reductions(problem, own, True),
+               (store(buffer, place * chunks + chunk.var, r.result) for buffer, r in zip(parts, own)))
+    totals = [Let(r.result, loops.tree([E.load(buffer, place * chunks + k) for k in range(chunks)],
+                                       partial(loops.combine, r.kind))) for buffer, r in zip(parts, together)]
+    finish = loops.nest(problem.outer, seq(totals, rest_loops(problem)))
+    return seq(map(Allocate, parts), loops.parallel_nest([*problem.outer, chunk], body, work), finish)
 
 
 def _inner_tile(problem: Problem, r: Reduction, axis: Loop) -> RegisterTile:
@@ -198,28 +221,33 @@ def _is_long_inside(problem: Problem, r: Reduction) -> Expr:
     return loops.is_long(r.kind, r.result.dtype, loops.product([steps, *(o.extent for o in r.axes if o is not axis)]))
 
 
-def _inner_reduction(problem: Problem, r: Reduction, long: bool) -> list[Stmt]:
-    """Reduces with vectors along one reduction axis and binds the result; a ``long`` sum in blocks."""
-    axis = _reduction_vector_axis(problem, r)
+def _inner_reductions(problem: Problem, together: Sequence[Reduction], long: bool) -> list[Stmt]:
+    """Reduces in one pass, with vectors along one reduction axis, and binds the results; a ``long`` sum in blocks."""
+    first = together[0]
+    axis = _reduction_vector_axis(problem, first)
     if axis is None:
-        return [Let(r.result, r.value)]
-    tile = _inner_tile(problem, r, axis)
-    long = long and not E.is_const(_is_long_inside(problem, r), False)
-    accumulators = AxisAccumulators(tile, r.kind, problem.target, problem.masked, long)
+        return [Let(r.result, r.value) for r in together]
+    tile = _inner_tile(problem, first, axis)
+    in_blocks = [long and not E.is_const(_is_long_inside(problem, r), False) for r in together]
+    accumulators = [AxisAccumulators(replace(tile, dtype=r.result.dtype), r.kind, problem.target, problem.masked, blocks)
+                    for r, blocks in zip(together, in_blocks)]
 
     def steps(at: Expr, width: int, mask: Expr | None, group: int) -> Stmt:
-        values = (Vectorizer(axis.var, at + u * width, width, mask).expr(r.value) for u in range(group))
-        return seq(accumulators.step(u, width, value, mask) for u, value in enumerate(values))
+        vectors = [Vectorizer(axis.var, at + u * width, width, mask) for u in range(group)]
+        return seq(each.step(u, width, vector.expr(r.value), mask)
+                   for each, r in zip(accumulators, together) for u, vector in enumerate(vectors))
 
     def along(begin: Expr, extent: Expr) -> Stmt:
         return loops.group_loop(extent, tile.lanes, steps, tile.vectors, problem.masked, begin)
 
-    around = [other for other in r.axes if other is not axis]
-    if long:
-        passes = loops.in_blocks([*around, axis], tile.width, along, accumulators.collect())
+    around = [other for other in first.axes if other is not axis]
+    if any(in_blocks):
+        collect = seq(each.collect() for each, blocks in zip(accumulators, in_blocks) if blocks)
+        passes = loops.in_blocks([*around, axis], tile.width, along, collect)
     else:
         passes = loops.nest(around, along(E.const(0), axis.extent))
-    return [accumulators.start(), passes, Let(r.result, accumulators.total())]
+    return [*(each.start() for each in accumulators), passes,
+            *(Let(r.result, each.total()) for each, r in zip(accumulators, together))]
 
 
 def _is_long(r: Reduction) -> Expr:

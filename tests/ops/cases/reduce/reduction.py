@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.ops.case import Case, bf16, boolean, const, f16, f32, f64, i32, i64, row, u8
+from tests.ops.case import Case, Fixed, bf16, boolean, const, f16, f32, f64, i32, i64, row, u8
 
 
 def plain_rows() -> list[Case]:
@@ -98,4 +98,19 @@ def position_rows() -> list[Case]:
     return rows
 
 
-CASES = [*plain_rows(), *counting_rows(), *compound_rows(), *position_rows()]
+def extremes_rows() -> list[Case]:
+    def both(x, keepdims=False):
+        wide = np.asarray(x, np.float64)
+        return [np.min(wide, initial=np.inf, keepdims=keepdims), np.max(wide, initial=-np.inf, keepdims=keepdims)]
+
+    return [
+        row("extremes", [f32(3, 41)], both),
+        row("extremes", [f32(2, 3, 4)], lambda x: both(x, True), keepdims=True),
+        row("extremes", [f16(70)], both),
+        row("extremes", [f32(300, 701)], both),
+        row("extremes", [Fixed(f32(0, 3))], both),
+        row("extremes", [np.array([1, math.nan, -3, math.inf], np.float32)], lambda x: [np.nan, np.nan]),
+    ]
+
+
+CASES = [*plain_rows(), *counting_rows(), *compound_rows(), *position_rows(), *extremes_rows()]
