@@ -47,7 +47,7 @@ MIN_TILES: Final = 4
 # The rows of the query that one task copies take at most this many bytes, and so do their sums.
 STAGED_BYTES: Final = 64 << 10
 # A task has at most this many rows.
-MAX_ROWS: Final = 192
+MAX_ROWS: Final = 240
 # A pass over a row has this many independent accumulators.
 UNROLL: Final = 4
 # The pass over a row of at most this many vectors is written out.
