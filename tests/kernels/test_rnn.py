@@ -223,6 +223,13 @@ def test_sizes(target: str, op: str, steps: int, batch: int, inputs: int, hidden
 
 @TARGETS
 @pytest.mark.parametrize("op", sorted(GATES))
+@pytest.mark.parametrize("batch", [1, 3])
+def test_weights_that_every_other_step_takes_backwards(target: str, op: str, batch: int) -> None:
+    check(Layer(op, 5, batch, 7, 21), f"{target} -l1-cache=1024")
+
+
+@TARGETS
+@pytest.mark.parametrize("op", sorted(GATES))
 @pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
 @pytest.mark.parametrize("layout", [0, 1])
 def test_directions_lengths_and_states(target: str, op: str, direction: str, layout: int) -> None:

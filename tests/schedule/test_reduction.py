@@ -240,6 +240,6 @@ def test_independent_reductions_share_a_pass(shape: tuple[int, ...], axes: tuple
                  for results in ([low, high], [low]))
     assert len(both) == len(one)
     if len(axes) == len(shape):
-        above = te.compute([], lambda: te.reduce("sum", te.select(x[[o.var for o in own]] > low[()], te.const(1.0), te.const(0.0)),
-                                                 own), "above")
+        is_above = x[[o.var for o in own]] > low[()]
+        above = te.compute([], lambda: te.reduce("sum", te.select(is_above, te.const(1.0), te.const(0.0)), own), "above")
         check([low, above, high], values, target)

@@ -176,7 +176,7 @@ def _lstm(step: _Step) -> Stmt:
         h = loops.bound(o * step.activation(2, new, clipped=False), lets, "h")
         return seq(lets, d.save(d.cell, u, new), step.finish(u, h))
 
-    return seq(d.recurrent_products(d.state, 0, step.layer.gates), step.each(cell))
+    return seq(d.recurrent_products(d.state, 0, step.layer.gates, step.step), step.each(cell))
 
 
 def _gru(step: _Step) -> Stmt:
@@ -187,12 +187,12 @@ def _gru(step: _Step) -> Stmt:
         return step.activation(0, step.gate(1, u))
 
     if getattr(step.layer.attrs, "linear_before_reset", False):
-        products = d.recurrent_products(d.state, 0, step.layer.gates)
+        products = d.recurrent_products(d.state, 0, step.layer.gates, step.step)
         return seq(products, _gru_blend(step, lambda u: reset(u) * step.recurrent(2, u)))
     return seq(
-        d.recurrent_products(d.state, 0, 2),
+        d.recurrent_products(d.state, 0, 2, step.step),
         step.each(lambda u: d.save(d.cell, u, reset(u) * d.load(d.state, u)), results=False),
-        d.recurrent_products(d.cell, 2, 1),
+        d.recurrent_products(d.cell, 2, 1, step.step),
         _gru_blend(step, lambda u: step.recurrent(2, u)),
     )
 
@@ -219,7 +219,7 @@ def _rnn(step: _Step) -> Stmt:
         h = loops.bound(step.activation(0, step.gate(0, u)), lets, "h")
         return seq(lets, step.finish(u, h))
 
-    return seq(d.recurrent_products(d.state, 0, step.layer.gates), step.each(cell))
+    return seq(d.recurrent_products(d.state, 0, step.layer.gates, step.step), step.each(cell))
 
 
 _CELLS: dict[str, tuple[int, int, Callable[[_Step], Stmt]]] = {

@@ -266,8 +266,11 @@ class Direction:
             return lambda k: E.cast(E.cast(self.layer.x.read((*at, k)), "bfloat16"), self.layer.dtype)
         return lambda k: E.cast(self.layer.x.read((*at, k)), self.layer.dtype)
 
-    def recurrent_products(self, state: Buffer, first: int, gates: int) -> Stmt:
-        """Products of the recurrent weights of ``gates`` gates from number ``first`` on with ``state``, into ``products``."""
+    def recurrent_products(self, state: Buffer, first: int, gates: int, step: Expr) -> Stmt:
+        """Products of the recurrent weights of ``gates`` gates from number ``first`` on with ``state``, into ``products``.
+
+        Every other step of one thread takes weights backwards that the first-level cache cannot hold: it has the last ones.
+        """
         layer = self.layer
         tiles: Tiles | PanelTiles
         together = 1
@@ -279,10 +282,14 @@ class Direction:
             tiles, together = self._row_tiles(state, first * layer.hidden, gates * layer.hidden), 2 if layer.paired else 1
         kept = self.prepared(state, first, gates)
         work = gates * layer.hidden * layer.hidden * (self.samples if layer.packed else layer.block) // layer.lanes
-        if work < SHARED_WORK * together:
+        if work >= SHARED_WORK * together:
+            grain = E.const(max(1, tiles.count // SHARES))
+            return seq(kept, loop(tiles.number, tiles.count, tiles.tile(), "parallel", grain=grain))
+        if gates * layer.hidden * layer.hidden * dtypes.itemsize(layer.r.dtype) <= layer.target.l1_cache // 2:
             return seq(kept, loop(tiles.number, tiles.count, tiles.tile()))
-        grain = E.const(max(1, tiles.count // SHARES))
-        return seq(kept, loop(tiles.number, tiles.count, tiles.tile(), "parallel", grain=grain))
+        turn = E.var("turn")
+        number = E.select((step % 2).eq(0), turn, tiles.count - 1 - turn)
+        return seq(kept, loop(turn, tiles.count, seq(Let(tiles.number, number), tiles.tile())))
 
     def prepared(self, state: Buffer, first: int, gates: int) -> Stmt:
         """What the products of some gates take of ``state``, into local memory."""
