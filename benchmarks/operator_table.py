@@ -102,13 +102,14 @@ def _norm(family: str, name: str, node: str, data: str, channels: int, count: in
     return Row(family, name, f"y = {node}(x, {', '.join(names)})", {"x": data}, vectors, opset)
 
 
-def _recurrent(op: str, name: str, data: str, hidden: int, *, directions: int = 1, more: str = "") -> Row:
+def _recurrent(op: str, name: str, data: str, hidden: int, *, directions: int = 1, more: str = "", reason: str = "") -> Row:
     """A recurrent layer; ``data`` are length, batch, features."""
     gates, features = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], data.split(",")[-1]
     direction = ', direction="bidirectional"' if directions == 2 else ""
     weights: dict[str, Given] = {"w": f"{directions},{gates * hidden},{features}", "r": f"{directions},{gates * hidden},{hidden}",
                                  "b": f"{directions},{2 * gates * hidden}"}
-    return Row("recurrent", f"{op} {name}", f"y = {op}<hidden_size={hidden}{direction}{more}>(x, w, r, b)", {"x": data}, weights)
+    return Row("recurrent", f"{op} {name}", f"y = {op}<hidden_size={hidden}{direction}{more}>(x, w, r, b)", {"x": data}, weights,
+               reason=reason)
 
 
 def _attention(name: str, query: str, key: str, opset: int = 18, *, mask: str = "") -> Row:
@@ -160,7 +161,9 @@ CONVOLUTIONS = (
     _conv("conv2d", "3x3 dilated 12, 256 channels", "1,256,h=33,w=33", "256,256,3,3", dilation=12),
     _conv("conv2d", "first 7x7 stride 2", "1,3,h=224,w=224", "64,3,7,7", 2, then=RELU),
     _conv("conv2d", "first 7x7 stride 2, batch 8", "n=8,3,h=224,w=224", "64,3,7,7", 2, then=RELU),
-    _conv("conv2d", "first 3x3 stride 2, 16 channels, SiLU", "1,3,h=320,w=320", "16,3,3,3", 2, then=SILU),
+    _conv("conv2d", "first 3x3 stride 2, 16 channels, SiLU", "1,3,h=320,w=320", "16,3,3,3", 2, then=SILU,
+          reason="the convolution takes 61 % of the multiply-adds that the core can do, SiLU included; a third of the time goes "
+                 "into the blocked layout and back"),
     _conv("conv2d", "first 3x3 stride 2, 32 channels", "1,3,h=224,w=224", "32,3,3,3", 2, then=RELU,
           reason="the convolution takes 83 % of the multiply-adds that the core can do; a quarter of the time goes into the "
                  "plain layout"),
@@ -171,7 +174,8 @@ CONVOLUTIONS = (
     _conv("conv2d", "patches 16x16", "1,3,h=224,w=224", "768,3,16,16", 16, pads=0),
     _conv("conv2d", "1x1, 32 to 64, SiLU", "1,32,h=80,w=80", "64,32,1,1", then=SILU),
     _conv("conv2d", "1x1, 64 to 256", "1,64,h=56,w=56", "256,64,1,1"),
-    _conv("conv2d", "1x1, 256 to 64, batch 8", "n=8,256,h=56,w=56", "64,256,1,1", then=RELU),
+    _conv("conv2d", "1x1, 256 to 64, batch 8", "n=8,256,h=56,w=56", "64,256,1,1", then=RELU,
+          reason=_near_peak(57, 57) + "; 32 MB come from memory and go there, and are copied into the blocked layout and back"),
     _conv("conv2d", "1x1, 512 to 2048", "1,512,h=7,w=7", "2048,512,1,1"),
     _conv("conv2d", "1x1, 960 to 160", "1,960,h=7,w=7", "160,960,1,1"),
     _conv("conv2d", "1x1 stride 2, 256 to 512", "1,256,h=56,w=56", "512,256,1,1", 2),
@@ -185,7 +189,9 @@ CONVOLUTIONS = (
     _conv("conv2d", "3x3 to 3 channels", "1,64,h=128,w=128", "3,64,3,3"),
     _conv("conv2d", "32 groups, 256 channels", "1,256,h=28,w=28", "256,8,3,3", group=32),
     _conv("conv2d", "32 groups, stride 2, 512 channels", "1,512,h=28,w=28", "512,16,3,3", 2, group=32),
-    _conv("conv2d", "2 groups of 1x1, 240 channels", "1,240,h=28,w=28", "240,120,1,1", group=2),
+    _conv("conv2d", "2 groups of 1x1, 240 channels", "1,240,h=28,w=28", "240,120,1,1", group=2,
+          reason="the products take 95 % of the multiply-adds that the core can do; a seventh of the time goes into the blocked "
+                 "layout and back"),
     Row("conv2d", "3x3, residual", "c = Conv<pads=[1,1,1,1]>(x, w); a = Add(c, r); y = Relu(a)",
         {"x": "1,64,h=56,w=56", "r": "1,64,h=56,w=56"}, {"w": "64,64,3,3"}),
     Row("conv2d", "3x3, weights given", "y = Conv<pads=[1,1,1,1]>(x, w)", {"x": "1,64,h=28,w=28", "w": "64,64,3,3"}),
@@ -512,7 +518,8 @@ ELEMENTWISE = (
          "1,201,t=400", e=2.0),
     _map("element-wise", "power 1.7", "o = Pow(x, e)", "float32>0 1,64,h=56,w=56", e=1.7),
     _map("element-wise", "clip, logarithm", "c = Clip(x, a); o = Log(c)", "1,80,t=1500", a=1e-5),
-    _map("element-wise", "exp", "o = Exp(x)", _IMAGE),
+    _map("element-wise", "exp", "o = Exp(x)", _IMAGE,
+         reason="69 % of what ten multiply-adds a vector take at the core's rate"),
     _map("element-wise", "erf", "o = Erf(x)", _IMAGE),
     _map("element-wise", "sine and cosine", "a = Mul(x, w); s = Sin(a); c = Cos(a); o = Concat<axis=-1>(s, c)", "1,t=400,1",
          w="1,1,64"),
@@ -570,7 +577,8 @@ ATTENTION = (
     _attention("one token of 512", "1,12,1,64", "1,12,t=512,64"),
     _attention("4 heads of 37, 24 wide", "1,4,t=37,24", "1,4,t=37,24"),
     Row("attention", "operator, 12 heads of 197", "y = Attention(q, k, v)",
-        {"q": "1,12,t=197,64", "k": "1,12,t=197,64", "v": "1,12,t=197,64"}, {}, 23),
+        {"q": "1,12,t=197,64", "k": "1,12,t=197,64", "v": "1,12,t=197,64"}, {}, 23,
+        reason=_near_peak(73, 69) + ", softmax included, which takes a seventh of the time"),
     Row("attention", "operator, causal, 8 heads of 512, 2 of keys", "y = Attention<is_causal=1>(q, k, v)",
         {"q": "1,8,t=512,64", "k": "1,2,t=512,64", "v": "1,2,t=512,64"}, {}, 23),
     Row("attention", "layer of 197 x 768", "a = MatMul(x, w); b = Add(a, c); r = Reshape(b, s); "
@@ -581,8 +589,10 @@ ATTENTION = (
         {"w": "768,2304", "c": "2304", "s": [0, -1, 3, 12, 64], "z": [0], "h": 0.125, "e": [0, 0, 768], "u": "768,768"}),
 )
 
+_STREAMED = "each step reads 1 MiB of weights, as much as the second-level cache holds: 116 GB/s, 28 bytes a cycle"
+
 RECURRENT = (
-    *(_recurrent(op, f"{hidden}, {batch}", data, hidden, more=more)
+    *(_recurrent(op, f"{hidden}, {batch}", data, hidden, more=more, reason=_STREAMED if (op, hidden) == ("LSTM", 256) else "")
       for op, more in (("LSTM", ""), ("GRU", ", linear_before_reset=1")) for hidden in (64, 256)
       for batch, data in (("unknown batch of 1", "100,n=1,64"), ("unknown length", "t=100,1,64"))),
     _recurrent("LSTM", "256, unknown length and batch of 8", "t=100,n=8,256", 256),
