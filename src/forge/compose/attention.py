@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forge import dims
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.errors import option
 from forge.ir.nodes import Value
@@ -153,6 +154,7 @@ def rotary_embedding(
     if x.rank != 4 or count % 2 or count > size:
         raise g.invalid(f"got rank {x.rank} and {count} of {size} elements to rotate; expected rank 4 and an even number of them")
     if positions is not None:
+        positions = checked_indices(g, positions, cosines.shape[0], from_end=False, what="a position")
         cosines, sines = (g.call("take", table, positions, axis=0, mode="clip") for table in (cosines, sines))
     cosine, sine = (Term(g, g.reshape(t, (t.shape[0], 1, *t.shape[1:]))) for t in (cosines, sines))
     first, second = (Term(g, part) for part in _pairs(g, x, count, interleaved))

@@ -9,12 +9,12 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.ranges import element_range, lies_within
 
 
-def checked_indices(g: Composer, indices: Value, *sizes: Dim, from_end: bool = True) -> Value:
+def checked_indices(g: Composer, indices: Value, *sizes: Dim, from_end: bool = True, what: str = "an index") -> Value:
     """``indices`` of an axis with ``sizes`` elements, one size or one for each slice along the first axis; a call with others
     fails.
 
     Nothing is checked where all are known to fit, or where there are no sizes. With ``from_end`` negative ones count from the
-    end.
+    end. Messages call one ``what``.
 
     Raises:
         OpAttributeInvalid: constants do not fit.
@@ -26,14 +26,19 @@ def checked_indices(g: Composer, indices: Value, *sizes: Dim, from_end: bool = T
     if all(lies_within(found, *fits) for fits in ranges):
         return indices
     if indices.constant is not None and len(sizes) == 1 and dims.is_static(*sizes) and g.runs_always:
-        raise g.invalid(f"indices: got {found[0]} to {found[1]}; expected {ranges[0][0]} to {ranges[0][1]}")  # type: ignore[index]
-    return g.call("check_index", indices, sizes=sizes, from_end=from_end)
+        raise g.invalid(f"{what} is out of range: got {found[0]} to {found[1]}; expected {ranges[0][0]} to {ranges[0][1]}")  # type: ignore[index]
+    return g.call("check_index", indices, sizes=sizes, from_end=from_end, what=what)
 
 
-def checked_divisor(g: Composer, divisor: Value) -> Value:
-    """``divisor``; of integers, unless none is known to be 0, a call in which one is fails."""
+def checked_lengths(g: Composer, lengths: Value, size: Dim) -> Value:
+    """``lengths`` of parts of an axis with ``size`` elements; a call with others fails."""
+    return checked_indices(g, lengths, size + 1, from_end=False, what="a length")
+
+
+def checked_divisor(g: Composer, divisor: Value, **message: str) -> Value:
+    """``divisor``; of integers, unless none is known to be 0, a call in which one is fails, with ``message``."""
     if not dtypes.is_integer(divisor.dtype):
         return divisor
     found, array = element_range(divisor), divisor.constant
     is_known = array.all() if array is not None else lies_within(found, 1, dtypes.integer_range("uint64")[1])
-    return divisor if is_known else g.call("check_divisor", divisor)
+    return divisor if is_known else g.call("check_divisor", divisor, **message)

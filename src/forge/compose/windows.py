@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forge import dims
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.errors import option
 from forge.ir.nodes import Value
@@ -119,6 +120,8 @@ def max_unpool(
     known = g.dims(wanted)
     if known is not None and not moves:
         shape, wanted = known, None
+    if wanted is None or moves:
+        indices = checked_indices(g, indices, dims.product(shape), from_end=False)
     updates = g.call("reshape", x, newshape=(-1,))
     if wanted is None:
         zeros = g.call("full", g.scalar(0, x), shape=(dims.product(shape),))

@@ -19,7 +19,7 @@ from forge.ops.core import scalar_math as numeric
 from forge.ops.core.batch_parts import carry_reshaped
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import identifier
-from forge.ops.core.op import Category, Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.core.op import Category, Kind, Op, Operand, Trait, register
 from forge.ops.core.signatures import (
     Array,
     Arrays,
@@ -84,6 +84,7 @@ class IntegerCheck(ElementCheck[A]):
 class IndexAttrs:
     sizes: tuple[Dim, ...]
     from_end: bool = True
+    what: str = "an index"
 
 
 def _check_sizes(op: str, attrs: IndexAttrs, data: Value) -> None:
@@ -96,6 +97,7 @@ class CheckIndex(IntegerCheck[IndexAttrs]):
     """data, whose elements are indices of an axis with ``sizes`` elements, or the run fails.
 
     There is one size, or one for each slice along the first axis. With ``from_end`` negative indices count from the end.
+    Messages call an element ``what``.
     """
 
     name = "check_index"
@@ -112,7 +114,7 @@ class CheckIndex(IntegerCheck[IndexAttrs]):
 
     def message(self, attrs: IndexAttrs) -> str:
         ranges = [f"{-1 * size if attrs.from_end else 0} to {size - 1}" for size in attrs.sizes]
-        return f"an index is out of range; expected {', '.join(dict.fromkeys(ranges))}"
+        return f"{attrs.what} is out of range; expected {', '.join(dict.fromkeys(ranges))}"
 
 
 def _in_range(attrs: IndexAttrs, data: Array) -> bool:
@@ -150,21 +152,26 @@ class IndicesInRange(Op[IndexAttrs]):
         return [te.compute((), lambda: body, identifier(self.name), "bool")]
 
 
+@dataclass(frozen=True)
+class CheckDivisorAttrs:
+    message: str = "an integer is divided by 0; expected other divisors"
+
+
 @register
-class CheckDivisor(IntegerCheck[NoAttrs]):
-    """data, integers none of which is 0, or the run fails."""
+class CheckDivisor(IntegerCheck[CheckDivisorAttrs]):
+    """data, integers none of which is 0, or the run fails with ``message``."""
 
     name = "check_divisor"
 
-    def hold(self, builder: Any, attrs: NoAttrs, data: Value) -> Value:
+    def hold(self, builder: Any, attrs: CheckDivisorAttrs, data: Value) -> Value:
         differs = builder.call("not_equal", data, builder.constant(0, data.dtype))
         return builder.call("all", differs, axis=None) if data.rank else differs  # type: ignore[no-any-return]
 
-    def violated(self, attrs: NoAttrs, data: Array) -> bool:
+    def violated(self, attrs: CheckDivisorAttrs, data: Array) -> bool:
         return not np.asarray(data, dtype=np.int64).all()
 
-    def message(self, attrs: NoAttrs) -> str:
-        return "an integer is divided by 0; expected other divisors"
+    def message(self, attrs: CheckDivisorAttrs) -> str:
+        return attrs.message
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from forge.ops.core.inference import (
     fail,
     given_numbers,
     normalize_axis,
+    required,
     same_dtype,
     shape_of_contents,
     unify_dim,
@@ -25,7 +26,19 @@ from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, replaced
 from forge.ops.core.op import AxisAttrs, Kind, Op, Operand, Precision, register
 from forge.ops.core.ranges import joined, kept
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    Conditions,
+    DimArray,
+    Lowered,
+    OperandTypes,
+    Symbols,
+    Tensor,
+    TensorTypes,
+    Types,
+    Value,
+)
 from forge.te import Expr
 
 
@@ -190,6 +203,12 @@ class Split(Op[SplitAttrs]):
             begins = _running_sum(_given(sizes))
         clamp = attrs.indices_or_sections is None
         return [_part(self.name, data, axis, b, r, clamp) for b, r in zip(begins, results, strict=False)]
+
+    def requires(self, attrs: SplitAttrs, results: TensorTypes, data: TensorType, *_: object) -> Conditions:
+        extent, sizes = data.shape[attrs.axis], [result.shape[attrs.axis] for result in results]
+        total = sum(sizes[1:], sizes[0])
+        why = f"sizes of parts do not add up to {extent}"
+        return required(dims.equal(total, extent), lambda: te.dim(total).eq(te.dim(extent)), why)
 
     def define_symbols(self, attrs: SplitAttrs, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Symbols:
         if attrs.indices_or_sections is not None or sizes is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,19 @@ from forge import dims, te
 from forge.ops.core.inference import Shape, fail, normalize_axis, required, tuple_of
 from forge.ops.core.lowering import injective, replaced
 from forge.ops.core.op import Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Conditions, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    Conditions,
+    Dim,
+    Expr,
+    Lowered,
+    Tensor,
+    TensorType,
+    TensorTypes,
+    Types,
+    Value,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,8 +89,8 @@ class _SubPixel(Op[SubPixelAttrs]):
         """The rows and columns of a block."""
         return tuple_of(self.name, "block_size", attrs.block_size, 2)
 
-    def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
-        """Raises TypeInferenceError unless ``shape`` can be divided into blocks."""
+    def divided(self, attrs: SubPixelAttrs) -> dict[int, int]:
+        """The axes that are divided, with what each is a multiple of."""
         raise NotImplementedError
 
     def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
@@ -92,8 +105,18 @@ class _SubPixel(Op[SubPixelAttrs]):
             raise fail(self.name, "attribute layout", repr(attrs.layout), "NCHW or NHWC")
         if attrs.mode not in ("DCR", "CRD"):
             raise fail(self.name, "attribute mode", repr(attrs.mode), "DCR or CRD")
-        self.check(attrs, data.shape)
+        for axis, unit in self.divided(attrs).items():
+            if dims.different(dims.floormod(data.shape[axis], unit), 0):
+                raise fail(self.name, f"dimension {axis}", data.shape[axis], f"a multiple of {unit}")
         return [TensorType(self.result_shape(attrs, data.shape), data.dtype)]
+
+    def requires(self, attrs: SubPixelAttrs, results: TensorTypes, data: TensorType) -> Conditions:
+        found: Conditions = []
+        for axis, unit in self.divided(attrs).items():
+            rest = dims.floormod(data.shape[axis], unit)
+            why = f"{self.name}: dimension {data.shape[axis]} is no multiple of {unit}"
+            found += required(dims.equal(rest, 0), partial(_is_zero, rest), why)
+        return found
 
     def reference(self, attrs: SubPixelAttrs, data: Array) -> Arrays:
         shape: Any = self.result_shape(attrs, data.shape)
@@ -104,6 +127,10 @@ class _SubPixel(Op[SubPixelAttrs]):
         c = attrs.layout.index("C")
         channels = data.shape[c] if self.deepens else te.dim(results[0].shape[c])
         return [injective(self.name, results[0], lambda i: data[self.source(attrs, i, channels)])]
+
+
+def _is_zero(rest: Dim) -> Expr:
+    return te.dim(rest).eq(0)
 
 
 def _axes(attrs: SubPixelAttrs) -> tuple[int, int, int]:
@@ -122,10 +149,8 @@ class DepthToSpace(_SubPixel):
     name = "nn.depth_to_space"
     deepens = False
 
-    def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
-        channels, unit = shape[attrs.layout.index("C")], math.prod(self.block(attrs))
-        if dims.different(dims.floormod(channels, unit), 0):
-            raise fail(self.name, "channels", channels, f"a multiple of {unit}")
+    def divided(self, attrs: SubPixelAttrs) -> dict[int, int]:
+        return {attrs.layout.index("C"): math.prod(self.block(attrs))}
 
     def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
         (c, h, w), (rows, columns) = _axes(attrs), self.block(attrs)
@@ -145,10 +170,8 @@ class SpaceToDepth(_SubPixel):
     name = "nn.space_to_depth"
     deepens = True
 
-    def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
-        for axis, size in zip(_axes(attrs)[1:], self.block(attrs)):
-            if dims.different(dims.floormod(shape[axis], size), 0):
-                raise fail(self.name, f"dimension {axis}", shape[axis], f"a multiple of {size}")
+    def divided(self, attrs: SubPixelAttrs) -> dict[int, int]:
+        return dict(zip(_axes(attrs)[1:], self.block(attrs)))
 
     def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
         (c, h, w), (rows, columns) = _axes(attrs), self.block(attrs)

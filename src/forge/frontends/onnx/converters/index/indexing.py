@@ -80,4 +80,8 @@ def tensor_scatter(
 ) -> Value:
     if mode not in ("linear", "circular"):
         raise g.invalid(f"attribute 'mode': got {mode!r}; expected linear or circular")
-    return cache_update(g, past, update, write_indices, axis=axis, circular=mode == "circular")
+    along, is_circular = g.axis(axis, past.rank), mode == "circular"
+    if write_indices is not None:
+        room = past.shape[along] if is_circular else past.shape[along] - update.shape[along] + 1
+        write_indices = checked_indices(g, write_indices, room, from_end=False)
+    return cache_update(g, past, update, write_indices, axis=axis, circular=is_circular)

@@ -9,6 +9,7 @@ from typing import Any
 from forge import dims
 from forge.compose import attention as layers
 from forge.compose.caching import cache_update
+from forge.compose.checks import checked_indices
 from forge.compose.norms import rms_norm
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
@@ -90,6 +91,7 @@ def group_query_attention(
     if not causal and local_window_size > 0:
         raise g.invalid(f"attribute 'local_window_size': got {local_window_size} with causal 0; expected -1, as in onnxruntime")
     heads = _heads(g, query, key, value, num_heads, kv_num_heads)
+    seqlens_k = _checked_lengths(g, seqlens_k, total_sequence_length, past_key)
     places = _places(g, query, seqlens_k, total_sequence_length)
     norms = ((q_norm_weight, q_norm_epsilon), (k_norm_weight, k_norm_epsilon))
     turned = [_normed(g, x, weight, own or qk_norm_epsilon) for x, (weight, own) in zip(heads, norms)]
@@ -133,6 +135,20 @@ def _heads(
         for x, n in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads))
     )
     return first, second, third
+
+
+def _checked_lengths(g: Context, seqlens: Value, total: Value, past: Value | None) -> Value:
+    """``seqlens``, the positions of the last keys, which lie within the present keys."""
+    known, before = g.dims(total), past.shape[2] if past is not None and past.rank == 4 else 0
+    if known is not None:
+        return checked_indices(g, seqlens, dims.maximum(known[0], before), from_end=False, what="a number of seqlens_k")
+    last = Term(g, g.cast(seqlens, "int64"))
+    whole = Term(g, g.cast(g.reshape(total, ()), "int64"))
+    whole = whole if past is None else whole.maximum(Term(g, g.extent(past, 2)))
+    fits = g.call("all", (last >= 0).both(last < whole).value, axis=None)
+    where = dims.shown(g.builder.location)
+    g.call("check", fits, message=f"node {where}: a number of seqlens_k is not a position of the present keys")
+    return seqlens
 
 
 def _places(g: Context, query: Value, seqlens: Value, total: Value) -> _Places:

@@ -8,6 +8,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.compose import quantized
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
@@ -210,7 +211,7 @@ def gather_of_blocks(
 
 
 def _taken(g: Context, x: Value, indices: Value) -> Value:
-    return g.call("take", x, indices, axis=0, mode="wrap_negative")
+    return g.call("take", x, checked_indices(g, indices, x.shape[0]), axis=0, mode="wrap_negative")
 
 
 def _repeated(g: Context, x: Value, block_size: int, shape: Sequence[Dim]) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
-from forge.frontends.onnx.converters.nn.recurrent import CellAttributes, layer_attributes
+from forge.frontends.onnx.converters.nn.recurrent import CellAttributes, layer_attributes, lengths_within
 from forge.frontends.onnx.registry import converts
 
 
@@ -23,6 +23,7 @@ def lstm(
     ended count there only if the first result is not asked for.
     """
     weights, recurrent = _codes(g, w, w_scale, w_zero_point), _codes(g, r, r_scale, r_zero_point)
+    lengths = lengths_within(g, lengths, x, 0)
     layer = layer_attributes(g, recurrent[0], attrs, attrs.activations, ("Sigmoid", "Tanh", "Tanh"))
     return g.multi(
         "nn.lstm", x, weights[0], recurrent[0], bias, lengths, h0, c0, peephole, *weights[1:], *recurrent[1:],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from forge.compose.checks import checked_lengths
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -89,6 +90,7 @@ def lstm(
     g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
     c0: Value | None = None, peephole: Value | None = None, *, input_forget: int = 0, attrs: RecurrentAttributes,
 ) -> list[Value]:
+    lengths = lengths_within(g, lengths, x, attrs.layout)
     layer = _layer(g, r, attrs, attrs.activations, ("Sigmoid", "Tanh", "Tanh"))
     return g.multi("nn.lstm", x, w, r, bias, lengths, h0, c0, peephole, input_forget=bool(input_forget), **layer)
 
@@ -98,6 +100,7 @@ def gru(
     g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
     *, linear_before_reset: int = 0, attrs: RecurrentAttributes,
 ) -> list[Value]:
+    lengths = lengths_within(g, lengths, x, attrs.layout)
     layer = _layer(g, r, attrs, attrs.activations, ("Sigmoid", "Tanh"))
     return g.multi("nn.gru", x, w, r, bias, lengths, h0, linear_before_reset=bool(linear_before_reset), **layer)
 
@@ -107,8 +110,14 @@ def rnn(
     g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
     *, attrs: RNNAttributes,
 ) -> list[Value]:
+    lengths = lengths_within(g, lengths, x, attrs.layout)
     layer = _layer(g, r, attrs, attrs.activations[: direction_count(g, attrs.direction)], ("Tanh",))
     return g.multi("nn.rnn", x, w, r, bias, lengths, h0, **layer)
+
+
+def lengths_within(g: Context, lengths: Value | None, x: Value, layout: int) -> Value | None:
+    """Lengths of sequences, which are at most as long as ``x``."""
+    return lengths if lengths is None or x.rank != 3 else checked_lengths(g, lengths, x.shape[1 if layout else 0])
 
 
 def _layer(g: Context, r: Value, attrs: RecurrentAttributes, names: Names | None, default: Names) -> dict[str, Any]:

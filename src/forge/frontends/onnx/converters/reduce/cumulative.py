@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose.checks import checked_indices
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -20,6 +21,7 @@ def _cumulative(g: Context, op: str, x: Value, axis: Value, exclusive: int, reve
     known = g.ints(axis)
     if known is not None:
         return _cumulative_along(g, op, x, g.axis(known[0], x.rank), exclusive, reverse)
+    axis = checked_indices(g, axis, x.rank, what="an axis")
     if not reverse:
         return g.call(op, x, g.reshape(axis, ()), axis=None, exclusive=bool(exclusive))
     place = g.call("floor_mod", g.reshape(axis, ()), g.constant(x.rank, axis.dtype))

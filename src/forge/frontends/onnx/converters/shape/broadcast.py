@@ -6,19 +6,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forge.dims import Dim
+from forge.dims import Dim, shown
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.shape.reshape import is_value
 from forge.frontends.onnx.registry import converts
+from forge.ops.core.term import Term
 
 
 @converts("Expand", since=8)
 def expand(g: Context, x: Value, shape: Value) -> Value:
     known = g.dims(shape)
     if known is None:
-        return g.call("broadcast_to", x, shape, shape=None)
+        return g.call("broadcast_to", x, _fitting(g, x, shape), shape=None)
     target = broadcast_target(x.shape, known)
     return x if target == x.shape else g.call("broadcast_to", x, shape=target)
+
+
+def _fitting(g: Context, x: Value, shape: Value) -> Value:
+    """``shape``, of contents unknown yet; a call in which a size is neither 1 nor that of ``x``, where it is known, fails."""
+    length = shape.shape[0]
+    if not isinstance(length, int):
+        return shape
+    sizes = {length - x.rank + k: d for k, d in enumerate(x.shape) if isinstance(d, int) and d != 1 and length - x.rank + k >= 0}
+    if not sizes:
+        return shape
+    given = Term(g, g.call("take", shape, g.constant(list(sizes), "int64"), axis=0))
+    wanted = Term(g, g.constant(list(sizes.values()), shape.dtype))
+    fits = given.equals(wanted).either(given.equals(1))
+    why = f"node {shown(g.builder.location)}: {x.type} does not broadcast to the sizes of 'shape'"
+    g.call("check", g.call("all", fits.value, axis=None), message=why)
+    return shape
 
 
 def broadcast_target(shape: Sequence[Dim], wanted: Sequence[Dim]) -> tuple[Dim, ...]:

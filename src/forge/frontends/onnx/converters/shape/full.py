@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dims
+from forge.compose.checks import checked_divisor
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
@@ -47,6 +48,7 @@ def constant_of_shape(g: Context, shape: Value, *, value: np.ndarray | None = No
 @converts("Range", since=11)
 def range_11(g: Context, start: Value, limit: Value, delta: Value) -> Value:
     start, limit, delta = (g.reshape(v, ()) for v in (start, limit, delta))
+    delta = checked_divisor(g, delta, message="delta is 0; expected another number")
     return g.call("arange", start, limit, delta, dtype=start.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forge import dims
+from forge.compose.checks import checked_lengths
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -15,6 +16,7 @@ def transpose(g: Context, x: Value, *, perm: tuple[int, ...] | None = None) -> V
 
 @converts("ReverseSequence", since=10)
 def reverse_sequence(g: Context, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
+    lengths = checked_lengths(g, lengths, x.shape[g.axis(time_axis, x.rank, "time_axis")])
     return g.call("reverse_sequence", x, lengths, seq_axis=time_axis, batch_axis=batch_axis)
 
 

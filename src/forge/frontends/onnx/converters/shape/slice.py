@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from forge import dims
+from forge.compose.checks import checked_divisor, checked_indices
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
@@ -47,6 +48,10 @@ def _of_known_length(g: Context, x: Value, operands: Sequence[Value | None]) -> 
 def _runtime_slice(g: Context, x: Value, operands: Sequence[Value | None], known: Sequence[Sequence[Dim] | None]) -> Value:
     """What is known becomes an attribute, the rest stays an operand."""
     begin, end, axes, strides = (v if k is None else None for v, k in zip(operands, known))
+    if axes is not None:
+        axes = checked_indices(g, axes, x.rank, what="an axis")
+    if strides is not None:
+        strides = checked_divisor(g, strides, message="a step is 0; expected other steps")
     attributes = dict(zip(("begin", "end", "axes", "strides"), known))
     return g.call("strided_slice", x, begin, end, strides, axes, **attributes)
 

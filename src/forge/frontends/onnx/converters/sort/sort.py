@@ -6,6 +6,7 @@ from typing import Any
 
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+from forge.ops.core.inference import at_most
 
 
 @converts("TopK", since=1, introduced={"largest": 11, "sorted": 11}, attribute_before={"k": 10})
@@ -30,8 +31,7 @@ def compress(g: Context, x: Value, condition: Value, *, axis: int | None = None)
     if axis is None:
         x, axis = g.call("reshape", x, newshape=(-1,)), 0
     axis = g.axis(axis, x.rank)
-    size = condition.shape[0]
-    if isinstance(x.shape[axis], int) and isinstance(size, int) and size > x.shape[axis]:
+    if not at_most(condition.shape[0], x.shape[axis]):
         condition = g.call("strided_slice", condition, begin=(0,), end=(x.shape[axis],), strides=(1,), axes=(0,))
     kept = g.call("squeeze", g.call("argwhere", condition), axis=(1,))
     return g.call("take", x, kept, axis=axis, mode="clip")

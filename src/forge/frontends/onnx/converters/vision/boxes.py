@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose.checks import checked_indices
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.vision.grid_sample import Ints, of_size
 from forge.frontends.onnx.registry import converts
@@ -24,7 +25,7 @@ def roi_align(
         "vision.roi_align",
         x,
         of_size(g, g.cast(rois, x.dtype), (batch_indices.shape[0], 4)),
-        batch_indices,
+        checked_indices(g, batch_indices, *x.shape[:1], from_end=False),
         pooled_size=(output_height, output_width),
         spatial_scale=spatial_scale,
         sample_ratio=sampling_ratio,
@@ -38,6 +39,9 @@ def max_roi_pool(g: Context, x: Value, rois: Value, *, pooled_shape: Ints, spati
     if len(pooled_shape) != 2 or min(pooled_shape) < 1:
         raise g.invalid(f"attribute 'pooled_shape': got {pooled_shape}; expected 2 positive numbers")
     rois = of_size(g, rois, (None, 5))
+    numbers, boxes = g.multi("split", rois, indices_or_sections=(1,), axis=1)
+    numbers = checked_indices(g, g.cast(numbers, "int64"), *x.shape[:1], from_end=False)
+    rois = g.call("concatenate", g.cast(numbers, rois.dtype), boxes, axis=1)
     return g.call("vision.roi_pool", x, rois, pooled_size=tuple(pooled_shape), spatial_scale=spatial_scale)
 
 

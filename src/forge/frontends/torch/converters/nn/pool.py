@@ -10,6 +10,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.compose import windows
+from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.nn.convolution import batched, per_axis, unbatched
@@ -251,6 +252,8 @@ def max_unpool(
     rank = len(output_size)
     lead = self.shape[: self.rank - rank]
     rows = (dims.product(lead), dims.product(self.shape[self.rank - rank :]))
-    zeros = g.call("full", g.scalar(0, self), shape=(rows[0], dims.product(output_size)))
-    result = g.call("scatter_elements", zeros, g.reshape(indices, rows), g.reshape(self, rows), axis=1)
+    rows_size = dims.product(output_size)
+    zeros = g.call("full", g.scalar(0, self), shape=(rows[0], rows_size))
+    places = checked_indices(g, g.reshape(indices, rows), rows_size, from_end=False)
+    result = g.call("scatter_elements", zeros, places, g.reshape(self, rows), axis=1)
     return g.reshape(result, (*lead, *output_size))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from forge.compose.checks import checked_indices
+from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -13,9 +15,10 @@ def _columns(g: Context, x: Value, begin: int, end: int) -> Value:
     return g.call("strided_slice", x, begin=(begin,), end=(end,), strides=(1,), axes=(1,))
 
 
-def _images(g: Context, rois: Value) -> Value:
-    """The first column of regions: the number of their image."""
-    return g.cast(g.call("squeeze", _columns(g, rois, 0, 1), axis=(1,)), "int64")
+def _images(g: Context, rois: Value, count: Dim) -> Value:
+    """The first column of regions: the number of their image, of ``count``."""
+    numbers = g.cast(g.call("squeeze", _columns(g, rois, 0, 1), axis=(1,)), "int64")
+    return checked_indices(g, numbers, count, from_end=False)
 
 
 @converts("nms.default", domain=_DOMAIN)
@@ -34,8 +37,9 @@ def roi_align(
     *, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int, aligned: bool,
 ) -> Value:
     """Regions are (image, x1, y1, x2, y2)."""
+    images = _images(g, rois, input.shape[0])
     return g.call(
-        "vision.roi_align", input, _columns(g, rois, 1, 5), _images(g, rois), pooled_size=(pooled_height, pooled_width),
+        "vision.roi_align", input, _columns(g, rois, 1, 5), images, pooled_size=(pooled_height, pooled_width),
         spatial_scale=spatial_scale, sample_ratio=max(sampling_ratio, 0), aligned=aligned,
     )
 
