@@ -1,9 +1,10 @@
-"""Casts to floats of 8 bits, at every exponent, as onnxruntime makes them."""
+"""Casts to floats of 8 bits, at every exponent, and of floats to integers beyond their range, as onnxruntime makes them."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import forge
@@ -41,3 +42,13 @@ def test_cast(to: str, round_mode: str, saturate: int) -> None:
         expected = narrow.astype(np.float32)
     got = np.asarray(forge.from_onnx(proto).get_inference_function()(NUMBERS))
     np.testing.assert_array_equal(bits(got), bits(expected))
+
+
+@pytest.mark.parametrize("source", ["float", "float16", "double"])
+@pytest.mark.parametrize("to", ["INT8", "UINT8", "INT16", "UINT16", "UINT32", "UINT64"])
+def test_floats_that_an_integer_type_does_not_have_keep_their_low_bits(to: str, source: str) -> None:
+    number = getattr(onnx.TensorProto, to)
+    dtype = {"float": np.float32, "float16": np.float16, "double": np.float64}[source]
+    values = np.array([300, -1, -1.5, -0.5, 255.9, 60000, -40000, 127, -129], dtype)
+    proto = model(f"g ({source}[n] x) => ({to.lower()}[n] y) {{ y = Cast<to = {number}>(x) }}")
+    np.testing.assert_array_equal(forge.from_onnx(proto).get_inference_function()(values), *onnxruntime_outputs(proto, values))

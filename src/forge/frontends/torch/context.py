@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from forge import dims, dtypes
+from forge.compose.casts import wrapped
 from forge.dims import Dim
 from forge.frontends.context import ImportContext
 from forge.frontends.torch.program import Meta, Program, Step, TensorMeta
 from forge.ir.nodes import Value
-from forge.ops.elementwise.select import Clip
 
 if TYPE_CHECKING:
     from forge.frontends.torch.scope import TorchScope
@@ -74,7 +74,7 @@ class Context(ImportContext):
             return value
         if dtype.startswith("float8"):
             return self._float8(value, dtype)
-        return self._wrapped(value, dtype) if dtypes.is_float(value.dtype) else super().cast(value, dtype)
+        return wrapped(self, value, dtype) if dtypes.is_float(value.dtype) else super().cast(value, dtype)
 
     def _float8(self, value: Value, dtype: str) -> Value:
         """Of floats of 8 bits, only float8_e4m3fn saturates."""
@@ -82,17 +82,6 @@ class Context(ImportContext):
             magnitude = self.call("abs", super().cast(value, "float32"))
             value = self.call("maximum", magnitude, self.scalar(2.0**-127, magnitude))
         return self.call("cast", value, dtype=dtype, saturate=dtype == "float8_e4m3fn")
-
-    def _wrapped(self, value: Value, dtype: str) -> Value:
-        """Of floats that an integer type does not have, the low bits are kept: -1.0 is 255."""
-        wide = _WIDER.get(dtype)
-        if wide is None or _is_between(value, *dtypes.integer_range(dtype)):
-            return super().cast(value, dtype)
-        wrapped = super().cast(super().cast(value, wide), dtype)
-        if dtype != "uint64":
-            return wrapped
-        is_negative = self.call("less", value, self.scalar(0.0, value))
-        return self.call("where", is_negative, wrapped, super().cast(value, dtype))
 
     def common_dtype(self, *operands: Operand) -> str:
         """The element type to which torch promotes: numbers and tensors of rank 0 count only if they are of a higher kind."""
@@ -125,18 +114,6 @@ class Context(ImportContext):
         """Sizes of a shape argument, of which -1 keeps the one of ``value``, counted from the end."""
         offset = len(shape) - value.rank
         return tuple(value.shape[k - offset] if isinstance(d, int) and d == -1 else d for k, d in enumerate(shape))
-
-
-_WIDER = {"uint8": "int32", "int8": "int32", "uint16": "int32", "int16": "int32", "uint32": "int64", "uint64": "int64"}
-"""Integers to which floats are made first, where all of these have the low bits that count."""
-
-
-def _is_between(value: Value, low: int, high: int) -> bool:
-    """Whether a floating-point value is clipped to numbers from ``low`` to ``high``."""
-    clip = Clip.of(value.producer)
-    if clip is None or clip.min is not None or clip.max is not None or clip.attrs.a_min is None or clip.attrs.a_max is None:
-        return False
-    return low <= clip.attrs.a_min <= clip.attrs.a_max <= high
 
 
 def _default_dtype(number: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forge import dtypes
+from forge.compose.casts import wrapped
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
@@ -29,8 +30,8 @@ def _cast(g: Context, x: Value, dtype: str, saturate: bool = True, round_mode: s
         return x
     if dtype == "float8_e8m0fnu":
         return _power_of_two(g, x, saturate, round_mode)
-    if dtypes.is_integer(dtype) and dtypes.bits(dtype) < 8 and dtypes.is_float(x.dtype):
-        return g.cast(g.cast(x, "int32"), dtype)
+    if dtypes.is_integer(dtype) and dtypes.is_float(x.dtype):
+        return wrapped(g, x, dtype) if dtypes.bits(dtype) >= 8 else g.cast(g.cast(x, "int32"), dtype)
     return g.call("cast", x, dtype=dtype, saturate=saturate or not dtype.startswith("float8"))
 
 
