@@ -38,7 +38,7 @@ ROW_BLOCK: Final = 256
 PANEL_BYTES: Final = 192 << 10
 # A panel that holds a part of K has this many rows.
 PART_DEPTH: Final = 512
-# So many parts are added as exactly as one.
+# So many parts are added as exactly as one; where their number is a symbol, they are taken for more.
 MANY_PARTS: Final = 32
 # A product with one row reads b once and in place: column tiles of this many vectors are long pieces of its rows.
 SINGLE_VECTORS: Final = 8
@@ -227,7 +227,7 @@ def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile:
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
     """K in parts, the sums of which wait in a local buffer."""
     depth = loops.static(plan.depth)
-    many = dtypes.is_float(plan.tile.dtype) and depth is not None and depth > MANY_PARTS * plan.depth_block
+    many = dtypes.is_float(plan.tile.dtype) and (depth is None or depth > MANY_PARTS * plan.depth_block)
     partial = gemm.PartialSums(plan.tile, rows, many)
 
     def part(number: Expr) -> Stmt:

@@ -85,9 +85,11 @@ def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction
     return result
 
 
-# Sums are wider in tensors that get this many updates for each element, or, where their number is a symbol, of so few elements.
+# Sums are wider in tensors that get this many updates for each element.
 MANY_UPDATES = 256
-FEW_ELEMENTS = 1024
+# So are those in tensors of few elements, which stay in a core's cache in wider numbers, unless updates are few, too.
+FEW_ELEMENTS = 1 << 14
+FEW_UPDATES = 4096
 
 
 def gets_many(data: Value, updates: Value) -> bool:
@@ -95,7 +97,10 @@ def gets_many(data: Value, updates: Value) -> bool:
     sizes = data.size, updates.size
     if data.dtype not in dtypes.WIDER or not isinstance(sizes[0], int):
         return False
-    return sizes[1] >= MANY_UPDATES * sizes[0] if isinstance(sizes[1], int) else sizes[0] <= FEW_ELEMENTS
+    is_small = sizes[0] <= FEW_ELEMENTS
+    if not isinstance(sizes[1], int):
+        return is_small
+    return sizes[1] >= MANY_UPDATES * sizes[0] or is_small and sizes[1] > FEW_UPDATES
 
 
 def decompose_reduction(
