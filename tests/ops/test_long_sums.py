@@ -121,6 +121,9 @@ CASES = [
          (("%y", np.full((8, TERMS // 16), TENTH)),)),
     Case("scatter_nd", 'scatter_nd(%d, %i, %x, mode="add")', (TERMS,), _first_of_four, OF_WIDER,
          (("%d", FOUR), ("%i", np.zeros((1, TERMS), np.int64)))),
+    Case("scatter_nd of more elements", 'scatter_nd(%d, %i, %x, mode="add")', (TERMS // 8,),
+         lambda x, d, _: np.append(x.sum(), d[1:]), OF_WIDER,
+         (("%d", np.zeros(1 << 14, np.float32)), ("%i", np.zeros((1, TERMS // 8), np.int64)))),
     Case("segment_reduce", "segment_reduce(%x, %i, num_segments=4)", (TERMS,), _first_of_four, OF_WIDER,
          (("%i", np.zeros(TERMS, np.int64)),)),
 ]
@@ -133,6 +136,13 @@ def test_error_does_not_grow_with_length(case: Case) -> None:
     assert got.shape == true.shape
     error = np.max(np.abs(got - true)) / np.max(np.abs(true)) * 2**24
     assert error <= case.limit
+
+
+def test_products_over_a_symbolic_depth_are_as_exact() -> None:
+    run = forge.IRModule("def @main(%x: Tensor[(n, k), float32], %y: Tensor[(k, m), float32]) { nn.matmul(%x, %y) }")
+    x, y = _tenths((2, TERMS // 4)), _tenths((TERMS // 4, 2))
+    true = float(TENTH) ** 2 * len(y)
+    assert np.max(np.abs(run.get_inference_function()(x, y) / true - 1)) <= OF_PRODUCTS * 2.0**-24
 
 
 @pytest.mark.parametrize("shape", [(TERMS,), (TERMS // 16, 16), (TERMS // 512, 512)])
