@@ -9,7 +9,9 @@ from forge.driver import check_options, compile_module
 from forge.errors import ParseError, TypeInferenceError
 from forge.ir.interp import run_module
 from forge.ir.parser import parse_module
+from forge.lowering.groups import Group
 from forge.lowering.late import Definition
+from forge.lowering.program import Lowering
 from forge_runtime import ExecutionError
 
 
@@ -142,3 +144,18 @@ def test_a_slice_lies_inside_of_its_data() -> None:
         compile_module(module.copy()).runtime()(**inputs)
     with pytest.raises(TypeInferenceError, match="size of the slice in dimension 0; got 1; expected 0 to 0"):
         run_module(module, inputs)
+
+
+@pytest.mark.parametrize(("text", "data"), [
+    ("def @main(%x: Tensor[(n), float32]) { %0 = nn.relu(%x); reshape(%0, newshape=[2, (n // 2)]) }", np.ones(7, "float32")),
+    ("def @main(%x: Tensor[(1), int64]) { %0 = full(1f, %x); reshape(%0, newshape=[2, -1]) }", np.array([7])),
+], ids=["of inputs", "of contents"])  # fmt: skip
+def test_sizes_are_checked_before_a_memory_that_may_be_too_small_is_written(text: str, data: np.ndarray) -> None:
+    """The result of the first operator is made where the output lies, which has fewer elements where their number is odd."""
+    module = parse_module(text)
+    run = compile_module(module).runtime()
+    items = Lowering(check_options().target, fuse=True).group(module.main).items
+    (check,) = [k for k, item in enumerate(items) if isinstance(item, Definition) and not item.symbols]
+    assert check < min(k for k, item in enumerate(items) if isinstance(item, Group))
+    with pytest.raises(ExecutionError, match=r"elements differ from the .* of its operand"):
+        run(data)

@@ -46,6 +46,11 @@ class Definition:
     def __post_init__(self) -> None:
         self.slot = Value(TensorType((len(self.symbols),), "int64"), "sizes")
 
+    @property
+    def read_symbols(self) -> set[str]:
+        """The symbols that the conditions are about."""
+        return {v.name for v in free_variables(*(condition for condition, _ in self.conditions))}
+
 
 def find_definitions(fresh: Mapping[Node, tuple[str, ...]]) -> list[Definition]:
     """Definitions of all symbols that nodes introduce, in order; those of nodes that the host runs are sizes of results.

@@ -143,7 +143,7 @@ class Lowering:
         groups = form_groups(graph, self.fuse, [*kept_for_updates(graph), *(v for d in definitions for v in d.values)])
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
         controls += find_unranked_copies(graph, controls)
-        items, followed = share_memory(graph, _in_order(graph, groups, [*definitions, *controls, *copies]), _step, late)
+        items, followed = share_memory(graph, _in_order(graph, groups, definitions, [*controls, *copies], fresh), _step, late)
         groups = [item for item in items if isinstance(item, Group)]
         typical = typical_sizes(graph, self.typical)
         signatures = sign_groups(graph, groups, self.target, typical)
@@ -257,11 +257,20 @@ def _arena_size(plan: MemoryPlan, layout: _ArenaLayout) -> Expr:
     return E.select(largest * parts < LARGEST_ARENA, total, -1) if plan.maybe_empty else total
 
 
-def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition | ControlStep | HandleCopy]) -> list[Item]:
-    """Groups at the place of their last node, others just before their node."""
+def _in_order(
+    graph: Graph, groups: Sequence[Group], definitions: Sequence[Definition], others: Sequence[ControlStep | HandleCopy],
+    fresh: Mapping[Node, tuple[str, ...]],
+) -> list[Item]:
+    """Groups at the place of their last node, others just before their node.
+
+    What only checks sizes comes as soon as these are known: before anything is written to a memory that would be too small.
+    """
     position = {node: k for k, node in enumerate(graph.nodes)}
-    keyed: list[tuple[int, int, Item]] = [(position[g.sink], 1, g) for g in groups]
-    keyed += [(position[d.node], 0, d) for d in others]
+    known = {symbol: position[node] for node, symbols in fresh.items() for symbol in symbols}
+    keyed: list[tuple[int, int, Item]] = [
+        (max((known[s] for s in d.read_symbols if s in known), default=-1), 1, d) for d in definitions if not d.symbols]
+    keyed += [(position[g.sink], 1, g) for g in groups]
+    keyed += [(position[d.node], 0, d) for d in [*(d for d in definitions if d.symbols), *others]]
     return [item for _, _, item in sorted(keyed, key=lambda k: k[:2])]
 
 
