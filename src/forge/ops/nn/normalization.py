@@ -278,7 +278,9 @@ class GroupNorm(_ChannelNorm):
         super().infer(attrs, data, *parameters)
         if attrs.num_groups < 1 or normalize_axis(self.name, attrs.axis, data.rank) != 1:
             raise fail(self.name, "num_groups and axis", f"{attrs.num_groups} and {attrs.axis}", "a positive number and 1")
-        require_equal(self.name, f"channels {data.shape[1]} modulo num_groups", dims.floormod(data.shape[1], attrs.num_groups), 0)
+        rest = dims.floormod(data.shape[1], attrs.num_groups)
+        if dims.different(rest, 0):
+            raise fail(self.name, f"channels {data.shape[1]} modulo num_groups", rest, 0)
         return [data.type]
 
     def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Arrays:

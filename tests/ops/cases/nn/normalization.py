@@ -44,7 +44,7 @@ def channel_rows() -> list[Case]:
         row("nn.batch_norm", [f32(2, 4, 5, 3), *parameters], axis=-1),
         row("nn.batch_norm", [f32(2, 3, 4), *parameters], center=False, scale=False),
         row("nn.instance_norm", [f32(2, 3, 4, 5), f32(3), f32(3)], onnx_node("InstanceNormalization")),
-        row("nn.group_norm", [f32(2, 6, 4, 5), f32(6), f32(6)], num_groups=3, symbolic=False),
+        row("nn.group_norm", [f32(2, 6, 4, 5), f32(6), f32(6)], num_groups=3),
         row("nn.lrn", [f32(2, 5, 3, 4)], onnx_node("LRN", size=3, alpha=0.01, beta=0.6, bias=1.5), size=3, alpha=0.01, beta=0.6,
             bias=1.5),
         row("nn.lrn", [f32(2, 7, 3, 4)], onnx_node("LRN", size=5, bias=2.0), size=5),
