@@ -35,6 +35,12 @@ def checked_lengths(g: Composer, lengths: Value, size: Dim) -> Value:
     return checked_indices(g, lengths, size + 1, from_end=False, what="a length")
 
 
+def check_that(g: Composer, holds: Value, message: str) -> None:
+    """A call in which ``holds``, of rank 0, is false fails with ``message`` and the place in the model."""
+    where = g.builder.location
+    g.call("check", holds, message=f"node {dims.shown(where)}: {message}" if where else message)
+
+
 def checked_divisor(g: Composer, divisor: Value, **message: str) -> Value:
     """``divisor``; of integers, unless none is known to be 0, a call in which one is fails, with ``message``."""
     if not dtypes.is_integer(divisor.dtype):

@@ -17,6 +17,7 @@ from forge.frontends.torch import import_model  # noqa: E402
 from tests.torch_databases.compare import difference, run  # noqa: E402
 
 DATA, ONES = torch.arange(20.0).reshape(5, 4), torch.ones(2, 4)
+POOLED = torch.ones(1, 2, 2, 2)
 EYE, SINGULAR = torch.eye(3) * 2, torch.ones(3, 3)
 
 
@@ -31,6 +32,12 @@ def rows(*numbers: int) -> torch.Tensor:
 CALLS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor]]] = {  # arguments that fit, others
     "embedding": (lambda i: functional.embedding(i, DATA), [at(4, 0)], [at(5, 0)]),
     "embedding_bag": (lambda i: functional.embedding_bag(i[None], DATA), [at(4, 0)], [at(-1, 0)]),
+    "offsets of bags": (lambda i, o: functional.embedding_bag(i, DATA, o), [at(4, 0), at(0, 2)], [at(4, 0), at(0, 3)]),
+    "one_hot": (lambda i: functional.one_hot(i, 5), [at(4, 0)], [at(5, 0)]),
+    "one_hot of a negative class": (lambda i: functional.one_hot(i, 5), [at(4, 0)], [at(-1, 0)]),
+    "masked_scatter": (lambda x, m: x.masked_scatter(m, ONES), [DATA, DATA > 11], [DATA, DATA > 10]),
+    "max_unpool": (lambda x, i: functional.max_unpool2d(x, i, 2), [POOLED, rows(15, 0).reshape(POOLED.shape)],
+                   [POOLED, rows(16, 0).reshape(POOLED.shape)]),
     "index": (lambda x, i: x[i], [DATA, at(4, -5)], [DATA, at(4, -6)]),
     "index of two": (lambda x, i: x[i, i], [DATA, at(3, -4)], [DATA, at(3, 4)]),
     "index_put": (lambda x, i: x.index_put((i,), ONES), [DATA, at(4, -5)], [DATA, at(5, 0)]),
@@ -69,7 +76,7 @@ def test_calls_fail_where_eager_torch_does(name: str) -> None:
     for compiled in (False, True):
         (got,) = run(module, tuple(fitting), compiled=compiled)
         assert difference(got, model(*fitting)) == ""
-        with pytest.raises(ExecutionError, match=r"out of range|divided by 0|does not exist"):
+        with pytest.raises(ExecutionError, match=r"out of range|divided by 0|does not exist|has fewer elements"):
             run(module, tuple(others), compiled=compiled)
 
 

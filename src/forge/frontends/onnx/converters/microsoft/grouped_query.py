@@ -9,7 +9,7 @@ from typing import Any
 from forge import dims
 from forge.compose import attention as layers
 from forge.compose.caching import cache_update
-from forge.compose.checks import checked_indices
+from forge.compose.checks import check_that, checked_indices
 from forge.compose.norms import rms_norm
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
@@ -146,8 +146,7 @@ def _checked_lengths(g: Context, seqlens: Value, total: Value, past: Value | Non
     whole = Term(g, g.cast(g.reshape(total, ()), "int64"))
     whole = whole if past is None else whole.maximum(Term(g, g.extent(past, 2)))
     fits = g.call("all", (last >= 0).both(last < whole).value, axis=None)
-    where = dims.shown(g.builder.location)
-    g.call("check", fits, message=f"node {where}: a number of seqlens_k is not a position of the present keys")
+    check_that(g, fits, "a number of seqlens_k is not a position of the present keys")
     return seqlens
 
 

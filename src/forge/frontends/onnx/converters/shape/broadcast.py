@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forge.dims import Dim, shown
+from forge.compose.checks import check_that
+from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.shape.reshape import is_value
 from forge.frontends.onnx.registry import converts
@@ -33,8 +34,7 @@ def _fitting(g: Context, x: Value, shape: Value) -> Value:
     given = Term(g, g.call("take", shape, g.constant(list(sizes), "int64"), axis=0))
     wanted = Term(g, g.constant(list(sizes.values()), shape.dtype))
     fits = given.equals(wanted).either(given.equals(1))
-    why = f"node {shown(g.builder.location)}: {x.type} does not broadcast to the sizes of 'shape'"
-    g.call("check", g.call("all", fits.value, axis=None), message=why)
+    check_that(g, g.call("all", fits.value, axis=None), f"{x.type} does not broadcast to the sizes of 'shape'")
     return shape
 
 

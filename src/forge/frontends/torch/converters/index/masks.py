@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose.checks import check_that
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.converters.index.advanced import nonzero_columns
@@ -26,7 +27,11 @@ def masked_select(g: Context, self: Value, mask: Value) -> Value:
 @converts("masked_scatter.default")
 def masked_scatter(g: Context, self: Value, mask: Value, source: Value) -> Value:
     data = self if self.shape == g.shape else g.call("broadcast_to", self, shape=g.shape)
-    return g.call("masked_scatter", data, g.cast(mask, "bool"), g.cast(source, self.dtype))
+    marks = g.cast(mask, "bool")
+    count = g.call("sum", g.cast(g.call("broadcast_to", marks, shape=g.shape), "int64"), axis=None)
+    enough = g.call("indices_in_range", count, sizes=(source.size + 1,), from_end=False)
+    check_that(g, enough, "the source has fewer elements than the mask marks")
+    return g.call("masked_scatter", data, marks, g.cast(source, self.dtype))
 
 
 @converts("nonzero.default", "argwhere.default")

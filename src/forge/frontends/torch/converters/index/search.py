@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forge import dims, dtypes
+from forge.compose.checks import check_that, checked_indices
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.converters.index.along import flat
@@ -14,8 +15,11 @@ from forge.ir.nodes import Value
 def one_hot(g: Context, self: Value, *, num_classes: int = -1) -> Value:
     on, off = g.constant(1, "int64"), g.constant(0, "int64")
     if num_classes >= 0:
+        self = checked_indices(g, self, num_classes, from_end=False, what="a class")
         return g.call("one_hot", self, on, off, depth=num_classes, axis=-1, dtype="int64")
-    depth = g.call("add", g.call("max", g.cast(self, "int64")), on)
+    numbers = g.cast(self, "int64")
+    check_that(g, g.call("all", g.call("greater_equal", numbers, off), axis=None), "a class is negative")
+    depth = g.call("add", g.call("max", numbers), on)
     return g.call("one_hot", self, on, off, depth, axis=-1, dtype="int64")
 
 

@@ -58,6 +58,8 @@ def _bags(*targets: str, wraps: bool) -> None:
             padding = rows + padding if wraps and isinstance(rows, int) else None
         indices, offsets = (g.cast(v, "int64") for v in (indices, offsets))
         indices = checked_indices(g, indices, weight.shape[0], from_end=False)
+        if indices.rank == 1:
+            offsets = checked_indices(g, offsets, indices.shape[0] + 1, from_end=False, what="an offset")
         options = {"mode": _MODES[mode], "include_last_offset": include_last_offset, "padding_idx": padding}
         return [g.call("nn.embedding_bag", weight, indices, offsets, per_sample_weights, **options), None, None, None]
 
