@@ -16,7 +16,7 @@ import pytest
 
 from forge.codegen import compile as compile_module
 from forge.codegen import link, object_store
-from forge.codegen.compile import WorkerPool, compile_modules
+from forge.codegen.compile import QUICK, WorkerPool, compile_modules
 from forge.codegen.elf import machine_of, write_layout
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
@@ -31,7 +31,7 @@ from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
 from forge.tir.program import Binding, Control, Library, Program, StateMemory, StateSpec, TensorSpec
-from tests.codegen.native import map_function
+from tests.codegen.native import map_function, run_map
 
 HOST = Target.parse("llvm")
 GOOD = 'target triple = "x86_64-linux-gnu"\ndefine i32 @f() {\n  ret i32 7\n}\n'
@@ -80,6 +80,17 @@ def test_results_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
         library = JitLibrary([code], ["f"])
         assert ctypes.CFUNCTYPE(ctypes.c_int32)(library.addresses["f"])() == k
     assert finished == [(k, 5) for k in range(1, 6)]
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_quick_code_is_other_code_with_the_same_results(lanes: int) -> None:
+    function = map_function(("float32",) * 3, "float32", lambda a, b, c: a * b + c, lanes)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(256).astype(np.float32) for _ in range(3)]
+    quick, whole = (run_map(function, inputs, opt_level=level) for level in (QUICK, 3))
+    np.testing.assert_array_equal(quick, whole)
+    text = [("map", emit_module([function], HOST))]
+    assert compile_modules(text, HOST, QUICK) != compile_modules(text, HOST, 3)
 
 
 def test_text_that_llvm_refuses_is_an_error_that_names_the_module() -> None:

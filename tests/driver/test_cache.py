@@ -92,6 +92,7 @@ def test_the_key_changes_with_everything_that_matters(digits: forge.IRModule, mo
     keys = [
         key_of(digits),
         key_of(digits, opt_level=2),
+        cache.key(digits.mod, check_options(), "main", hashing.fingerprint(digits.mod), quick=True),
         key_of(digits, float16=True),
         key_of(digits, channel_layout="first"),
         key_of(digits, "llvm -mcpu=x86-64-v3"),

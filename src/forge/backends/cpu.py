@@ -11,7 +11,7 @@ from forge import schedule
 from forge.backend import Backend, KernelFamilies, Stage, register
 from forge.backends.compiled import CompiledModel
 from forge.backends.weights import Weights
-from forge.codegen.compile import compile_modules
+from forge.codegen.compile import QUICK, compile_modules
 from forge.codegen.elf import write_layout
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
@@ -77,6 +77,7 @@ def _compile(c: Compilation) -> None:
     if c.draft is not None:
         c.draft.begin(weights, c.options.target)
     levels = [*(min(level, f.most_optimized) for f in c.lowered.library.functions), level]
+    levels = [QUICK] * len(levels) if c.quick else levels
     *kernels, entry = compile_modules(c.llvm, c.options.target, levels, lambda *counts: c.progress("compile", *counts))
     sizes = [function.plan.arena_size for function in c.functions]
     known = [size for size in sizes if isinstance(size, int)]

@@ -26,9 +26,11 @@ from forge.codegen import worker as worker_script
 from forge.codegen.module import kernel_symbol, llvm_features
 from forge.codegen.objects import renamed
 from forge.codegen.processes import remedy
-from forge.codegen.worker import read_frame, write_frame
+from forge.codegen.worker import QUICK, read_frame, write_frame
 from forge.errors import CompileError, ToolchainError
 from forge.target import Target
+
+__all__ = ["QUICK", "compile_modules", "shared_pool"]
 
 _ANY_KERNEL = "forge_kernel"
 """The symbol of a kernel while LLVM compiles it."""
@@ -235,7 +237,7 @@ def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_leve
     Texts of kernels may differ in the kernel's name, which is that of the module: it has its number in the model.
 
     Args:
-        opt_level: LLVM's, of all or of each.
+        opt_level: LLVM's, or `QUICK`, of all or of each.
 
     Raises:
         CompileError: LLVM refused modules or died twice over them; the message names all of them. The others were compiled.

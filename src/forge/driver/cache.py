@@ -55,11 +55,11 @@ def serves(module: Module) -> bool:
     return knobs.keeps_models() and not any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk())
 
 
-def key(module: Module, options: CompileOptions, name: str, fingerprint: str) -> str:
-    """The key of a compilation; ``fingerprint`` is the module's."""
+def key(module: Module, options: CompileOptions, name: str, fingerprint: str, quick: bool = False) -> str:
+    """The key of a compilation; ``fingerprint`` is the module's, ``quick`` as `Compilation` has it."""
     state = hashlib.sha256(_compiler_digest().encode())
     target = [options.target.to_dict(), options.target.features]
-    described = [fingerprint, _names(module), target, options.recorded, name]
+    described = [fingerprint, _names(module), target, options.recorded, name, quick]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
 

@@ -29,6 +29,7 @@ def compile_module(
     progress: Progress | None = None,
     use_cache: bool = True,
     profile: bool = False,
+    quick: bool = False,
 ) -> CompiledModel:
     """Compiles ``main`` of ``module``, which is not changed. Equal modules with equal options come from the compile cache.
 
@@ -38,6 +39,7 @@ def compile_module(
         observer: sees the compilation after every stage (and turns the cache off).
         progress: called with phase, number done, number in all.
         profile: the code notes when each of its kernels ended, in one more output (and turns the cache off).
+        quick: for code that runs a few times: LLVM optimises as little as it can. Results are the same.
 
     Raises:
         InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator has no native code; OutputExistsError,
@@ -46,7 +48,8 @@ def compile_module(
     verify(module)
     with ExitStack() as opened:
         draft = None if output is None else opened.enter_context(artifact.draft(output))
-        compilation = Compilation(module, options or check_options(), name, draft, profile, progress or (lambda *step: None))
+        told = progress or (lambda *step: None)
+        compilation = Compilation(module, options or check_options(), name, draft, profile, quick, told)
         _compile(compilation, observer, use_cache and observer is None and not profile)
         if draft is not None:
             run_stages(compilation, [LINK], observer=observer)
@@ -60,7 +63,7 @@ def _compile(compilation: Compilation, observer: Observer | None, use_cache: boo
         _run(compilation, observer)
         return
     options, identity = compilation.options, compilation.identity
-    key = cache.key(compilation.module, options, compilation.name, identity.fingerprint)
+    key = cache.key(compilation.module, options, compilation.name, identity.fingerprint, compilation.quick)
     known = cache.load(key, options.target, identity.arrays)
     if known is not None:
         _log.info("compile: from the cache, entry %s", key)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value, clone_node
 from forge.ir.types import TensorType
 from forge.quantization.calibration import Sample
 from forge.quantization.pairing import Pair, pairs_of, product, rounded, value_name
+from forge.quantization.trial import trial_runtime
 from forge_runtime import Runtime
 
 MOST_DB = 150.0
@@ -117,23 +117,23 @@ def analyse(
     Raises:
         CompileError: an operator cannot be compiled.
     """
+    samples = list(samples)
     if not layers:
         compared = OutputSums.of(real)
-        run, other = (compile_module(m, check_options(), name="compare").runtime() for m in (real, quantised))
+        run, other = (trial_runtime(m, "compare", len(samples)) for m in (real, quantised))
         count = _each(samples, lambda sample: compared.add(_run(run, sample), _run(other, sample)), tick)
         return Analysis((), compared.errors, count)
     joined = Joined.of(real, quantised)
-    runtime = joined.compiled()
+    runtime = joined.compiled(len(samples))
     count = _each(samples, lambda sample: joined.add(_run(runtime, sample)), tick)
     return Analysis(joined.errors, joined.outputs.errors, count)
 
 
-def _each(samples: Iterable[Sample], run: Callable[[Sample], None], tick: Tick) -> int:
-    found = list(samples)
-    for number, sample in enumerate(found):
+def _each(samples: Sequence[Sample], run: Callable[[Sample], None], tick: Tick) -> int:
+    for number, sample in enumerate(samples):
         run(sample)
-        tick(number + 1, len(found))
-    return len(found)
+        tick(number + 1, len(samples))
+    return len(samples)
 
 
 def _run(runtime: Runtime, sample: Sample) -> list[np.ndarray]:
@@ -227,8 +227,8 @@ class Joined:
         module.graphs.update({name: g for name, g in real.graphs.items() if name not in real.public})
         return cls(module, pairs, OutputSums.of(real), np.zeros((len(pairs), PARTS)))
 
-    def compiled(self) -> Runtime:
-        return compile_module(self.module, check_options(), name="analyse").runtime()
+    def compiled(self, calls: int) -> Runtime:
+        return trial_runtime(self.module, "analyse", calls)
 
     def add(self, results: Sequence[np.ndarray]) -> None:
         count = len(self.outputs.names)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.edits.extract import extract
 from forge.ir.nodes import Graph, Module, Value
@@ -21,6 +20,7 @@ from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
 from forge.progress import Progress
+from forge.quantization.trial import trial_runtime
 from forge_runtime import Runtime
 
 BINNING = "forge_binning"
@@ -51,7 +51,7 @@ class Observer:
         """For the values of ``main`` that are given with their axis of channels."""
         observed = Module(observed_graph(module.main, channel_axes))
         observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
-        runtime = compile_module(observed, check_options(), name="calibrate").runtime()
+        runtime = trial_runtime(observed, "calibrate")
         return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, runtime)
 
     def add(self, sample: Sample) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.edits.rebatch import replace_batch
 from forge.ir.nodes import Graph, Module, Node, Value, clone_node
@@ -21,6 +20,7 @@ from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.quantization.calibration import Sample
 from forge.quantization.insertion import after, bias_of
 from forge.quantization.layers import Layer
+from forge.quantization.trial import trial_runtime
 
 BATCH = 16
 """Samples that run together."""
@@ -51,7 +51,7 @@ def corrections(real: Module, quantised: Module, numbers: Sequence[int], samples
         except ValueError:
             batch = 1
     module = Module(_joined(pair[0].main, pair[1].main, numbers))
-    runtime = compile_module(module, check_options(), name="correct_biases").runtime()
+    runtime = trial_runtime(module, "correct_biases", len(runs))
     found = [runtime.run([run[name] for name in runtime.input_names]) for run in runs]
     return {number: np.mean([deltas[k] for deltas in found], axis=0) for k, number in enumerate(numbers)}
 

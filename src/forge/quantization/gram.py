@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from forge import dims, dtypes
-from forge.driver import check_options, compile_module
 from forge.errors import InputError
 from forge.ir.edits.extract import extract
 from forge.ir.nodes import Graph, Module, Value
@@ -19,6 +18,7 @@ from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.quantization.calibration import Sample
 from forge.quantization.layers import Layer
+from forge.quantization.trial import trial_runtime
 
 MOST_BYTES = 256 << 20
 """Of the matrices that are summed in one run over the samples; a larger one gets a run of its own."""
@@ -98,7 +98,7 @@ def layer_inputs(module: Module, layers: Sequence[Layer], samples: Iterable[Samp
         observed = Module(extract(module.main, made))
         observed.params = {k: a for k, a in module.params.items() if k in {v.name for v in observed.main.inputs}}
         observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
-        run = compile_module(observed, check_options(), name="layer_inputs").runtime()
+        run = trial_runtime(observed, "layer_inputs")
     for sample in samples:
         given = {**_empty_states(module.main, sample), **module.params, **sample}
         results = [] if run is None else run.run([given[name] for name in run.input_names])

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Node, Value, clone_node
 from forge.ir.types import TensorType
 from forge.quantization.analysis import OutputSums, Tick
 from forge.quantization.calibration import Sample
 from forge.quantization.pairing import Pair, bias_node, constant_of, pairs_of
+from forge.quantization.trial import trial_runtime
 from forge_runtime import Runtime
 
 SWITCHES = "forge_switches"
@@ -78,7 +78,7 @@ def sensitivity(
     numbers = [pair.number for pair in switched.pairs]
     sets = [frozenset(), frozenset(numbers)]
     sets += [frozenset({k}) for k in numbers] + [frozenset(numbers) - {k} for k in numbers]
-    end, runtime = time.perf_counter() + seconds, switched.compiled()
+    end, runtime = time.perf_counter() + seconds, switched.compiled(len(sets) * len(samples))
     found, count = _measured(switched, runtime, sets, samples, end, tick)
     layers = [LayerSensitivity(k, found[frozenset({k})].sqnr, found[frozenset(numbers) - {k}].sqnr) for k in numbers]
     ranked = [x.number for x in sorted(layers, key=lambda x: -(x.without if x.without is not None else -np.inf))]
@@ -134,8 +134,8 @@ class Switched:
         module.graphs.update({name: g for name, g in quantised.graphs.items() if name not in quantised.public})
         return cls(module, pairs, readers)
 
-    def compiled(self) -> Runtime:
-        return compile_module(self.module, check_options(), name="sensitivity").runtime()
+    def compiled(self, calls: int) -> Runtime:
+        return trial_runtime(self.module, "sensitivity", calls)
 
     def run(self, runtime: Runtime, sample: Sample, active: frozenset[int]) -> list[np.ndarray]:
         """Outputs where these layers are quantised."""
