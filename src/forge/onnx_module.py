@@ -166,6 +166,7 @@ class ONNXModule:
     def _for_tensorrt(self) -> Module:
         """A copy of the model, its ``params`` constants: in float, with statistics; or with int8 whose zero points are 0."""
         from forge.driver.compilation import bind_params
+        from forge.quantization.products import is_recurrent, products
         from forge.quantization.quantize import quantise, statistics_of
         from forge.quantization.symmetric import check_symmetric, real_biases
 
@@ -178,7 +179,8 @@ class ONNXModule:
         if made is not None and made.is_of(self.ir.mod):
             scheme = replace(made.scheme, activation_dtype=INT8, kernel_dtype=INT8, bias_dtype=None, per_channel=True,
                              symmetric=True, quant_type="static")
-            module = quantise(made.before, scheme).module
+            kept = {k: "no layer of TensorRT" for k, node in enumerate(products(made.before.main)) if is_recurrent(node)}
+            module = quantise(made.before, scheme, kept).module
         real_biases(module.main)
         check_symmetric(module.main)
         return module

@@ -187,7 +187,7 @@ def test_nothing_to_quantise_is_said() -> None:
     assert not ir.is_quantized
     assert ir.quantization_report(tries=False).warnings[0].startswith("no layer was quantised")
     elementwise = forge.IRModule("def @main(%x: Tensor[(2), float32]) { exp(%x) }")
-    with pytest.warns(QuantizationWarning, match="the model has no convolution and no matrix product"):
+    with pytest.warns(QuantizationWarning, match="the model has no convolution, matrix product or recurrent layer"):
         elementwise.quantize()
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 from forge import dtypes
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category, Kind
+from forge.ir.types import TensorType
 
 NARROW = 8
 """Bits of quantised numbers that are multiplied as integers."""
 
 
 def is_quantised(node: Node) -> bool:
-    """Whether it converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
+    """Whether it converts numbers to few bits or back, sums products of integers of 8 bits or fewer, or reads such weights."""
     if node.op_def.category is Category.QUANTISATION or node.op_def.rounds_data(node.attrs):
         return True
-    sums_integers = node.op_def.category is Category.CONTRACTION and dtypes.is_integer(getattr(node.results[0].type, "dtype", ""))
-    return sums_integers and any(_is_narrow(v) for v in node.operands if v is not None)
+    if node.op_def.category is not Category.CONTRACTION:
+        return False
+    operands = [v for v in node.operands if v is not None]
+    sums_integers = dtypes.is_integer(getattr(node.results[0].type, "dtype", ""))
+    return any(_is_narrow(v) if sums_integers else _has_codes(v) for v in operands)
+
+
+def _has_codes(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and dtypes.is_integer(value.dtype) and dtypes.bits(value.dtype) <= NARROW
 
 
 def _is_narrow(value: Value) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from forge.driver import check_options, compile_module
 from forge.errors import OptionError
 from forge.ir.nodes import Module
-from forge.quantization.correction import products
+from forge.quantization.products import products
 from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme
 from forge.quantization.sensitivity import sensitivity

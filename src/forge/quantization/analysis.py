@@ -8,7 +8,7 @@ depends neither on the number of layers nor on that of samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from forge.ir.nodes import Graph, Module, Value, clone_node
 from forge.ir.types import TensorType
 from forge.quantization.calibration import Sample
 from forge.quantization.pairing import Pair, pairs_of, product, rounded, value_name
+from forge.quantization.products import given_to, node_again
 from forge.quantization.trial import trial_runtime
 from forge_runtime import Runtime
 
@@ -220,6 +221,9 @@ class Joined:
         pairs = pairs_of(real, quantised)
         graph.outputs = [known[v] for m in (real, quantised) for v in m.main.outputs]
         for pair in pairs:
+            if pair.is_recurrent:
+                graph.outputs = [*graph.outputs, *_recurrent_errors(Builder(graph), pair, known)]
+                continue
             results = [known[v] for v in pair.results]
             data = [known[v] for k in pair.data if (v := pair.real.operands[k]) is not None]
             graph.outputs = [*graph.outputs, *_errors(Builder(graph), pair, results, data)]
@@ -247,7 +251,17 @@ def _layer_error(pair: Pair, signal: float, cumulative: float, alone: float, wei
 
 
 def _errors(builder: Builder, pair: Pair, results: Sequence[Value], data: Sequence[Value]) -> list[Value]:
-    """The sums of squares of a layer; ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``."""
+    """The sums of squares of a layer."""
+    both, parts = _lost(builder, pair, data)
+    errors = [results[0], builder.call("subtract", results[1], results[0]), both, *parts]
+    return [power(builder, value) for value in errors]
+
+
+def _lost(builder: Builder, pair: Pair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
+    """What a layer loses on real data, by both, and by its weight and its data.
+
+    ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``.
+    """
     whole = [rounded(builder, pair, k, value) for k, value in zip(pair.data, data)]
     delta = builder.call("subtract", whole[0], data[0])
     old, new = pair.weight, pair.rounded_weight
@@ -258,11 +272,22 @@ def _errors(builder: Builder, pair: Pair, results: Sequence[Value], data: Sequen
         by_data = product(builder, pair, delta, builder.constant(new))
         by_weight = product(builder, pair, data[0], builder.constant(new - old))
     both = builder.call("add", by_data, by_weight)
-    parts = [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
-    errors = [results[0], builder.call("subtract", results[1], results[0]), both, *parts]
-    return [_power(builder, value) for value in errors]
+    return both, [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
 
 
-def _power(builder: Builder, value: Value) -> Value:
+def _recurrent_errors(builder: Builder, pair: Pair, known: Mapping[Value, Value]) -> list[Value]:
+    """The sums of squares of a recurrent layer: the same layer runs on real data, and does not round them."""
+    real, own = known[pair.real.results[0]], known[pair.quantised.results[0]]
+    given = {k: known[v] for k, v in given_to(pair.real).items()}
+    whole = node_again(builder, pair.quantised, given).results[0]
+    unrounded = whole
+    if pair.quantised.op_def.rounds_data(pair.quantised.attrs):
+        unrounded = node_again(builder, pair.quantised, given, dynamic_quantization=False).results[0]
+    errors = [builder.call("subtract", a, b) for a, b in ((own, real), (whole, real), (unrounded, real), (whole, unrounded))]
+    return [power(builder, value) for value in (real, *errors)]
+
+
+def power(builder: Builder, value: Value) -> Value:
+    """The sum of its squares."""
     assert isinstance(value.type, TensorType)
     return builder.call("sum", builder.call("multiply", value, value))

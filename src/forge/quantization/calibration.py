@@ -67,7 +67,7 @@ class Observer:
 
     def _run(self, sample: Sample) -> list[Sequence[np.ndarray]]:
         binning = [(1 / s.histogram.width, s.histogram.offset, 1) for s in self.found.values()]
-        given = {**sample, BINNING: np.asarray(binning, np.float32)}
+        given = {**sample, BINNING: np.asarray(binning, np.float32).reshape(-1, 3)}
         flat = self.runtime.run([given[name] for name in self.runtime.input_names])
         return [flat[k : k + 3] for k in range(0, len(flat), 3)]
 

@@ -51,7 +51,7 @@ def warn_of_nothing(found: Quantised) -> bool:
 def nothing_text(left: Mapping[str, str]) -> str:
     """Of a model without quantised layers: why each stays real, by label."""
     if not left:
-        return "no layer was quantised: the model has no convolution and no matrix product of float32 with a weight"
+        return "no layer was quantised: the model has no convolution, matrix product or recurrent layer of float32 with weights"
     shown = [f"{label}: {reason}" for label, reason in left.items()]
     more = [f"and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
     return f"no layer was quantised, the model is as it was: {'; '.join([*shown[:SHOWN], *more])}"

@@ -20,20 +20,13 @@ from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.quantization.calibration import Sample
 from forge.quantization.insertion import after, bias_of
 from forge.quantization.layers import Layer
+from forge.quantization.products import products
 from forge.quantization.trial import trial_runtime
 
 BATCH = 16
 """Samples that run together."""
 BATCH_BYTES = 256 << 20
 """Of the largest values of a batch, so much at most."""
-
-
-def products(graph: Graph) -> list[Node]:
-    """Nodes that may be layers, in order, as in copies of ``graph`` in which layers are quantised."""
-    return [node for node in graph.nodes if node.op in PRODUCTS]
-
-
-PRODUCTS = ("nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.matmul", "nn.batch_matmul")
 
 
 def corrections(real: Module, quantised: Module, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, np.ndarray]:

@@ -10,9 +10,9 @@ from forge.ir.builder import Builder
 from forge.ir.interp import evaluate
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.op import Category
-from forge.quantization.correction import products
 from forge.quantization.insertion import round_at_run_time
 from forge.quantization.layers import layer_of, sources
+from forge.quantization.products import is_recurrent, products
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +21,17 @@ class Pair:
 
     Attributes:
         number: among the products of either model.
-        data: positions of the operands that are known at run time only.
+        data: positions of the operands that are known at run time only and rounded; of recurrent layers, of the input.
     """
 
     number: int
     real: Node
     quantised: Node
     data: tuple[int, ...]
+
+    @property
+    def is_recurrent(self) -> bool:
+        return is_recurrent(self.real)
 
     @property
     def label(self) -> str:
@@ -52,7 +56,9 @@ class Pair:
 
     @property
     def results(self) -> tuple[Value, Value]:
-        """With their biases, in the real and in the quantised model."""
+        """With their biases, in the real and in the quantised model; of recurrent layers, at each step."""
+        if self.is_recurrent:
+            return self.real.results[0], self.quantised.results[0]
         return biased(self.real, self.real.result), biased(self.quantised, self.quantised_result)
 
     @property
@@ -77,6 +83,8 @@ def pairs_of(real: Module, quantised: Module) -> list[Pair]:
         layer = layer_of(node)
         if layer is not None and _has_codes(other) and not _has_codes(node):
             found.append(Pair(number, node, other, layer.data))
+        elif is_recurrent(node) and not is_recurrent(other):
+            found.append(Pair(number, node, other, (0,)))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -13,15 +14,16 @@ from forge.driver.compilation import bind_params
 from forge.errors import OptionError
 from forge.ir.edits import journal
 from forge.ir.edits.dead_code import remove_dead
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
 from forge.progress import Progress
-from forge.quantization import correction, equalization, insertion
+from forge.quantization import correction, equalization, insertion, recurrent
 from forge.quantization.calibration import KEPT_SAMPLES, Observer, Sample
 from forge.quantization.compensation import compensated_weights
-from forge.quantization.layers import Excluded, Layer, Sites, is_depthwise, layers_of, left_out, sites_of
+from forge.quantization.layers import Excluded, Layer, Sites, is_depthwise, layer_of, layers_of, left_out, sites_of
+from forge.quantization.products import is_recurrent, products
 from forge.quantization.ranges import Codes, codes_of, joined, range_of
 from forge.quantization.scheme import Scheme
 from forge.quantization.weights import Weight, quantised_weight
@@ -39,6 +41,7 @@ class Plan:
         dynamic: layers whose data get theirs in each call.
         left: reasons why layers stay real, by layer.
         weights: of layers whose weights are not rounded to the nearest, by layer.
+        recurrent: recurrent layers, and whether they round their data.
     """
 
     graph: Graph
@@ -48,6 +51,7 @@ class Plan:
     dynamic: list[Layer] = field(default_factory=list)
     left: dict[Layer, str] = field(default_factory=dict)
     weights: dict[Layer, Weight] = field(default_factory=dict)
+    recurrent: dict[Node, bool] = field(default_factory=dict)
 
     @property
     def layers(self) -> list[Layer]:
@@ -71,13 +75,13 @@ def plan(graph: Graph, scheme: Scheme, statistics: Mapping[Value, Statistics], l
     """How the layers of ``graph`` are quantised.
 
     Args:
-        left: reasons why layers stay real, by their number among `correction.products`.
+        left: reasons why layers stay real, by their number among `products`.
 
     Raises:
         OptionError: ``static``, and layers have no statistics; all are named.
     """
     made = Plan(graph, scheme, statistics)
-    layers, numbers = layers_of(graph), {node: k for k, node in enumerate(correction.products(graph))}
+    layers, numbers = layers_of(graph), {node: k for k, node in enumerate(products(graph))}
     sites = sites_of(layers)
     for layer in layers:
         reason, known = _missing(sites, statistics, layer), (left or {}).get(numbers[layer.node], "")
@@ -119,6 +123,7 @@ def apply(made: Plan) -> None:
     insertion.Insertion(graph, sites, codes_by_value(made, sites), weights, scheme.bias_dtype or "int32").run()
     for layer in made.dynamic:
         insertion.round_at_run_time(graph, layer, scheme.activation_dtype)
+    recurrent.replace(graph, made.recurrent.items())
     graph.sort()
     remove_dead(graph)
 
@@ -150,7 +155,7 @@ class Quantised:
         before: what it was made of, with ``params`` as constants.
         real: the same with its channels equalised.
         left: reasons why layers stay real, by label.
-        weights: those that are not rounded to the nearest, by number of the layer among `correction.products`.
+        weights: those that are not rounded to the nearest, by number of the layer among `products`.
     """
 
     module: Module
@@ -173,7 +178,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     """A quantised copy of ``module``.
 
     Args:
-        kept: reasons why layers stay real, by their number among `correction.products`.
+        kept: reasons why layers stay real, by their number among `products`.
         weights: `Quantised.weights` of the same module, with a scheme that differs in nothing that weights depend on, and with at
             least these layers quantised; None: they are computed.
         progress: told how many weights are rounded.
@@ -192,21 +197,26 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     if scheme.equalize:
         equalization.equalise(base.main, known, scheme.per_channel)
         _count_again(base, scheme, known)
-    found, made = _planned(base, scheme, known, kept)
+    samples = module.calibration.samples
+    cells = recurrent.choices(base, scheme, kept, samples)
+    planned = functools.partial(_planned, base, scheme, known, cells.rounds_data)
+    found, made = planned(kept)
     reasons = {**kept, **declined(found, made)}
     if len(reasons) > len(kept):
-        found, made = _planned(base, scheme, known, reasons)
-    samples, weighted = module.calibration.samples, _weighted(made)
+        found, made = planned(reasons)
+    weighted = _weighted(made)
     if weights is None:
         weights = _compensated(base, scheme, weighted, samples, progress) if scheme.gptq else {}
     weights = {k: weight for k, weight in weights.items() if k in weighted}
     if weights:
-        found, made = _planned(base, scheme, known, reasons, weights)
+        found, made = planned(reasons, weights)
     if scheme.bias_correction and samples and weighted:
         deltas = correction.corrections(base, found, weighted, samples[:KEPT_SAMPLES])
-        found, made = _planned(base, scheme, known, reasons, weights, deltas)
+        found, made = planned(reasons, weights, deltas)
     _keep_statistics(base, known, found)
-    return Quantised(found, before, base, scheme, {layer.label: reason for layer, reason in made.left.items()}, weights)
+    left = {layer.label: reason for layer, reason in made.left.items()}
+    left |= {products(base.main)[k].label: reason for k, reason in cells.left.items()}
+    return Quantised(found, before, base, scheme, left, weights)
 
 
 def _count_again(base: Module, scheme: Scheme, known: dict[Value, Statistics]) -> None:
@@ -224,9 +234,9 @@ def _count_again(base: Module, scheme: Scheme, known: dict[Value, Statistics]) -
 
 
 def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
-    """Why layers stay real that are excluded, by their number among `correction.products`; raises as `left_out`."""
-    found = left_out(graph, exclude, {layer.node: None for layer in layers_of(graph)})
-    return {k: EXCLUDED for k, node in enumerate(correction.products(graph)) if node in found}
+    """Why layers stay real that are excluded, by their number among `products`; raises as `left_out`."""
+    found = left_out(graph, exclude, [node for node in graph.nodes if layer_of(node) is not None or is_recurrent(node)])
+    return {k: EXCLUDED for k, node in enumerate(products(graph)) if node in found}
 
 
 def _compensated(base: Module, scheme: Scheme, numbers: Sequence[int], samples: Sequence[Sample],
@@ -246,12 +256,14 @@ def _keep_statistics(base: Module, known: Mapping[Value, Statistics], found: Mod
     found.calibration = replace(base.calibration, statistics=kept)
 
 
-def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str],
-             weights: Mapping[int, Weight] = MappingProxyType({}), deltas: Mapping[int, np.ndarray] = MappingProxyType({}),
+def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics], cells: Mapping[int, bool],
+             left: Mapping[int, str], weights: Mapping[int, Weight] = MappingProxyType({}),
+             deltas: Mapping[int, np.ndarray] = MappingProxyType({}),
              ) -> tuple[Module, Plan]:
     """A quantised copy.
 
     Args:
+        cells: recurrent layers, as `recurrent.Choices.rounds_data` has them.
         weights: those that are not rounded to the nearest.
         deltas: what is added to biases.
     """
@@ -259,6 +271,7 @@ def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics
     known = dict(zip(values_of(base.main), values_of(changed.main), strict=True))
     moved = {known[value]: s for value, s in statistics.items()}
     made = plan(changed.main, scheme, moved, left)
+    made.recurrent = {products(changed.main)[k]: rounds_data for k, rounds_data in cells.items()}
     layers = _numbered(made.layers)
     made.weights = {layers[k]: weight for k, weight in weights.items()}
     for number, delta in deltas.items():
@@ -271,10 +284,10 @@ def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics
 
 
 def _numbered(layers: Iterable[Layer]) -> dict[int, Layer]:
-    """Layers of one graph by their number among `correction.products`."""
+    """Layers of one graph by their number among `products`."""
     by_node = {layer.node: layer for layer in layers}
     graph = next((node.graph for node in by_node), None)
-    nodes = [] if graph is None else correction.products(graph)
+    nodes = [] if graph is None else products(graph)
     return {k: by_node[node] for k, node in enumerate(nodes) if node in by_node}
 
 
@@ -284,11 +297,11 @@ def _weighted(made: Plan) -> list[int]:
 
 
 def declined(module: Module, made: Plan) -> dict[int, str]:
-    """Why layers would be computed with real numbers between conversions, by their number among `correction.products`.
+    """Why layers would be computed with real numbers between conversions, by their number among `products`.
 
     Layers whose data have a scale for each row are the next stage's.
     """
-    numbers = {node: k for k, node in enumerate(correction.products(made.graph))}
+    numbers = {node: k for k, node in enumerate(products(made.graph))}
     static, dynamic = ({numbers[layer.node] for layer in layers} for layers in (made.static, made.dynamic))
     found = {k: reason for k, reason in _left(module, STAGE).items() if k in static | dynamic}
     if found.keys() & dynamic:
@@ -300,8 +313,8 @@ def declined(module: Module, made: Plan) -> dict[int, str]:
 def _left(module: Module, stage: str) -> dict[int, str]:
     """Products that are there after a stage as they were before, and why."""
     marked = module.copy()
-    marks = {f"product {k}": k for k, _ in enumerate(correction.products(marked.main))}
-    for mark, node in zip(marks, correction.products(marked.main)):
+    marks = {f"product {k}": k for k, _ in enumerate(products(marked.main))}
+    for mark, node in zip(marks, products(marked.main)):
         node.origin = (*node.origin, mark)
     with journal.recorded() as kept:
         optimised = optimized_graph(marked, check_options(), stop_after=stage)

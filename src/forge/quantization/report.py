@@ -24,8 +24,8 @@ from forge.quantization import rounding_errors, sensitivity, variants
 from forge.quantization.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.calibration import Sample
 from forge.quantization.check import nothing_text
-from forge.quantization.correction import PRODUCTS
 from forge.quantization.pairing import Pair, pairs_of
+from forge.quantization.products import PRODUCTS
 from forge.quantization.quantize import Quantised
 from forge.quantization.rounding_errors import RoundedValue, WeightErrors
 from forge.quantization.scheme import Scheme, written

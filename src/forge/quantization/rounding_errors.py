@@ -15,6 +15,7 @@ from forge.quantization.layers import Layer, Sites, is_depthwise, layer_of, site
 from forge.quantization.pairing import Pair, value_name
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
 from forge.quantization.ranges import Codes, choice_of, codes_of, joined, range_of
+from forge.quantization.recurrent import operand_of, weights_of
 from forge.quantization.scheme import Scheme
 from forge.quantization.weights import quantised_weight
 
@@ -123,6 +124,8 @@ class WeightErrors:
 
 def weight_errors(pair: Pair, scheme: Scheme) -> WeightErrors | None:
     """None: both operands are data."""
+    if pair.is_recurrent:
+        return _recurrent_weight_errors(pair)
     weight, layer = pair.weight, layer_of(pair.real)
     if weight is None or layer is None or layer.axis is None:
         return None
@@ -134,3 +137,13 @@ def weight_errors(pair: Pair, scheme: Scheme) -> WeightErrors | None:
                               float(np.sum(np.square(weight - made.real, dtype=np.float64)))))
         codes = codes or made.codes.nbytes + made.scale.nbytes
     return WeightErrors(found[0], found[1], weight.nbytes, codes)
+
+
+def _recurrent_weight_errors(pair: Pair) -> WeightErrors:
+    """Of both weights, which have a scale for each row."""
+    made = weights_of(pair.real)
+    arrays = {name: np.asarray(operand_of(pair.real, name).constant).reshape(w.codes.shape) for name, w in made.items()}
+    sums = [float(np.sum(np.square(a, dtype=np.float64))) for a in arrays.values()]
+    lost = [float(np.sum(np.square(arrays[name] - w.real, dtype=np.float64))) for name, w in made.items()]
+    sqnr, code_bytes = decibels(sum(sums), sum(lost)), sum(w.codes.nbytes + w.scale.nbytes for w in made.values())
+    return WeightErrors(sqnr, sqnr, sum(a.nbytes for a in arrays.values()), code_bytes)

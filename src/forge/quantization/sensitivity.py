@@ -19,6 +19,7 @@ from forge.ir.types import TensorType
 from forge.quantization.analysis import OutputSums, Tick
 from forge.quantization.calibration import Sample
 from forge.quantization.pairing import Pair, bias_node, constant_of, pairs_of
+from forge.quantization.products import given_to, node_again
 from forge.quantization.trial import trial_runtime
 from forge_runtime import Runtime
 
@@ -185,7 +186,8 @@ def _switched_graph(quantised: Graph, pairs: Sequence[Pair], rounded: Sequence[N
     switches = graph.add_input(TensorType((len(rounded) + len(pairs),), "float32"), SWITCHES)
     places = {node: k for k, node in enumerate(rounded)} | {p.quantised: len(rounded) + k for k, p in enumerate(pairs)}
     layers = {pair.quantised: pair for pair in pairs}
-    biases = {node: pair for pair in pairs if (node := bias_node(pair.quantised, pair.quantised_result)) is not None}
+    dense = [pair for pair in pairs if not pair.is_recurrent]
+    biases = {node: pair for pair in dense if (node := bias_node(pair.quantised, pair.quantised_result)) is not None}
 
     def switch(node: Node) -> Value:
         return builder.call("take", switches, builder.constant(np.int64(places[node])), axis=0)
@@ -195,6 +197,12 @@ def _switched_graph(quantised: Graph, pairs: Sequence[Pair], rounded: Sequence[N
             _add_bias(builder, node, biases[node], switch(biases[node].quantised), known)
             continue
         clone = clone_node(node, known)
+        if node in layers and layers[node].is_recurrent:
+            graph.insert(clone)
+            real = node_again(builder, layers[node].real, given_to(clone))
+            off_and_on = zip(node.results, real.results, clone.results)
+            known |= {old: _mixed(builder, off, on, switch(node)) for old, off, on in off_and_on}
+            continue
         if node in layers and layers[node].weight is not None:
             known[node.result] = _weighed(builder, clone, layers[node], switch(node))
             continue

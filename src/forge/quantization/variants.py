@@ -14,8 +14,8 @@ from forge.ir.nodes import Module
 from forge.progress import Progress
 from forge.quantization.analysis import OutputSums
 from forge.quantization.calibration import Sample
-from forge.quantization.correction import products
 from forge.quantization.pairing import pairs_of
+from forge.quantization.products import products
 from forge.quantization.quantize import EXCLUDED, Quantised, quantise
 from forge.quantization.scheme import Scheme, written
 from forge.quantization.sensitivity import Exclusion

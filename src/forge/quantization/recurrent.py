@@ -1,0 +1,128 @@
+"""Recurrent layers: weights become codes of int8 with a scale for each row, and states are rounded where the loss allows it.
+
+Weights of 8 bits are multiplied with real states exactly (``forge.ops.nn.recurrent_codes``). Where the operator can round its
+input and its state at each step, by their ranges (``dynamic_quantization``), that takes half the time again; but the range of a
+state is that of all rows, so rows would depend on each other: by default it is done only where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.quantization.analysis import LEAST_SQNR, decibels, power
+from forge.quantization.calibration import Sample
+from forge.quantization.products import is_recurrent, node_again, products
+from forge.quantization.scheme import Scheme
+from forge.quantization.trial import trial_runtime
+from forge.quantization.weights import Weight, quantised_weight
+
+LEAST_ROUNDED_SQNR = 30.0
+"""In dB, of the results of a layer alone: what rounding states may lose."""
+SAMPLES = 8
+"""Of the calibration, on which losses are measured."""
+WEIGHTS = ("w", "r")
+"""Operands of layers."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How recurrent layers are quantised, by their number among `products`.
+
+    Attributes:
+        rounds_data: whether they round input and states.
+        left: reasons why they stay real.
+    """
+
+    rounds_data: Mapping[int, bool]
+    left: Mapping[int, str]
+
+
+def choices(module: Module, scheme: Scheme, kept: Mapping[int, str], samples: Sequence[Sample]) -> Choices:
+    """What is quantised of the recurrent layers of ``main``.
+
+    Args:
+        kept: reasons why layers stay real, by number.
+        samples: without any, data are rounded only if the scheme asks for that.
+    """
+    numbered = {k: node for k, node in enumerate(products(module.main)) if is_recurrent(node)}
+    wanted = {k: node for k, node in numbered.items() if k not in kept}
+    left = {k: kept[k] for k in numbered if k in kept}
+    can_round = {k: scheme.quant_type == "dynamic" or scheme.quant_type == "any" and _has_one_row(node)
+                 for k, node in wanted.items() if "dynamic_quantization" in node.attributes}
+    if not samples:
+        return Choices({k: scheme.quant_type == "dynamic" and can_round.get(k, False) for k in wanted}, left)
+    rounded = [k for k, can in can_round.items() if can]
+    losses = _losses(module, [*((k, False) for k in wanted), *((k, True) for k in rounded)], samples[:SAMPLES])
+    for k in list(wanted):
+        if losses[k, False] < LEAST_SQNR:
+            left[k] = f"with weights of 8 bits its results are {losses[k, False]:.1f} dB from those in float"
+            del wanted[k]
+    return Choices({k: losses.get((k, True), -np.inf) >= LEAST_ROUNDED_SQNR for k in wanted}, dict(sorted(left.items())))
+
+
+def _has_one_row(node: Node) -> bool:
+    x = node.operands[0]
+    return x is not None and x.shape[0 if node.attributes["layout"] else 1] == 1
+
+
+def _losses(module: Module, ways: Sequence[tuple[int, bool]], samples: Sequence[Sample]) -> dict[tuple[int, bool], float]:
+    """In dB, of layers alone, by number and whether data are rounded."""
+    if not ways:
+        return {}
+    graph, known = Graph(), dict[Value, Value]()
+    known.update({v: graph.add_input(v.type, v.name) for v in module.main.inputs})
+    for node in module.main.nodes:
+        graph.insert(clone_node(node, known))
+    builder, layers = Builder(graph), products(graph)
+    outputs: list[Value] = []
+    for number, rounds in ways:
+        real = layers[number].results[0]
+        error = builder.call("subtract", with_codes(builder, layers[number], rounds).results[0], real)
+        outputs += [power(builder, real), power(builder, error)]
+    graph.outputs = outputs
+    trial = Module(graph)
+    trial.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
+    runtime = trial_runtime(trial, "recurrent", len(samples))
+    sums = sum(np.array(runtime.run([sample[name] for name in runtime.input_names]), np.float64) for sample in samples)
+    pairs = np.reshape(sums, (-1, 2)).tolist()
+    return {way: decibels(signal, error) for way, (signal, error) in zip(ways, pairs)}
+
+
+def with_codes(builder: Builder, node: Node, rounds_data: bool) -> Node:
+    """``node`` again, with codes for its weights."""
+    values: dict[str, Value | None] = {}
+    for name, weight in weights_of(node).items():
+        codes, scale = weight.codes, weight.scale
+        shape = operand_of(node, name).shape
+        values[name] = builder.constant(codes.reshape(shape), name=operand_of(node, name).name)
+        values[f"{name}_scale"] = builder.constant(scale.reshape(shape[:2]))
+    return node_again(builder, node, values, **({"dynamic_quantization": True} if rounds_data else {}))
+
+
+def weights_of(node: Node) -> dict[str, Weight]:
+    """Codes by rows ``[D * G * H, K]``, by operand."""
+    arrays = {name: np.asarray(operand_of(node, name).constant) for name in WEIGHTS}
+    return {name: quantised_weight(a.reshape(-1, a.shape[2]), 0, "int8", per_channel=True) for name, a in arrays.items()}
+
+
+def operand_of(node: Node, name: str) -> Value:
+    """An operand that a recurrent layer of real numbers has."""
+    value = dict(zip((o.name for o in node.op_def.operands), node.operands))[name]
+    assert value is not None
+    return value
+
+
+def replace(graph: Graph, layers: Iterable[tuple[Node, bool]]) -> None:
+    """Puts codes into layers, each with whether it rounds its data."""
+    for node, rounds_data in layers:
+        made = with_codes(Builder(graph, node, node.location), node, rounds_data)
+        made.name, made.origin = node.name, node.origin
+        for old, new in zip(list(node.results), made.results):
+            graph.replace_uses(old, new)
+            new.name, old.name = old.name, ""
+        graph.remove(node)
