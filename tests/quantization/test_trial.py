@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
+from forge.codegen.compile import QUICK, compile_modules
 from forge.driver import pipeline
 from forge.ir.saved import hashing
 from forge.quantization import trial
@@ -11,15 +15,18 @@ from tests.quantization.nets import record
 
 
 def test_light_trials_are_compiled_quickly_and_quantise_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORGE_CACHE", "0")
-    levels: list[set[int]] = []
-    compiled = pipeline.compile_modules
-    monkeypatch.setattr(pipeline, "compile_modules", lambda modules, target, levels_, progress: (
-        levels.append(set(levels_)), compiled(modules, target, levels_, progress))[1])
+    monkeypatch.setenv("FORGE_CACHE", "objects")
+    used: list[set[int]] = []
+
+    def compiled(modules: Sequence[tuple[str, str]], target: Any, levels: Sequence[int], progress: Any) -> list[bytes]:
+        used.append(set(levels))
+        return compile_modules(modules, target, levels, progress)
+
+    monkeypatch.setattr(pipeline, "compile_modules", compiled)
     found = []
     for light in (trial.LIGHT, 0):
-        levels.clear()
+        used.clear()
         monkeypatch.setattr(trial, "LIGHT", light)
         found.append(hashing.fingerprint(record().module))
-        assert levels and all((level == {pipeline.QUICK}) == (light > 0) for level in levels)
+        assert used and all((levels == {QUICK}) == (light > 0) for levels in used)
     assert found[0] == found[1]
