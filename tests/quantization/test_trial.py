@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from forge.backends import cpu
 from forge.codegen.compile import QUICK, compile_modules
-from forge.driver import pipeline
 from forge.ir.saved import hashing
 from forge.quantization import trial
 from tests.quantization.nets import record
@@ -22,7 +22,7 @@ def test_light_trials_are_compiled_quickly_and_quantise_alike(monkeypatch: pytes
         used.append(set(levels))
         return compile_modules(modules, target, levels, progress)
 
-    monkeypatch.setattr(pipeline, "compile_modules", compiled)
+    monkeypatch.setattr(cpu, "compile_modules", compiled)
     found = []
     for light in (trial.LIGHT, 0):
         used.clear()
