@@ -111,6 +111,35 @@ def test_what_follows_a_layer_has_its_channels() -> None:
     net.check(compiled, (1, 9, 11), (2, 3, 40))
 
 
+@EVERY_TARGET
+@pytest.mark.parametrize(("last", "most"), [("nn.relu", 4), ("add", 2)])
+def test_layers_with_and_without_another_operand_share_a_kernel(target: str, last: str, most: int) -> None:
+    """It is added before or after the activation; a layer that adds what it reads has code of its own."""
+    net = Net()
+    x = net.layer(net.image(32), 64, 3, 3)
+    for channels in (64, 128, 128):
+        y = net.layer(x, channels, 3, 3, activation="nn.relu" if last == "add" else "negative")
+        y = net.layer(y, channels, 3, 3, activation="nn.relu" if last == "add" else "negative")
+        y = net.call("add", x, y) if x.shape == y.shape else y
+        x = y if last == "add" else net.call(last, y)
+    own = net.layer(x, 128, 3, 3)
+    compiled = net.compiled(target, net.call("add", own, x))
+    assert 0 < kernels(compiled, "winograd") <= most
+    net.check(compiled, (1, 9, 11), (2, 17, 4), (1, 1, 1), (1, 40, 33), (0, 3, 5))
+
+
+def test_a_layer_without_the_operand_keeps_the_signs_of_zeros() -> None:
+    net = Net()
+    x = net.image(16)
+    weight = net.constant(np.ones((16, 16, 1, 1), np.float32))
+    plain = net.call("negative", net.call("nn.conv2d", x, weight))
+    joined = net.call("add", net.call("negative", net.call("nn.conv2d", net.call("nn.relu", plain), weight)), x)
+    compiled = net.compiled("llvm", plain, joined)
+    assert kernels(compiled, "conv2d") == 1
+    assert np.signbit(compiled.runtime()(np.zeros((1, 16, 3, 5), np.float32))[0]).all()
+    net.check(compiled, (1, 9, 11), (2, 3, 40))
+
+
 def test_what_is_no_multiple_of_the_blocks_is_right() -> None:
     net = Net()
     x = net.image(24)

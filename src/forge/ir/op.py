@@ -231,6 +231,7 @@ class OpDef(Generic[A]):
     is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
     read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``
     works_in_rows: ClassVar[bool] = False  # its kernel reads vectors of neighbours, and writes them, in the same order
+    neutral_operand: ClassVar[float | None] = None  # of two operands, one that consists of this number leaves the other as it is
     picks: ClassVar[str] = ""  # the operand that says for many elements of the result which one of operand 0 each is
     node: Node  # of a bound operator
 

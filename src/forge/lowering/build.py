@@ -22,16 +22,16 @@ from forge.tir.stmt import Function, Stmt, seq, store
 
 
 def build_function(
-    group: Group, name: str, target: Target, alignment: Callable[[Value], int], sizes: Sizes, typical: Mapping[str, int]
+    group: Group, name: str, target: Target, alignments: Mapping[Value, int], sizes: Sizes, typical: Mapping[str, int]
 ) -> Function:
     """The kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its ``sizes``.
 
-    ``typical``: what cost models assume for symbols of the graph.
+    ``alignments``: known ones of the parameters. ``typical``: what cost models assume for symbols of the graph.
 
     Raises:
         CompileError: an operator of the group has no native lowering.
     """
-    return _GroupBuilder(group, name, target, alignment, sizes, typical).build()
+    return _GroupBuilder(group, name, target, alignments, sizes, typical).build()
 
 
 def find_variant(group: Group, target: Target, typical: Mapping[str, int]) -> Variant | None:
@@ -42,18 +42,18 @@ def find_variant(group: Group, target: Target, typical: Mapping[str, int]) -> Va
     elementwise = all(node.op_def.kind is Kind.ELEMENTWISE for node in group.nodes if node is not anchor)
     if choose is None or not elementwise or not computed.isdisjoint(anchor.operands):
         return None
-    builder = _GroupBuilder(group, anchor.op, target, lambda _: 0, Sizes(), typical)
+    builder = _GroupBuilder(group, anchor.op, target, {}, Sizes(), typical)
     call = builder.call()
     return choose(call) if call.scalars else None
 
 
 class _GroupBuilder:
-    def __init__(self, group: Group, name: str, target: Target, alignment: Callable[[Value], int], sizes: Sizes,
+    def __init__(self, group: Group, name: str, target: Target, alignments: Mapping[Value, int], sizes: Sizes,
                  typical: Mapping[str, int]) -> None:
         self.group = group
         self.name = name
         self.target = target
-        self.alignment = alignment
+        self.alignments = alignments
         self.sizes = sizes
         self.typical = typical
         self.inlined = {node.results[0]: node for node in group.inlined}
@@ -129,7 +129,7 @@ class _GroupBuilder:
         type_ = self.sizes.of_tensor(value)
         whole = value in self.group.numbers and is_whole(value)
         shape = te.shape_of(type_.shape)
-        return Buffer(name, type_.dtype, shape, alignment=self.alignment(value), writable=writable, whole=whole)
+        return Buffer(name, type_.dtype, shape, alignment=self.alignments.get(value, 0), writable=writable, whole=whole)
 
     def reader(self, value: Value) -> Reader:
         type_ = self.sizes.of_tensor(value)
@@ -147,6 +147,8 @@ class _GroupBuilder:
         if value in self.buffers:
             buffer = self.buffers[value]
             index = buffer.offset(*indices)
+            if value in self.sizes.presence:
+                index = _first_unless(te.dim(self.sizes.presence[value]), index)
             return E.load(buffer, index, _widen(mask, index))
         literal = scalar_constant(value)
         if literal is not None:
@@ -215,6 +217,13 @@ def _widen(mask: Expr | None, index: Expr) -> Expr | None:
     if mask.lanes == 1:
         return E.broadcast(mask, index.lanes)
     return None if isinstance(index, E.Const) else E.call("reduce_or", mask)
+
+
+def _first_unless(present: Expr, index: Expr) -> Expr:
+    """``index``, or the place of the first elements of a buffer where ``present`` is 0 and not 1."""
+    if isinstance(index, E.Ramp) and E.is_const(index.stride, 1):
+        return E.ramp(index.base * present, 1, index.lanes)
+    return index * E.broadcast(present, index.lanes)
 
 
 def _lower(node: Node, sizes: Sizes) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None, ...]]:

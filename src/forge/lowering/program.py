@@ -22,7 +22,16 @@ from forge.lowering.build import build_function
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
 from forge.lowering.groups import Group, form_groups
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
-from forge.lowering.memory import ALIGNMENT, MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
+from forge.lowering.memory import (
+    ALIGNMENT,
+    WEIGHT_ALIGNMENT,
+    MemoryPlan,
+    Step,
+    WeightTable,
+    materialise_outputs,
+    plan_memory,
+    readable_extents,
+)
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
 from forge.lowering.sharing import kept_for_updates, share_memory
 from forge.lowering.signatures import Signature, sign_groups
@@ -309,7 +318,7 @@ class _Assembler:
             self._allocate(item.sink.results)
             function, symbols = self._function(item)
             self.steps.append(function.name)
-            self._call(function, [*item.external_operands(), *item.sink.results], symbols)
+            self._call(function, self.grouped.signatures[item].parameters(item), symbols)
         self.entry.extend(FreeMemory(k) for k, (_, last) in enumerate(self.plan.dynamic) if last == number)
 
     def _define(self, definition: Definition) -> None:
@@ -349,17 +358,25 @@ class _Assembler:
     def _function(self, group: Group) -> tuple[Function, tuple[Expr, ...]]:
         """The kernel of a group, and what it gets for its symbols."""
         signature = self.grouped.signatures[group]
-        key = signature.key(group, self.plan.alignment)
+        alignments = tuple(map(self._alignment, signature.parameters(group)))
+        key = signature.key(group, alignments)
         if key not in self.functions:
-            name = f"k{len(self.functions)}_{_slug(group)}"
-            self.functions[key] = build_function(
-                group, name, self.lowering.target, self.plan.alignment, signature.sizes, self.grouped.typical)
+            built = group if signature.template is None else signature.template.group
+            own = self.grouped.signatures[built]
+            aligned = {v: n for v, n in zip(own.parameters(built), alignments, strict=True) if isinstance(v, Value)}
+            name, typical = f"k{len(self.functions)}_{_slug(built)}", self.grouped.typical
+            self.functions[key] = build_function(built, name, self.lowering.target, aligned, own.sizes, typical)
         return self.functions[key], tuple(map(te.dim, signature.sizes.values))
 
-    def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Expr, ...] = ()) -> None:
+    def _call(self, function: Function, values: Sequence[Value | np.ndarray], scalars: tuple[Expr, ...] = ()) -> None:
         self.entry.append(CallKernel(function.name, tuple(map(self._address, values)), scalars))
 
-    def _address(self, value: Value) -> Address:
+    def _alignment(self, value: Value | np.ndarray) -> int:
+        return WEIGHT_ALIGNMENT if isinstance(value, np.ndarray) else self.plan.alignment(value)
+
+    def _address(self, value: Value | np.ndarray) -> Address:
+        if isinstance(value, np.ndarray):
+            return Address(("weights", 0), E.const(self.lowering.table.place([value])))
         location = self.plan.location(value)
         if location.base == "arena":
             return Address(("arena", 0), self.arena.offsets[location.index])

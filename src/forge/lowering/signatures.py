@@ -2,16 +2,21 @@
 
 Layers of a quantised model differ in their scales and zero points. As literals, these would give each layer a kernel of its own:
 where they are all that differs between groups, they are read from memory.
+
+Some layers of a residual network add an operand, others do not. Those that do not run the kernel of those that do, if calls of
+it share code anyway: the operand is then the number that changes nothing, which is read at one place again and again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from forge import dtypes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Category, Kind
@@ -25,6 +30,23 @@ from forge.target import Target
 Place = tuple[Node, int]
 """An operand of a node."""
 
+LONGEST_VECTOR = 256
+"""Elements that kernels read at once, at most."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A group whose kernel is run for another one, which lacks one of its operands.
+
+    Attributes:
+        position: of that operand among all.
+        neutral: what is read in its place.
+    """
+
+    group: Group
+    position: int
+    neutral: np.ndarray
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -34,25 +56,35 @@ class Signature:
         text: equal for groups of the same code.
         sizes: symbols of the kernel, and what they stand for: layers that differ in these only share it.
         places: scalar constants in which groups of the same text may differ.
+        template: the group that the kernel is built of; None: this one.
     """
 
     text: str
     sizes: Sizes
     places: tuple[Place, ...]
+    template: Template | None = None
 
-    def key(self, group: Group, alignment: Callable[[Value], int]) -> str:
-        """Equal for groups that share a kernel."""
-        aligned = [alignment(v) for v in (*group.external_operands(), *group.sink.results)]
+    def parameters(self, group: Group) -> list[Value | np.ndarray]:
+        """What the kernel gets: operands, and what is in the place of one that ``group`` lacks, then results."""
+        operands: list[Value | np.ndarray] = [*group.external_operands()]
+        if self.template is not None:
+            operands.insert(self.template.position, self.template.neutral)
+        return [*operands, *group.sink.results]
+
+    def key(self, group: Group, alignments: Sequence[int]) -> str:
+        """Equal for groups that share a kernel; ``alignments`` of its parameters."""
         literals = [(v.type, is_whole(v)) if v in group.numbers else scalar_constant(v) for node, k in self.places
                     if (v := node.operands[k]) is not None]
-        return f"{self.text}; {aligned}; {literals!r}"
+        return f"{self.text}; {alignments}; {literals!r}"
 
 
 def sign_groups(
     graph: Graph, groups: Sequence[Group], target: Target, typical: Mapping[str, int]
 ) -> dict[Group, Signature]:
     """Sets ``Group.numbers``: those in which groups of the same code differ; each place gets a constant of its own."""
-    signatures = {group: _signature(group, find_variant(group, target, typical)) for group in groups}
+    variants = {group: find_variant(group, target, typical) for group in groups}
+    signatures = {group: _signature(group, variant) for group, variant in variants.items()}
+    _share_templates(signatures, variants)
     alike: dict[str, list[Group]] = defaultdict(list)
     for group, signature in signatures.items():
         if signature.places:
@@ -89,7 +121,55 @@ def _array(place: Place) -> np.ndarray:
     return value.constant
 
 
-def _signature(group: Group, variant: Variant | None) -> Signature:
+def _share_templates(signatures: dict[Group, Signature], variants: Mapping[Group, Variant | None]) -> None:
+    """Lets groups without an operand run the kernel of those that have it, where that is all they differ in."""
+    alike: dict[str, list[Group]] = defaultdict(list)
+    for group, signature in signatures.items():
+        if variants[group] is not None:
+            alike[signature.text].append(group)
+    for text, members in list(alike.items()):
+        for step in range(len(members[0].epilogue)):
+            operand = _optional_operand(members[0], step)
+            shorter = None if operand is None else _signature(members[0], variants[members[0]], step).text
+            if shorter in alike and text in alike:
+                _share_template(signatures, variants, step, alike.pop(text), alike.pop(shorter))
+
+
+def _share_template(signatures: dict[Group, Signature], variants: Mapping[Group, Variant | None], step: int,
+                    full: Sequence[Group], short: Sequence[Group]) -> None:
+    """Makes one code of that of groups ``full`` and of ``short``, which lack step ``step`` of the epilogue."""
+    first = full[0]
+    operand, text = _optional_operand(first, step), f"{signatures[first].text}; optional {step}"
+    assert operand is not None
+    number, position = first.epilogue[step].op_def.neutral_operand, first.external_operands().index(operand)
+    neutral = np.full(LONGEST_VECTOR, number, dtypes.numpy_dtype(operand.dtype))
+    for group in full:
+        operand, signature = _optional_operand(group, step), _signature(group, variants[group], step)
+        assert operand is not None
+        signature.sizes.make_optional(operand)
+        signatures[group] = dataclasses.replace(signature, text=text)
+    for group in short:
+        signatures[group].sizes.leave_out()
+        signatures[group] = dataclasses.replace(signatures[group], text=text, template=Template(first, position, neutral))
+
+
+def _optional_operand(group: Group, step: int) -> Value | None:
+    """The tensor that step ``step`` of the epilogue joins with its input, element by element; None where it does another thing.
+
+    Nothing else reads it, and no result lies in its memory.
+    """
+    node = group.epilogue[step]
+    previous = [group.anchor, *group.epilogue][step].result
+    others = [v for v in node.operands if v is not None and v is not previous]
+    if node.op_def.neutral_operand is None or len(others) != 1 or group.overwritten or group.updated is not None:
+        return None
+    read = sum(v is others[0] for inner in group.nodes for v in inner.operands)
+    is_plain = read == 1 and others[0] in group.external_operands()
+    return others[0] if is_plain and others[0].type == previous.type == node.result.type else None
+
+
+def _signature(group: Group, variant: Variant | None, left_out: int | None = None) -> Signature:
+    """``left_out``: a step of the epilogue, whose `_optional_operand` makes no difference."""
     sizes = Sizes()
     if variant is not None:
         sizes.vary(group, variant)
@@ -97,19 +177,25 @@ def _signature(group: Group, variant: Variant | None) -> Signature:
     def type_text(value: Value) -> str:
         return str(sizes.of_type(value))
 
-    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v)}" for k, v in enumerate(group.external_operands())}
+    optional = None if left_out is None else _optional_operand(group, left_out)
+    external = [v for v in group.external_operands() if v is not optional]
+    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v)}" for k, v in enumerate(external)}
     numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
     if group.updated is not None:
         numbers[group.updated] = f"updated:{type_text(group.updated)}"
-    parts, places = [], list[Place]()
-    for number, node in enumerate(group.nodes):
+    parts, places = list[str](), list[Place]()
+    for node in group.nodes:
+        if optional is not None and optional in node.operands:
+            previous = next(v for v in node.operands if v is not None and v is not optional)
+            numbers[node.result] = numbers[previous]
+            continue
         differing = [k for k in range(len(node.operands)) if _may_differ(node, k)]
         operands = [_operand_text(v, numbers, k in differing) for k, v in enumerate(node.operands)]
         places += [(node, k) for k in differing]
         role = "anchor" if node is group.anchor else ""
-        parts.append(f"{node.op}{role}({', '.join(operands)}){sizes.of_attributes(node)!r}")
         for value in node.results:
-            numbers[value] = f"n{number}.{value.index}:{type_text(value)}"
+            numbers[value] = f"n{len(parts)}.{value.index}:{type_text(value)}"
+        parts.append(f"{node.op}{role}({', '.join(operands)}){sizes.of_attributes(node)!r}")
     parts.extend(f"out:{type_text(v)}" for v in group.sink.results)
     parts.append("" if variant is None else variant.key)
     return Signature("; ".join(parts), sizes, tuple(places))

@@ -26,10 +26,12 @@ class Sizes:
 
     Attributes:
         numbers: symbols of what calls of one ``Variant`` differ in.
+        presence: of an operand that calls may leave out, the symbol that is 1 where it is there, else 0.
     """
 
     def __init__(self) -> None:
         self.numbers: tuple[DimExpr, ...] = ()
+        self.presence: dict[Value, DimExpr] = {}
         self._values: list[Dim] = []
         self._symbols: dict[Atom, DimExpr] = {}
         self._extents: dict[Value, dict[int, DimExpr]] = {}
@@ -76,6 +78,14 @@ class Sizes:
         before = self._new(dims.product(values[0].shape[:axis]))
         self._joined = {value: (before, self._new(dims.product(value.shape[axis:]))) for value in values}
         self.numbers = (before, *(self._joined[value][1] for value in values))
+
+    def make_optional(self, operand: Value) -> None:
+        """Lets calls leave out ``operand``."""
+        self.presence[operand] = self._new(1)
+
+    def leave_out(self) -> None:
+        """Leaves out the operand that is optional in the group of which the kernel is built."""
+        self._new(0)
 
     def of_dim(self, dim: Dim) -> Dim:
         """``dim`` in the kernel's symbols."""

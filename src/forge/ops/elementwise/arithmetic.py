@@ -191,7 +191,7 @@ def _arithmetic() -> list[Row]:
     both, any_number = Trait.COMMUTATIVE, REAL_OR_COMPLEX
     return [
         Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, any_number, traits=both, precision=FOLLOWS,
-            dims=lambda a, b: a + b, is_monotonic=True),
+            dims=lambda a, b: a + b, is_monotonic=True, neutral_operand=-0.0),
         Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, any_number, precision=FOLLOWS,
             dims=lambda a, b: a - b),
         Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, any_number, traits=both, precision=FOLLOWS,

@@ -36,8 +36,9 @@ class Row:
     ``doc`` is its equation. ``accepts`` is a class of ``dtypes.CLASSES``; ``result`` is "same", "real" (the type
     of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
     on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
-    differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision`` and
-    ``category`` are as for every operator; None: derived. ``is_monotonic``: it does not decrease where an operand increases.
+    differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision``,
+    ``category`` and ``neutral_operand`` are as for every operator; None: derived, or none. ``is_monotonic``: it does not decrease
+    where an operand increases.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Row:
     precision: Precision | None = None
     category: Category | None = None
     is_monotonic: bool = False
+    neutral_operand: float | None = None
 
 
 class Elementwise(Op[Any]):
@@ -155,7 +157,7 @@ def register_rows(module: str, rows: Sequence[Row]) -> None:
             "operands": tuple(Operand(n, accepts=row.accepts) for n in row.operands),
             "traits": row.traits, "accuracy": row.accuracy, "flops_per_element": row.flops, "row": row,
             "__module__": module,
-            **{fact: value for fact in ("precision", "category") if (value := getattr(row, fact)) is not None},
+            **{fact: value for fact in ("precision", "category", "neutral_operand") if (value := getattr(row, fact)) is not None},
         }
         register(type(f"Elementwise_{identifier(row.name)}", (Elementwise,), members))
 
