@@ -109,12 +109,22 @@ def unroll_by(name: str, extent: ExprLike, factor: int, body: Body) -> Stmt:
         return seq(let, unroll(name, factor, lambda inner: body(base + inner)))
 
     main = serial(f"{name}_outer", whole, chunk)
+    if _is_multiple(extent, factor):
+        return main
     if known is not None:
         rest, begin = known % factor, known - known % factor
-        return main if rest == 0 else seq(main, unroll(name, rest, lambda inner: body(inner + begin)))
-    if factor == 1:
-        return main
+        return seq(main, unroll(name, rest, lambda inner: body(inner + begin)))
     return seq(main, serial(name, extent - whole * factor, body, whole * factor))
+
+
+def _is_multiple(x: Expr, factor: int) -> bool:
+    """Whether ``x`` says itself that it is a multiple of ``factor``."""
+    match x:
+        case E.Const(value=int(value)):
+            return value % factor == 0
+        case E.Binary(op="mul", a=a, b=b):
+            return _is_multiple(a, factor) or _is_multiple(b, factor)
+    return factor == 1
 
 
 def parallel(extent: ExprLike, work: ExprLike, body: Body) -> Stmt:

@@ -31,7 +31,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.spatial import WRITTEN_OUT, Image, SpatialAxis, note_algorithm, static_shape, window_of
-from forge.kernels.cpu.winograd_lines import SCHEMES, place, square
+from forge.kernels.cpu.winograd_lines import SCHEMES, place, square, square_in_loops
 from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.pairs import Group
@@ -316,7 +316,6 @@ class Task:
     def _transform_patch(self, plan: WinogradPlan, tile: Expr, channel: Expr, source: Sequence[Expr], inside: Expr) -> Stmt:
         """One vector of channels of one patch, whose first element is at ``source``: read in place where all of it is data."""
         window = self.window
-        border = loops.local("border", plan.element, plan.scheme.positions, plan.in_lanes)
         *image, top, left, lanes = source
         undefined = plan.window.slices > 1 and plan.in_channels % plan.in_lanes
 
@@ -330,23 +329,25 @@ class Task:
             valid = image[1] * window.block + lanes < plan.in_channels
             return E.select(valid, value, E.const(0, plan.element, plan.in_lanes))
 
-        def keep(y: int, x: int, value: Expr) -> Stmt:
+        def keep(y: ExprLike, x: int, value: Expr) -> Stmt:
             index = tile * self.counts.stride + place(y, x) * plan.patch_places + channel
             return store(self.patches, E.ramp(index, 1, plan.in_lanes), value)
 
-        def fill(y: Expr, x: Expr) -> Stmt:
+        def fill(buffer: Buffer, index: Expr, y: Expr, x: Expr) -> Stmt:
             row, column = at(y, x)
             here = E.logical_and(_within(row, window.height.data), _within(column, window.width.data))
-            index = y * plan.scheme.patch + x
             outside = E.const(plan.pad_value, plan.element, plan.in_lanes)
-            return loops.guard(here, store(border, index, data(y, x)), store(border, index, outside))
+            return loops.guard(here, store(buffer, index, data(y, x)), store(buffer, index, outside))
 
         scheme = plan.scheme
-        copied = loops.serial("y", scheme.patch, lambda y: loops.serial("x", scheme.patch, lambda x: fill(y, x)))
-        bordered = square(scheme.patch, scheme.patch, lambda y, x: E.load(border, y * scheme.patch + x), scheme.input_line, keep)
         fast = square(scheme.patch, scheme.patch, lambda y, x: data(E.const(y), E.const(x)), scheme.input_line, keep)
-        slow = seq(Allocate(border), copied, bordered)
-        return loops.guard(inside, fast, slow)
+        if plan.shared is not None:
+            return loops.guard(inside, fast, square_in_loops(scheme, plan.element, plan.in_lanes, fill, keep))
+        border = loops.local("border", plan.element, scheme.positions, plan.in_lanes)
+        copied = loops.serial("y", scheme.patch, lambda y: loops.serial(
+            "x", scheme.patch, lambda x: fill(border, y * scheme.patch + x, y, x)))
+        bordered = square(scheme.patch, scheme.patch, lambda y, x: E.load(border, y * scheme.patch + x), scheme.input_line, keep)
+        return loops.guard(inside, fast, seq(Allocate(border), copied, bordered))
 
     def _all_products(self, group: Expr) -> Stmt:
         """Those of the plan; register tiles of the smaller ones are the same, but may have more rows than those of the first."""
@@ -444,7 +445,7 @@ class Task:
         finished = loops.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
         def load(y: int, x: int) -> Expr:
-            return E.load(self.sums, self._sums_at(E.const(place(y, x) * plan.sum_places), number, tile, vector))
+            return E.load(self.sums, self._sums_at(E.as_expr(place(y, x)) * plan.sum_places, number, tile, vector))
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)

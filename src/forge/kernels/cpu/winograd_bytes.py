@@ -124,7 +124,7 @@ class _Task(winograd.Task):
             return plan.unit.weights(weight, place * plan.unit.size, plan.lanes)
 
         return winograd_lines.square(3, plan.scheme.patch, tap, _filter_line, lambda y, x, value: store(
-            self.weights, self._weight_index(E.const(winograd_lines.place(y, x)), k, vector), value))
+            self.weights, self._weight_index(winograd_lines.place(y, x), k, vector), value))
 
     def _weight_index(self, position: Expr, k: Expr, vector: int) -> Expr:
         return position * self.stride + k * self.plan.vectors + vector

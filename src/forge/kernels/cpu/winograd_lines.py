@@ -8,11 +8,14 @@ from typing import Final
 
 from forge import loops
 from forge.tir import expr as E
-from forge.tir.expr import Expr
-from forge.tir.stmt import Stmt, seq
+from forge.tir.expr import Buffer, Expr, ExprLike
+from forge.tir.stmt import Allocate, Stmt, seq, store
 
 ReadSquare = Callable[[int, int], Expr]
 WriteSquare = Callable[[int, int, Expr], Stmt]
+FillSquare = Callable[[Buffer, Expr, Expr, Expr], Stmt]
+"""Of a place in a buffer, a row and a column."""
+WriteLine = Callable[[Expr, int, Expr], Stmt]
 Line = Callable[[Sequence[Expr]], list[Expr]]
 
 
@@ -44,9 +47,10 @@ class Scheme:
         return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
 
 
-def place(y: int, x: int) -> int:
+def place(y: ExprLike, x: int) -> Expr:
     """The number of a position of a patch: those that smaller patches have, too, come first."""
-    return x * x + y if y <= x else y * y + y + 1 + x
+    row = E.as_expr(y)
+    return E.select(row <= x, row + x * x, row * row + row + (1 + x))
 
 
 def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
@@ -59,6 +63,25 @@ def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSqu
     for y in range(result):
         body += [write(y, x, value) for x, value in enumerate(line([column[y] for column in columns]))]
     return seq(body)
+
+
+def square_in_loops(scheme: Scheme, dtype: str, lanes: int, fill: FillSquare, write: WriteLine) -> Stmt:
+    """As ``square`` for inputs, of which ``fill`` puts each into a buffer: in loops, as shorter code for what is rare."""
+    size = scheme.patch
+    line, columns = loops.local("line", dtype, size, lanes), loops.local("columns", dtype, size * size, lanes)
+
+    def column(x: Expr) -> Stmt:
+        body: list[Stmt] = []
+        values = scheme.input_line([loops.bound(E.load(line, E.const(y)), body) for y in range(size)])
+        kept = [store(columns, x + y * size, value) for y, value in enumerate(values)]
+        return seq(Allocate(line), loops.serial("y", size, lambda y: fill(line, y, y, x)), body, kept)
+
+    def row(y: Expr) -> Stmt:
+        body: list[Stmt] = []
+        values = scheme.input_line([loops.bound(E.load(columns, y * size + x), body) for x in range(size)])
+        return seq(body, (write(y, x, value) for x, value in enumerate(values)))
+
+    return seq(Allocate(columns), loops.serial("x", size, column), loops.serial("y", size, row))
 
 
 def _scaled(factor: float, x: Expr, plus: Expr) -> Expr:
