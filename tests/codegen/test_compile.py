@@ -99,11 +99,19 @@ def test_text_that_llvm_refuses_is_an_error_that_names_the_module() -> None:
     assert len(compile_modules([("fine", GOOD)], HOST)) == 1
 
 
+def test_modules_may_need_fewer_passes_than_code_generation_has() -> None:
+    """None of them leave a value on the stack that one of them keeps in a register."""
+    slot = "  %p = alloca i64\n  store i64 %x, ptr %p\n  %v = load i64, ptr %p\n  ret i64 %v\n"
+    text = f'target triple = "x86_64-linux-gnu"\ndefine i64 @f(i64 %x) {{\n{slot}}}\n'
+    kept, none, full = compile_modules([("a", text), ("b", text), ("c", text)], HOST, 3, most=[1, 0, 3])
+    assert kept == full and none != full
+
+
 def test_a_worker_keeps_the_systems_of_modules_apart() -> None:
     pool = WorkerPool(1)
     try:
         texts = [GOOD, GOOD.replace("x86_64-linux-gnu", "x86_64-pc-windows-msvc"), GOOD]
-        results = pool.compile([("m", [b"0", b"x86-64|", text.encode()]) for text in texts])
+        results = pool.compile([("m", [b"0 0", b"x86-64|", text.encode()]) for text in texts])
         assert [isinstance(result, bytes) and result[:4] == b"\x7fELF" for result in results] == [True, False, True]
         assert isinstance(results[1], bytes)
     finally:
@@ -122,7 +130,7 @@ def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(compile_module.worker_script, "__file__", str(script))
     pool = WorkerPool(1)
     try:
-        frames = [[b"0", b"x86-64|", text.encode()] for text in (GOOD, "; die", GOOD)]
+        frames = [[b"0 0", b"x86-64|", text.encode()] for text in (GOOD, "; die", GOOD)]
         results = pool.compile(list(zip("abc", frames, strict=True)))
         assert isinstance(results[0], bytes) and isinstance(results[2], bytes)
         assert isinstance(results[1], str) and "died" in results[1] and "out of registers" in results[1]
@@ -134,7 +142,7 @@ def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, t
 def test_a_worker_killed_while_idle_is_replaced(names: str) -> None:
     pool = WorkerPool(1)
     try:
-        frames = [b"0", b"x86-64|", GOOD.encode()]
+        frames = [b"0 0", b"x86-64|", GOOD.encode()]
         assert isinstance(pool.compile([("a", frames)])[0], bytes)
         process = pool.grow(1)[0]._process
         os.kill(process.pid, signal.SIGKILL)
@@ -149,12 +157,12 @@ def test_a_worker_killed_while_idle_is_replaced(names: str) -> None:
 def test_without_an_interpreter_the_error_says_what_to_set(executable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     with pytest.raises(ToolchainError, match=r"codegen: .*worker.*sys\.executable is .*expected (its|the) path"):
-        WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+        WorkerPool(1).compile([("a", [b"0 0", b"x86-64|", GOOD.encode()])])
 
 
 def test_an_interpreter_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    (result,) = WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+    (result,) = WorkerPool(1).compile([("a", [b"0 0", b"x86-64|", GOOD.encode()])])
     assert "died over it twice: exit status 0 (is sys.executable, '/bin/true', a Python interpreter?)" in str(result)
 
 
@@ -167,7 +175,7 @@ def test_a_system_that_starts_nothing(error: int, message: str, monkeypatch: pyt
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with pytest.raises(ToolchainError, match=f"cannot start a compile worker: .*{message}"):
-        WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+        WorkerPool(1).compile([("a", [b"0 0", b"x86-64|", GOOD.encode()])])
     with pytest.raises(ToolchainError, match=f"could not report its version: .*{message}"):
         link._run(["cc", "-v"], "report its version")
 

@@ -30,6 +30,8 @@ FORMS: dict[str, Callable[[Expr], Stmt]] = {
     "serial": lambda n: loops.serial("i", n, count),
     "parallel": lambda n: loops.parallel(n, 1, count),
     "unroll_by": lambda n: loops.unroll_by("i", n, 4, count),
+    "unroll_by of multiples": lambda n: loops.unroll_by(
+        "i", n * 4, 4, lambda i: loops.guard((i % 4).eq(0), count(i // 4))),
     "each_vector": lambda n: loops.each_vector(n, 8, count),
     "vectors of one lane": lambda n: loops.each_vector(n, 1, count),
     "vector_loop": lambda n: loops.vector_loop(n, 8, lambda at, lanes, mask: count(E.ramp(at, 1, lanes), mask), unroll=2),

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 LLVM_LEVELS = (0, 1, 2, 3, 3)
 """LLVM's optimisation level for each of ours; from 2 on, with its loop and straight-line vectorisers."""
 
+ENTRY_LEVEL = 1
+"""The highest level of LLVM's passes for entries: calls of kernels, and additions."""
+
 
 def _group(c: Compilation, fuse: bool) -> None:
     c.lowering = Lowering(c.options.target, fuse, dict(c.options.typical))
@@ -72,13 +75,12 @@ def _emit(c: Compilation) -> None:
 
 
 def _compile(c: Compilation) -> None:
-    level = LLVM_LEVELS[c.options.opt_level]
+    level = QUICK if c.quick else LLVM_LEVELS[c.options.opt_level]
     weights = Weights(c.lowered.library.weights_size, c.lowered.weights)
     if c.draft is not None:
         c.draft.begin(weights, c.options.target)
-    levels = [*(min(level, f.most_optimized) for f in c.lowered.library.functions), level]
-    levels = [QUICK] * len(levels) if c.quick else levels
-    *kernels, entry = compile_modules(c.llvm, c.options.target, levels, lambda *counts: c.progress("compile", *counts))
+    most = [*(f.most_optimized for f in c.lowered.library.functions), ENTRY_LEVEL]
+    *kernels, entry = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts), most)
     sizes = [function.plan.arena_size for function in c.functions]
     known = [size for size in sizes if isinstance(size, int)]
     arena = max(known) if known == sizes else ", ".join(map(str, sizes))

@@ -230,23 +230,24 @@ def shared_pool() -> WorkerPool:
     return _pool_of(os.getpid())
 
 
-def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_level: int | Sequence[int] = 3,
-                    progress: Progress | None = None) -> list[bytes]:
+def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_level: int = 3, progress: Progress | None = None,
+                    most: Sequence[int] | None = None) -> list[bytes]:
     """Object code for each (name, LLVM IR text), in order; equal texts are compiled once, and kept for later calls.
 
     Texts of kernels may differ in the kernel's name, which is that of the module: it has its number in the model.
 
     Args:
-        opt_level: LLVM's, or `QUICK`, of all or of each.
+        opt_level: LLVM's, or `QUICK`.
+        most: the highest level of passes for each, as far as they need less than code generation does.
 
     Raises:
         CompileError: LLVM refused modules or died twice over them; the message names all of them. The others were compiled.
         ToolchainError: no worker process can be started.
     """
     machine = f"{target.cpu}|{llvm_features(target)}".encode()
-    levels = [opt_level] * len(modules) if isinstance(opt_level, int) else opt_level
-    jobs = [(name, [str(min(level, 3)).encode(), machine, _unnamed(name, ir).encode()])
-            for (name, ir), level in zip(modules, levels, strict=True)]
+    level = min(opt_level, 3)
+    jobs = [(name, [f"{level} {min(level, passes)}".encode(), machine, _unnamed(name, ir).encode()])
+            for (name, ir), passes in zip(modules, most or [level] * len(modules), strict=True)]
     identity = _identity()
     keys = [_key(identity or b"", frames) for _, frames in jobs]
     kept = {key: None if identity is None else _kept(key) for key in dict.fromkeys(keys)}

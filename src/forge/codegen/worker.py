@@ -3,8 +3,8 @@
 Runs as a script in a process of its own, because LLVM holds one lock per process and aborts the process on fatal errors.
 Imports only llvmlite and the standard library.
 
-A request is three frames: optimisation level, or `QUICK`, "cpu|features", IR text. A reply is two frames: "ok" and the object, or
-"error" and a message. A frame is its length (8 bytes, little endian) and its bytes.
+A request is three frames: levels of optimisation ("3 1": of code generation, of passes; `QUICK`), "cpu|features", IR text. A reply is
+two frames: "ok" and the object, or "error" and a message. A frame is its length (8 bytes, little endian) and its bytes.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Compiler:
         llvm.set_option("forge", "-fast-isel=false")  # which fuses no multiplications and additions, and is level 0's
         self._machines: dict[tuple[str, str, int], Any] = {}
 
-    def compile(self, ir: str, machine: str, level: int) -> bytes:
+    def compile(self, ir: str, machine: str, level: int, passes_level: int) -> bytes:
         """Object code of ``ir``. Raises RuntimeError where LLVM refuses the text."""
         llvm = self._llvm
         module = llvm.parse_assembly(ir)
         module.verify()
         target_machine = self._machine(machine, max(level, 0), module.triple)
-        options = llvm.create_pipeline_tuning_options(speed_level=max(level, 0))
-        options.loop_vectorization = level >= 2
+        options = llvm.create_pipeline_tuning_options(speed_level=max(passes_level, 0))
+        options.loop_vectorization = passes_level >= 2
         options.loop_unrolling = level >= 2
         builder = llvm.create_pass_builder(target_machine, options)
         if level == QUICK:
@@ -78,12 +78,12 @@ class Compiler:
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answers requests until the stream of requests ends."""
     compiler = Compiler()
-    while (level := read_frame(requests)) is not None:
+    while (levels := read_frame(requests)) is not None:
         machine, ir = read_frame(requests), read_frame(requests)
         if machine is None or ir is None:
             return
         try:
-            reply = (b"ok", compiler.compile(ir.decode(), machine.decode(), int(level)))
+            reply = (b"ok", compiler.compile(ir.decode(), machine.decode(), *map(int, levels.split())))
         except RuntimeError as error:
             reply = (b"error", str(error).encode())
         for frame in reply:

@@ -36,9 +36,9 @@ from forge.tir.rewrite import substitute
 from forge.tir.stmt import Function, Stmt
 from forge.tir.tensor import dim
 
-SHARED_LEVEL: Final = 2
-"""LLVM's level for code that calls share: at 3 it writes out loops for each outcome of a condition on sizes, which takes a third
-more time and a half more code, and is no faster."""
+SHARED_LEVEL: Final = 1
+"""LLVM's level of passes for code that calls share. Above it they take a quarter more time, and at 3 write out loops for each
+outcome of a condition on sizes; what register tiles consist of is the same."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ class KernelCall:
         """A dimension among the attributes."""
         return dim(size)
 
-    def function(self, body: Stmt) -> Function:
-        return Function(self.name, self.buffers, self.scalars, body, most_optimized=SHARED_LEVEL if self.numbers else 3)
+    def function(self, body: Stmt, shared_level: int = SHARED_LEVEL) -> Function:
+        """The kernel; ``shared_level``: LLVM's level of passes where calls share it."""
+        return Function(self.name, self.buffers, self.scalars, body, most_optimized=shared_level if self.numbers else 3)
 
 
 class KernelFamily(Protocol):

@@ -236,7 +236,8 @@ class Function:
     """One kernel. Native signature: ``int32 name(buffer pointers..., int64 scalars..., host*)``; 0 means success.
 
     Buffers of one function do not overlap, unless two are the same ``Buffer`` object or are listed in ``aliases``
-    (pairs of an input and the output that overwrites it element by element). ``most_optimized``: LLVM's highest level for it.
+    (pairs of an input and the output that overwrites it element by element). ``most_optimized``: the highest level of LLVM's
+    passes.
     """
 
     name: str

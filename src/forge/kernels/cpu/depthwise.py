@@ -35,6 +35,8 @@ MEMORY_FACTOR: Final = 3
 # Outputs of a tile of rows whose length is known at run time only: networks make images of multiples of seven and of eight, and
 # rows of eight are little longer in tiles of seven and four.
 WIDTH: Final = 7
+# Of LLVM's passes where calls share the code: below it, conditions between taps take a hundredth of the time.
+SHARED_LEVEL: Final = 2
 
 Taps = tuple[Expr, Expr]
 """The first tap, and the end of them."""
@@ -95,7 +97,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
 
     taps = window.slices * window.height.kernel * window.width.kernel
     work = call.typical(plan.row_block) * window.width.out * window.block * taps
-    return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task))
+    return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task), SHARED_LEVEL)
 
 
 def _filters(call: KernelCall) -> int:
