@@ -108,6 +108,8 @@ static void growth(void) {
   REQUIRE(fresh_pages(200000, false) > 200000 / page / 2);
   for (size_t bytes = 210000; bytes < 4000000; bytes += bytes / 20)
     REQUIRE(fresh_pages(bytes, false) <= (long)bytes / 20 / page + spare);
+  for (size_t bytes = 200000; bytes < 3800000; bytes += bytes / 3)
+    REQUIRE(fresh_pages(bytes, false) <= spare); /* parts that are given back become one block again */
   for (size_t bytes = 3900000; bytes > 200000; bytes /= 2) REQUIRE(fresh_pages(bytes, true) <= spare);
   REQUIRE(fresh_pages(1000000, false) > spare); /* whoever keeps it gets none that is far too large */
 }

@@ -23,7 +23,9 @@ typedef struct {
   size_t capacity; /* bytes for the model: the most that were asked for */
   size_t wanted;   /* bytes that were asked for last */
   int64_t since;   /* second in which it was last given back by a call that needed half of it */
+  size_t origin;   /* number of the mapping that it is, or was cut from */
   bool soon;       /* was last given to who gives it back soon */
+  bool parted;     /* it was cut, or from another one */
 } block;
 
 _Static_assert(sizeof(block) <= FORGE_ALIGNMENT, "the header must fit before an aligned block");
@@ -33,6 +35,7 @@ _Thread_local bool forge_gives_back_soon;
 static _Atomic(block *) cache[CACHE_SLOTS];
 static atomic_size_t cached_bytes;
 static atomic_llong last_trim; /* second */
+static atomic_size_t mappings; /* that were made */
 
 static char *block_memory(block *header) { return (char *)header + FORGE_ALIGNMENT; }
 
@@ -67,7 +70,7 @@ static block *new_block(size_t bytes, size_t alignment) {
     return NULL;
   if (base == NULL) return NULL;
   block *header = (block *)((char *)base + offset - FORGE_ALIGNMENT);
-  *header = (block){.base = base, .mapped = mapped, .capacity = bytes};
+  *header = (block){.base = base, .mapped = mapped, .capacity = bytes, .origin = atomic_fetch_add(&mappings, 1)};
   return header;
 }
 
@@ -91,6 +94,8 @@ static block *grow(block *header, size_t bytes) {
     header = (block *)(base + offset - FORGE_ALIGNMENT);
     header->base = base;
     header->mapped = mapped;
+    header->origin = atomic_fetch_add(&mappings, 1);
+    header->parted = false;
   }
   header->capacity = bytes;
   return header;
@@ -101,16 +106,15 @@ static block *cut(block *larger, size_t bytes) {
   const bool is_huge = (((uintptr_t)larger->base | larger->mapped) & (FORGE_PAGE_SIZE - 1)) == 0;
   const size_t unit = is_huge && bytes >= FORGE_PAGE_SIZE / 2 ? FORGE_PAGE_SIZE : MAP_UNIT;
   const size_t offset = (size_t)(block_memory(larger) - larger->base);
-  size_t size = (bytes + FORGE_ALIGNMENT + unit - 1) & ~(unit - 1);
+  const size_t size = (bytes + FORGE_ALIGNMENT + unit - 1) & ~(unit - 1);
   const size_t used = (offset + larger->capacity + unit - 1) & ~(unit - 1);
   if (used < size + offset + unit) return NULL;
-  char *base = map_pages(&size, unit, larger->base + used - size, size);
-  if (base == NULL) return NULL;
-  if (larger->mapped > used) munmap(larger->base + used, larger->mapped - used);
+  char *base = larger->base + used - size;
+  block *header = (block *)base;
+  *header = (block){.base = base, .mapped = larger->mapped - (used - size), .capacity = bytes, .origin = larger->origin};
   larger->mapped = used - size;
   larger->capacity = larger->mapped - offset;
-  block *header = (block *)base;
-  *header = (block){.base = base, .mapped = size, .capacity = bytes};
+  larger->parted = header->parted = true;
   return header;
 }
 
@@ -131,14 +135,30 @@ static int64_t current_second(void) {
   return (int64_t)time.tv_sec;
 }
 
+/* The block of a slot, which belongs to this thread alone then; NULL where there is none. */
+static block *claim(int32_t slot) {
+  if (atomic_load_explicit(&cache[slot], memory_order_relaxed) == NULL) return NULL;
+  block *header = atomic_exchange(&cache[slot], NULL);
+  if (header) atomic_fetch_sub(&cached_bytes, header->capacity);
+  return header;
+}
+
+static void keep_or_free(block *header) {
+  const size_t capacity = header->capacity;
+  if (atomic_fetch_add(&cached_bytes, capacity) + capacity <= CACHE_LIMIT && put(header)) return;
+  atomic_fetch_sub(&cached_bytes, capacity);
+  release(header);
+}
+
 /* Frees the blocks that were kept before `second`. */
 static void trim(int64_t second) {
   for (int32_t i = 0; i < CACHE_SLOTS; i++) {
-    if (atomic_load_explicit(&cache[i], memory_order_relaxed) == NULL) continue;
-    block *header = atomic_exchange(&cache[i], NULL);
-    if (header == NULL || (header->since >= second && put(header))) continue;
-    atomic_fetch_sub(&cached_bytes, header->capacity);
-    release(header);
+    block *header = claim(i);
+    if (header == NULL) continue;
+    if (header->since >= second)
+      keep_or_free(header);
+    else
+      release(header);
   }
 }
 
@@ -150,11 +170,28 @@ static void trim_unused(int64_t now) {
 
 void forge_trim_memory(void) { trim(INT64_MAX); }
 
-static void keep_or_free(block *header) {
-  const size_t capacity = header->capacity;
-  if (atomic_fetch_add(&cached_bytes, capacity) + capacity <= CACHE_LIMIT && put(header)) return;
-  atomic_fetch_sub(&cached_bytes, capacity);
-  release(header);
+/* Whether `b` begins where `a` ends, and both were one block before. */
+static bool precedes(const block *a, const block *b) {
+  return a->origin == b->origin && a->soon == b->soon && a->base + a->mapped == b->base;
+}
+
+/* A part that is given back, and what is kept of the block that it was cut from, as one block: of their pages larger ones are made. */
+static block *joined(block *header) {
+  for (int32_t i = 0; i < CACHE_SLOTS; i++) {
+    block *other = claim(i);
+    if (other == NULL) continue;
+    if (!other->parted || !(precedes(other, header) || precedes(header, other))) {
+      keep_or_free(other);
+      continue;
+    }
+    block *low = other->base < header->base ? other : header, *high = low == other ? header : other;
+    low->since = low->capacity > high->capacity ? low->since : high->since;
+    low->mapped += high->mapped;
+    low->capacity = (size_t)(block_memory(high) - block_memory(low)) + high->capacity;
+    header = low;
+    i = -1; /* a slot that was passed may hold the next part */
+  }
+  return header;
 }
 
 static void give_back(block *header) {
@@ -165,6 +202,7 @@ static void give_back(block *header) {
   const int64_t now = current_second();
   if (header->wanted >= header->capacity / 2) header->since = now;
   trim_unused(now);
+  if (header->parted) header = joined(header);
   if (header->since >= now - KEEP_SECONDS)
     keep_or_free(header);
   else
@@ -190,10 +228,8 @@ static fitness fitness_of(block *header, size_t bytes, size_t alignment) {
 /* A kept block, or NULL. While a slot is looked at its block belongs to this thread alone. */
 static block *take(size_t bytes, size_t alignment, fitness wanted) {
   for (int32_t i = 0; i < CACHE_SLOTS; i++) {
-    if (atomic_load_explicit(&cache[i], memory_order_relaxed) == NULL) continue;
-    block *header = atomic_exchange(&cache[i], NULL);
+    block *header = claim(i);
     if (header == NULL) continue;
-    atomic_fetch_sub(&cached_bytes, header->capacity);
     if (fitness_of(header, bytes, alignment) == wanted) return header;
     keep_or_free(header);
   }
