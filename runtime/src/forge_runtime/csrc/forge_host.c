@@ -175,7 +175,7 @@ static bool precedes(const block *a, const block *b) {
   return a->origin == b->origin && a->soon == b->soon && a->base + a->mapped == b->base;
 }
 
-/* A part that is given back, and what is kept of the block that it was cut from, as one block: of their pages larger ones are made. */
+/* A part that is given back, and what is kept of the block that it was cut from, as one block: larger ones get these pages. */
 static block *joined(block *header) {
   for (int32_t i = 0; i < CACHE_SLOTS; i++) {
     block *other = claim(i);
