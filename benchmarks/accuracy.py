@@ -26,7 +26,7 @@ from benchmarks.oracle import Oracle
 from forge import dims, dtypes
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Module
+    from forge.ir.graph import Module
 
 Sizes = Mapping[str, int]
 Inputs = dict[str, Any]

@@ -28,7 +28,7 @@ from rich.console import Console
 from forge.driver import check_options, compile_module
 from forge.driver.latency import measure
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from forge.target import Target
 

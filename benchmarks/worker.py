@@ -30,7 +30,8 @@ import numpy as np
 from benchmarks.libraries import LIBRARIES, Case
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.graph import Graph
+    from forge.ir.nodes import Value
 
 _SAMPLE_SECONDS = 2e-3
 _DIE_WITH_PARENT = 1

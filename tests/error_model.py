@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
+from forge.ir.graph import Graph
 from forge.ir.interp import bind_symbols, concrete_attrs, evaluate
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Accuracy, Kind
 from forge.ops.core.op import Op
 from tests.ops.compare import epsilon, tolerance

@@ -22,7 +22,8 @@ from forge.backends.compiled import CompiledModel
 from forge.codegen.abi import ABI_VERSION
 from forge.codegen.jit import JitLibrary
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.tir.expr import Const, Expr, Var, const
 from forge.tir.program import Program, StateMemory, TensorSpec
 from forge.tir.rewrite import Rewriter

@@ -17,7 +17,8 @@ from forge import dtypes
 from forge.backends.compiled import CompiledModel
 from forge.codegen.jit import JitLibrary
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge_runtime import _native, sequences
 from tests.guard import Guarded, GuardedHost, Tensor

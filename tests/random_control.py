@@ -13,8 +13,9 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.errors import TypeInferenceError
+from forge.ir.graph import Graph
 from forge.ir.interp import bind_symbols
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from tests.random_graphs import LARGEST_RANK, AnyNetwork
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.errors import TypeInferenceError
+from forge.ir.graph import Graph
 from forge.ir.interp import bind_symbols, evaluate, run_graph
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Kind, OpDef, Trait, all_ops
 from forge.ir.types import TensorType
 from forge.ops.core.op import Op

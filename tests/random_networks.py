@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.op import get_op
 from tests.ops.case import Case
 from tests.passes.random_graphs import IMAGE_STEPS, SEQUENCE_STEPS

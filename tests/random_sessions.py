@@ -17,7 +17,8 @@ from forge.dims import Dim
 from forge.errors import TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State, replaces
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from tests.passes.random_graphs import Network
 

@@ -21,7 +21,7 @@ from forge.driver import compile_module
 from forge.errors import ImportModelError, OpAttributeUnimplemented, OpNotImplemented
 from forge.frontends.torch import import_model
 from forge.frontends.torch.exported import array_of
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.saved.hashing import fingerprint
 from tests import random_torch
 

@@ -7,7 +7,7 @@ import pytest
 
 import forge
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 
 X = "%x: Tensor[(1, 4, 6), float32]"

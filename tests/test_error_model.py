@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from tests.error_model import Judge, Noise, interpret
 from tests.ops.test_cases import CASES

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from forge.driver import check_options, compile_module
 from forge.errors import ForgeError
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.op import all_ops
 from forge.ir.printer import print_module
 from tests import guard, guard_runtime

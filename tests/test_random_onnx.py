@@ -19,7 +19,7 @@ import pytest
 from forge.driver import check_options, compile_module
 from forge.errors import CompileError, ForgeError, ImportModelError
 from forge.frontends.onnx import import_model
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.op import Accuracy
 from tests import guard, guard_runtime
 from tests.error_model import Judge

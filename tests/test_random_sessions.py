@@ -22,7 +22,7 @@ from forge.backends.compiled import CompiledModel
 from forge.driver import check_options, compile_module
 from forge.errors import ForgeError, InputError, MemoryLimitError
 from forge.ir.functions.reference import Reference
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.printer import print_module
 from forge.tir.program import StateMemory
 from forge_runtime import Session, donate

@@ -22,8 +22,8 @@ from forge.backends.compiled import CompiledModel
 from forge.driver import check_options, compile_module
 from forge.errors import ForgeError
 from forge.frontends.onnx import import_model
+from forge.ir.graph import Module
 from forge.ir.interp import bind_symbols
-from forge.ir.nodes import Module
 from forge.target import Target
 from tests import guard
 from tests.error_model import MOST_EXCLUDED, Contents, Judge, Noise, interpret, noises, widened

@@ -16,7 +16,7 @@ import numpy as np
 from forge.driver import check_options, compile_module, optimized_graph
 from forge.driver.pass_context import PassContext
 from forge.errors import InputError, InvalidGraphError, OptionError
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.module import IRModule
 from forge.nd import Device, check_device, cpu, viewed
 from forge.target import TargetLike

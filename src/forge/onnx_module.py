@@ -18,7 +18,8 @@ from forge import files
 from forge._version import __version__
 from forge.dims import Dim
 from forge.errors import OpNotImplemented, OptionError, OutputExistsError, option
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.verifier import verify
 from forge.module import IRModule
 

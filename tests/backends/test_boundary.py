@@ -14,8 +14,8 @@ from forge.backends import CPU
 from forge.driver import GRAPH_STAGES, check_options, compile_module
 from forge.driver.pipeline import LINK, STAGES, stages_of
 from forge.errors import TargetError
+from forge.ir.graph import Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Module
 from forge.target import Target
 from tests.backends.toy import BLOCK, BLOCKED, TOY, ToyModel, registered
 from tests.passes.checks import random_input

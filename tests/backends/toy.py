@@ -16,7 +16,7 @@ from forge.backends.compiled import CompiledModel
 from forge.backends.weights import Weights
 from forge.driver import Compilation
 from forge.ir.functions.reference import Reference
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.target import Target, kinds
 
 BLOCK = 4

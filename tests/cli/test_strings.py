@@ -11,7 +11,7 @@ import pytest
 import forge
 from forge.cli import main
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 
 

@@ -11,7 +11,7 @@ import pytest
 import forge
 from forge.cli import main, structures
 from forge.errors import OptionError
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.parser import parse_module
 
 TEXT = """def @main(%s: Sequence[Tensor[(k), float32]], %o: Optional[Tensor[(m), float32]], %x: Tensor[(n), float32]) {

@@ -9,7 +9,7 @@ import forge
 from forge.driver import GRAPH_STAGES, STAGES, Compilation, Stage, check_options, compile_module, optimized_graph
 from forge.driver.pipeline import levels_table
 from forge.errors import InvalidGraphError, OptionError
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.verifier import verify
 from forge.options import OPT_LEVELS
 from scripts import write_docs

@@ -13,7 +13,7 @@ from forge.cli.profile_page import page
 from forge.driver import compile_module, peaks
 from forge.driver.profiler import Profile, ProfileRow, of_copy, profile_module, rate
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from forge.lowering.times import TIMES
 from forge.target import Target

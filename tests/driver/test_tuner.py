@@ -14,8 +14,8 @@ from forge.driver import check_options, compile_module, tuner, tuning
 from forge.driver.tuner import tune_module
 from forge.errors import OptionError
 from forge.ir.builder import Builder
+from forge.ir.graph import Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module
 from forge.ir.types import TensorType
 from forge.target import Target
 from forge.target.choices import Choices

@@ -16,7 +16,7 @@ from forge.codegen import compile as codegen
 from forge.driver import compile_module
 from forge.errors import CompileError, ForgeError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import UnrankedType
 from tests.driver.support import LIMIT, difference, files, pictures
 

@@ -17,7 +17,7 @@ from forge.frontends.context import ImportContext
 from forge.frontends.converter_class import OpConverter
 from forge.frontends.registry import Registry
 from forge.ir import interp
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from tests.frontends import toy
 from tests.frontends.toy import REGISTRY, ScaleAttributes, ToyConvertMap, from_toy
 

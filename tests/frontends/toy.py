@@ -20,7 +20,8 @@ from forge.frontends.order import OrderedNode, topological
 from forge.frontends.registry import Registry, as_list
 from forge.frontends.scope import ImportState, Scope
 from forge.frontends.support import CONVERTER, MISSING, Coverage, Format, Use, check_supported
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 MAX_ELEMENTS = 1 << 20

@@ -14,7 +14,7 @@ from forge.errors import InvalidGraphError, ParseError
 from forge.ir.edits.edit import edit
 from forge.ir.functions.reference import Reference
 from forge.ir.functions.states import State
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.saved import serialize
 from forge.ir.saved.hashing import fingerprint, structural_hash
 from forge.ir.text.parser import parse_module

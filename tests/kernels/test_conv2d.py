@@ -11,7 +11,7 @@ import pytest
 from forge import dims
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from forge.kernels.cpu import conv2d, conv_plan, tiles
 from forge.kernels.cpu.conv_plan import tail_widths

@@ -11,7 +11,7 @@ import pytest
 from forge import dims, dtypes
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.op import Accuracy
 from forge.ir.types import TensorType
 from tests import guard

@@ -10,7 +10,7 @@ import pytest
 from forge import dims
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.types import TensorType
 from forge.ops.sort.sort import stable_order
 from tests import guard

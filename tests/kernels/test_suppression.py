@@ -8,7 +8,7 @@ import pytest
 from forge import dims
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.types import TensorType
 from forge.kernels.cpu import suppression
 from forge.ops.vision.non_max_suppression import BoxSuppression, SuppressionAttrs

@@ -14,8 +14,9 @@ import pytest
 from forge import dims
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType, Type
 from forge.module import IRModule
 from forge_runtime import ExecutionError, ForgeRuntimeError, Runtime

@@ -11,8 +11,9 @@ from forge.dims import Dim
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 from forge.tir.program import StateMemory

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from forge.driver import check_options, compile_module
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.parser import parse_module
 from forge.target import Target
 from tests import guard_runtime

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.text.parser import parse_module
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan, storage_of

@@ -13,7 +13,8 @@ import forge
 from forge import dims, dtypes
 from forge.driver import check_options, compile_module, optimized_graph
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.lowering import arena
 from forge.lowering.arena import Block, most_live_bytes

@@ -12,8 +12,9 @@ from forge import dims
 from forge.driver import check_options, compile_module
 from forge.errors import CompileError
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge_runtime import ExecutionError, InputError, Runtime
 

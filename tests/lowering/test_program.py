@@ -8,8 +8,8 @@ import pytest
 from forge import dims, ops
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
 from tests import guard

@@ -19,7 +19,8 @@ from forge import dims, dtypes
 from forge.driver import check_options, compile_module
 from forge.errors import FunctionError, InputError, TimeLimitError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType, Type
 from forge.module import IRModule
 from forge_runtime import Runtime, read_metadata

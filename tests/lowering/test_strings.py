@@ -9,8 +9,8 @@ import pytest
 
 from forge.driver import compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Module
 from forge.ir.types import TensorType
 from forge.ops.core.strings import unpack_string_constants
 from tests import guard

@@ -11,8 +11,9 @@ import pytest
 from forge import dims
 from forge.driver import CompiledModel, check_options, compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from tests.kernels.support import EVERY_TARGET
 

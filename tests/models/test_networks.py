@@ -18,8 +18,8 @@ import forge
 from benchmarks import models
 from forge import peers
 from forge.driver import check_options, compile_module
+from forge.ir.graph import Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module
 from forge.ir.op import REGISTRY
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_with_constants

@@ -17,7 +17,8 @@ from forge.driver import check_options, compiler, pipeline
 from forge.errors import OptionError
 from forge.ir.edits import budget
 from forge.ir.edits.rewrite import Rule, RuleBuilder, rewrite, rule
-from forge.ir.nodes import Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node
 from forge.ir.op import get_op
 from forge.numerics import after_stage, bisect, bisection, compiled_as_is, difference, read_inputs
 from forge.numerics.tolerances import Judge, Tolerance

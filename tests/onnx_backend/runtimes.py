@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from forge.frontends.onnx import import_model
 from forge.ir import interp
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.op import all_ops
 from forge.ir.verifier import verify
 

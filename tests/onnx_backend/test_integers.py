@@ -7,7 +7,7 @@ import pytest
 
 from forge.driver import Compilation, check_options, compile_module, run_stages
 from forge.driver.integers import STAGE
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.op import Category
 from tests.onnx_backend import cases
 from tests.onnx_backend.compare import check_outputs

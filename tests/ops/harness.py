@@ -11,8 +11,9 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import bind_symbols, concrete_attrs, run_graph
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Accuracy, ReferenceValue, get_op
 from forge.ir.types import TensorType
 from forge.ops.core.op import Op

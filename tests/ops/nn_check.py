@@ -10,8 +10,8 @@ import numpy as np
 import forge.ops  # noqa: F401  (registers the operators)
 from forge import dims, dims_text, dtypes, te
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph
 from forge.ir.interp import bind_symbols, run_graph
-from forge.ir.nodes import Graph
 from forge.ir.op import Accuracy, get_op
 from forge.ir.types import TensorType
 from forge.tir.evaluate import evaluate

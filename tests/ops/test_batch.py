@@ -10,8 +10,9 @@ import pytest
 from forge.errors import ForgeError
 from forge.ir.batch import Batch, MixesBatch
 from forge.ir.edits.follow import BatchFollower
+from forge.ir.graph import Graph
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Trait
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType

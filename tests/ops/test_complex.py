@@ -12,8 +12,8 @@ from forge import dims
 from forge.driver import check_options, compile_module
 from forge.errors import CompileError, TypeInferenceError
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.op import Accuracy
 from forge.ir.types import TensorType
 from forge.lowering.build import build_function

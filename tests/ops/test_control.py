@@ -12,8 +12,8 @@ from forge import dims
 from forge.dims import DimExpr
 from forge.errors import TypeInferenceError
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph
 from forge.ir.types import SequenceType, TensorType, Type, UnrankedType
 
 F32 = "float32"

@@ -13,7 +13,8 @@ import pytest
 from forge import te
 from forge.errors import ForgeError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.op import REGISTRY, Category, Kind, OpDef, Precision, all_ops
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups

@@ -14,7 +14,8 @@ from forge.errors import FunctionError, ParseError, TypeInferenceError
 from forge.frontends.prune import prune
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import remove_unused
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.types import TensorType

@@ -15,8 +15,8 @@ from forge import dims
 from forge.driver import compile_module
 from forge.errors import ExecutionError, TypeInferenceError
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.op import get_op
 from forge.ir.types import TensorType
 from forge.ops.core.op import Op

@@ -7,8 +7,8 @@ import pytest
 
 from forge.driver.compiler import compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module
 from forge.ir.types import TensorType
 from tests.ops import harness
 from tests.ops.case import Case, f32, i64, row

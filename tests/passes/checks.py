@@ -8,8 +8,8 @@ import numpy as np
 
 import forge.ops  # noqa: F401  (registers the operators)
 from forge import dims, dtypes
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.parser import parse_module
 from forge.ir.verifier import verify_graph
 from forge.options import CompileOptions

@@ -10,7 +10,8 @@ import numpy as np
 from forge import dims
 from forge.errors import TypeInferenceError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 Step = Callable[["Network"], Value]

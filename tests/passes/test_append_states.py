@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from forge.driver import check_options, compile_module
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.text.parser import parse_module
 from forge.ir.verifier import verify
 from forge.passes import append_states

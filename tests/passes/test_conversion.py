@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.op import REGISTRY
 from forge.ops.core.define import define_operator
 from forge.options import CompileOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.options import CompileOptions
 from forge.passes import convert_layout
 from forge.passes.base import GraphPass

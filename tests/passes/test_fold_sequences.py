@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.ir.graph import Graph
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph
 from forge.passes import eliminate_dead_code, fold_sequences
 from tests.passes.checks import AVX512, parse, rewrite, text_of
 

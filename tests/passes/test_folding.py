@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.types import TensorType
 from forge.passes import decompose, fold_batch_norm, fold_constants, fold_scale
 from tests.passes.checks import check, parse, text_of, weights

@@ -11,7 +11,8 @@ import pytest
 from forge import dims, dtypes
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.options import CompileOptions

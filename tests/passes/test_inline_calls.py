@@ -7,8 +7,8 @@ import pytest
 
 import forge.ops  # noqa: F401  (registers the operators)
 from forge.errors import InvalidGraphError
+from forge.ir.graph import Module, clone_node
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module, clone_node
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify

@@ -10,8 +10,9 @@ import pytest
 import forge
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.passes import to_integers, to_unsigned
 from forge.passes.matching import operand

@@ -15,7 +15,7 @@ import forge
 from forge.driver.compiler import check_options, optimized_graph
 from forge.frontends.prune import prune
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.types import TensorType
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.passes import canonicalize, decompose, eliminate_common_subexpr, fold_constants, fold_scale

@@ -12,8 +12,9 @@ from forge.compose.quantized import rounded_by_block
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.edits.journal import recorded
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 from forge.ops.quantized.unpack import packed_bytes

@@ -9,7 +9,8 @@ import pytest
 
 from forge import dims
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.options import CompileOptions
 from forge.passes import choose_layouts, pack_weights

@@ -12,8 +12,9 @@ import forge
 from forge import dims
 from forge.ir.builder import Builder
 from forge.ir.call import CALL
+from forge.ir.graph import Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module, Node
+from forge.ir.nodes import Node
 from forge.ir.types import TensorType
 from forge.passes import partition
 from forge.passes.partition_for_tensorrt import is_supported

@@ -16,8 +16,8 @@ from forge.errors import OptionError, ParseError, TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.call import bind_parameters
 from forge.ir.edits.undetermined import name_whole_sizes, undetermined_symbols
+from forge.ir.graph import Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
 

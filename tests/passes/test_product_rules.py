@@ -10,7 +10,7 @@ import pytest
 from forge import dims
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from forge.passes import canonicalize
 from tests.passes.checks import check

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.driver import GRAPH_STAGES, Compilation, CompileOptions
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.verifier import verify_graph
 from forge.target import Target
 from tests.passes.checks import AVX2, AVX512, random_input

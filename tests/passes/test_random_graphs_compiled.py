@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.driver import check_options, compile_module
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from tests.error_model import Judge
 from tests.passes.checks import random_input
 from tests.passes.random_graphs import image_network, sequence_network

@@ -9,7 +9,7 @@ import pytest
 
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.types import TensorType
 from forge.passes import recurrent_codes
 from tests.passes.checks import check

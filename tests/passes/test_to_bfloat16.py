@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.passes import choose_layouts, pack_weights, to_bfloat16
 from forge.target import Target
 from tests.passes.checks import AVX2, AVX512, check, parse, rewrite, text_of, weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.passes import to_float16
 from tests.passes.checks import check, parse, text_of, weights
 

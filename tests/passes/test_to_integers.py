@@ -11,8 +11,9 @@ import forge
 from forge import dtypes
 from forge.driver import Compilation, check_options, compile_module, run_stages
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.passes import pack_weights, to_integers
 from forge.passes.matching import operand

@@ -11,8 +11,8 @@ import pytest
 from forge import dims
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType
 from forge.passes import untranspose
 from tests.kernels.support import EVERY_TARGET

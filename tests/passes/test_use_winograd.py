@@ -7,7 +7,7 @@ import pytest
 
 from forge import dtypes
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.types import TensorType
 from forge.ops.packed.winograd import restore_filters, transform_filters
 from forge.options import CompileOptions

@@ -13,8 +13,9 @@ from forge import dtypes
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.edits.journal import recorded
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.passes import pack_weights, to_integers
 from forge.passes.matching import operand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forge import dims
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.types import TensorType
 from forge.passes import widen_conv1d
 from tests.passes.checks import check, weights

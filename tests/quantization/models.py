@@ -9,7 +9,8 @@ import numpy as np
 import forge
 from forge import dims
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 

@@ -7,8 +7,9 @@ import pytest
 
 import forge
 from forge.ir import Builder, TensorType
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.quantization.analysis import MOST_DB, OutputSums, analyse, decibels
 from forge.quantization.pairing import pairs_of
 from forge.quantization.quantize import Quantised, quantise

@@ -11,7 +11,8 @@ import pytest
 import forge
 from forge import dims
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Value
 from forge.ir.saved.statistics import BINS, Histogram, Statistics
 from forge.ir.types import TensorType
 from forge.quantization.quantize import statistics_of

@@ -7,7 +7,7 @@ import pytest
 
 import forge
 from forge.driver.compilation import bind_params
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.quantization import gram
 from forge.quantization.compensation import compensated_weights
 from forge.quantization.layers import Layer, layers_of

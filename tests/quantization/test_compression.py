@@ -12,7 +12,8 @@ import forge
 from forge import dims
 from forge.errors import InputError, OptionError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.quantization import gram
 from forge.quantization.compression import Compressed

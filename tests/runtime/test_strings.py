@@ -13,7 +13,7 @@ import forge
 from forge import dims
 from forge.driver import compile_module
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from forge_runtime import InputError, Runtime
 from tests.runtime.building import compile_c

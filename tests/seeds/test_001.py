@@ -14,7 +14,8 @@ import pytest
 
 import forge
 from forge.errors import InvalidGraphError, OptionError, TargetError
-from forge.ir.nodes import Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node
 from tests.frontends.onnx.support import model
 from tests.seeds.items import differs, works
 from tests.seeds.models import X, network, weights

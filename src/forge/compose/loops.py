@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 

@@ -10,7 +10,8 @@ from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import ForgeError
 from forge.ir.arrays import identity
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of

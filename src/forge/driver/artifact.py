@@ -24,7 +24,7 @@ from forge.driver import replacement
 from forge.driver.metadata import creation_time, describe
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
 from forge.errors import CompileError, OutputExistsError, TargetError, option
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.saved import serialize
 from forge.ir.text.printer import print_module
 from forge.options import OutputOptions

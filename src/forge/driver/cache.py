@@ -28,7 +28,8 @@ from forge.backends.compiled import CompiledModel
 from forge.driver import weight_views
 from forge.driver.weight_views import Arrays
 from forge.ir import types as T
-from forge.ir.nodes import CONSTANT, Module, Node
+from forge.ir.graph import Module
+from forge.ir.nodes import CONSTANT, Node
 from forge.lowering.control import place_of
 from forge.lowering.objects import runs_on_host
 from forge.options import CompileOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 from forge.backends.compiled import CompiledModel
 from forge.driver.artifact import Draft
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
 from forge.ir.saved import hashing
 from forge.lowering.memory import MemoryPlan

@@ -11,7 +11,7 @@ from forge.driver import artifact, cache
 from forge.driver.compilation import Compilation
 from forge.driver.pass_context import check_options
 from forge.driver.pipeline import GRAPH_STAGES, LINK, Observer, run_stages
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.verifier import verify
 from forge.options import CompileOptions, OutputOptions
 from forge.progress import Progress

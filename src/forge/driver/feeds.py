@@ -8,7 +8,8 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.errors import OptionError
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.lowering.objects import described
 from forge.samples import Spec as Spec
 

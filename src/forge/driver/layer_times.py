@@ -16,7 +16,8 @@ import numpy as np
 from forge.backends.compiled import CompiledModel
 from forge.driver.compiler import compile_module
 from forge.driver.profiler import items_of, sample
-from forge.ir.nodes import Module, Node
+from forge.ir.graph import Module
+from forge.ir.nodes import Node
 from forge.ir.op import Category
 from forge.lowering.texts import parts
 from forge.options import CompileOptions

@@ -14,7 +14,8 @@ from forge._version import __version__
 from forge.backends.compiled import CompiledModel
 from forge.errors import OptionError
 from forge.ir.functions.states import replaced, state_type
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Kind
 from forge.ir.types import TensorType, Type
 from forge.ops.core.op import Op

@@ -16,7 +16,7 @@ from forge.backends.cpu import LLVM_LEVELS
 from forge.driver.compilation import Compilation
 from forge.errors import OptionError
 from forge.ir.edits import journal
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.text.printer import print_module
 from forge.options import OPT_LEVELS, CompileOptions
 from forge.passes import (

@@ -14,8 +14,9 @@ from forge.backends.compiled import CompiledModel
 from forge.dims import Dim
 from forge.driver import analysis, peaks
 from forge.driver.compiler import compile_module
+from forge.ir.graph import Module
 from forge.ir.interp import bind_symbols
-from forge.ir.nodes import Module, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ir.types import TensorType
 from forge.lowering.groups import Group

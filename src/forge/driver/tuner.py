@@ -18,7 +18,7 @@ from forge.driver.compiler import compile_module
 from forge.driver.pass_context import check_options
 from forge.driver.tuning import Record, described
 from forge.errors import OptionError, option
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.options import CompileOptions
 from forge.progress import Progress
 from forge.target import Target

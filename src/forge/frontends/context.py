@@ -10,7 +10,8 @@ import numpy as np
 
 from forge.frontends.scope import ImportState, Scope
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 
 

@@ -10,7 +10,7 @@ from forge.errors import ForgeError, ImportModelError, TypeInferenceError
 from forge.frontends.prune import prune
 from forge.frontends.scope import Scope
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 
 _MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 

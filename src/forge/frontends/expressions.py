@@ -23,7 +23,8 @@ from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.frontends.context import open_context
 from forge.ir.edits.extract import extract
-from forge.ir.nodes import Module, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 _numbers = itertools.count()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forge.ir.edits.dead_code import remove_dead
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 
 
 def prune(graph: Graph) -> None:

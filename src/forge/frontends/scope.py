@@ -12,7 +12,8 @@ from forge import dtypes
 from forge.compose import quantized
 from forge.errors import ImportModelError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ir.types import TensorType
 

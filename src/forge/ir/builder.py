@@ -9,7 +9,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ForgeError, InvalidGraphError, TypeInferenceError
-from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import CONSTANT, ConstantAttrs, Node, Value
 from forge.ir.op import OpDef, get_op
 from forge.ir.types import Type
 

@@ -15,7 +15,8 @@ from forge.errors import InvalidGraphError, TypeInferenceError
 from forge.ir import op as op_registry
 from forge.ir import types as T
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category, OpDef, Operand, ReferenceValue, RegionRunner, Trait
 
 

@@ -11,7 +11,8 @@ from forge import dims, dtypes
 from forge.dims import DimExpr
 from forge.errors import ForgeError, InputError
 from forge.ir import attributes
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import ReferenceValue
 from forge.ir.types import SequenceType, TensorType
 

@@ -26,7 +26,8 @@ from forge.ir.batch import UNDECLARED, Batch, MixesBatch
 from forge.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Node, Value
+    from forge.ir.graph import Graph
+    from forge.ir.nodes import Node, Value
 
 Range = tuple[Dim, Dim]  # the least and the greatest element of an integer tensor, as far as it is known
 

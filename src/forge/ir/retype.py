@@ -14,7 +14,8 @@ from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 
 
 def check_param(graph: Graph, name: str, array: np.ndarray) -> None:

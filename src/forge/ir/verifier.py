@@ -11,7 +11,8 @@ from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
 from forge.ir.call import verify_calls
 from forge.ir.functions.states import verify_shared_states, verify_states
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef
 from forge.ir.retype import check_param, sizes_of_params
 from forge.ir.text import attribute_text

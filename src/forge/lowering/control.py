@@ -13,7 +13,8 @@ from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir import attributes
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.memory import Location, MemoryPlan
 from forge.lowering.objects import described, is_unranked_copy, runs_on_host, tensor_symbols

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 
 from forge import dims, dtypes
 from forge.ir.constants.joined import is_constant
-from forge.ir.nodes import CONSTANT, Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.op import Accuracy, Kind
 from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host

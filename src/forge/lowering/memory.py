@@ -21,7 +21,8 @@ from forge.ir.constants.joined import is_constant, parts_of
 from forge.ir.constants.sampling import MOST_SAMPLED, have_equal_bytes, sample
 from forge.ir.functions.states import replaced
 from forge.ir.functions.typical import typical_sizes
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType, UnrankedType
 from forge.lowering import arena
 from forge.lowering.arena import Arena

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from forge import dims
 from forge.dims import Dim
 from forge.errors import CompileError
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge.tir import expr as E
 from forge.tir.expr import Buffer

@@ -15,7 +15,8 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.functions.typical import typical_sizes
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.arena import Arena
 from forge.lowering.build import build_function

@@ -18,7 +18,8 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.functions.states import replaced
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Kind
 from forge.lowering.groups import Group
 from forge.lowering.memory import Step, byte_size, is_control_result, storage_of, view_root

@@ -18,7 +18,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category, Kind
 from forge.loops.contract import Variant
 from forge.lowering.build import find_variant, is_whole

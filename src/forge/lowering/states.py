@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forge.errors import CompileError
 from forge.ir.functions.states import State, state_type
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan, WeightTable, storage_of
 from forge.tir.program import Binding, StateMemory, StateSpec

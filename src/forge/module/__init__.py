@@ -15,7 +15,8 @@ from forge.ir import retype
 from forge.ir.edits.extract import extract
 from forge.ir.functions import joining
 from forge.ir.functions.reference import Reference
-from forge.ir.nodes import Module, Node, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Node, Value
 from forge.ir.saved import serialize
 from forge.ir.saved.statistics import Calibration
 from forge.ir.text.parser import parse_module

@@ -15,7 +15,8 @@ from forge.ir import retype
 from forge.ir.edits.edit import Editor, edit
 from forge.ir.edits.rebatch import check_batch, replace_batch
 from forge.ir.edits.rewrite import Rule, apply
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Calibration
 from forge.ir.types import TensorType

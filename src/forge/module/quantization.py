@@ -13,7 +13,7 @@ from forge.module.edits import Edits
 from forge.progress import Progress, shown
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Module
+    from forge.ir.graph import Module
     from forge.quantization.accuracy import Accuracy, Validate
     from forge.quantization.compression import Compressed
     from forge.quantization.layers import Excluded

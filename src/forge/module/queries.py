@@ -12,7 +12,8 @@ import numpy as np
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.ir.edits import journal
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.types import TensorType

@@ -17,7 +17,8 @@ from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 

@@ -13,8 +13,8 @@ from forge.driver.pipeline import STAGES, run_stages, stage_of
 from forge.driver.profiler import items_of
 from forge.errors import CompileError, OptionError
 from forge.ir.edits import budget, journal
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph, run_module
-from forge.ir.nodes import Graph, Module
 from forge.lowering.groups import Group
 from forge.lowering.program import Item
 from forge.lowering.texts import parts

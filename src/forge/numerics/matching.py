@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ir.types import TensorType
 from forge.numerics.sides import Side

@@ -14,7 +14,7 @@ import numpy as np
 from forge import dtypes
 from forge.errors import OptionError
 from forge.files import replacing
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.saved import serialize
 from forge.options import CompileOptions, options_of
 

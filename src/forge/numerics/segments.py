@@ -9,8 +9,9 @@ from typing import Any
 from forge.errors import ForgeError
 from forge.ir.constants.joined import is_constant
 from forge.ir.edits.extract import extract
+from forge.ir.graph import Graph
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 
 FAILURES = (ForgeError, ArithmeticError, LookupError, TypeError, ValueError, NotImplementedError)
 """What the interpreter may raise of a graph that a stage has broken."""

@@ -15,8 +15,9 @@ import numpy as np
 from forge import peers
 from forge.driver import check_options, compile_module
 from forge.errors import OptionError
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.quantised import is_quantised
 from forge.loaders import from_onnx, from_torch
 from forge.module import IRModule, load

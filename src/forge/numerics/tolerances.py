@@ -16,8 +16,9 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ForgeError, OptionError
+from forge.ir.graph import Graph
 from forge.ir.interp import bind_symbols, evaluate
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Accuracy
 from forge.ir.quantised import NARROW, is_quantised
 from forge.numerics.differences import Difference, difference

@@ -13,7 +13,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.shape.concatenate import Concatenate
 

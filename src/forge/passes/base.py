@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from forge.ir.edits.rewrite import Rule, on_all_graphs, rewrite
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.options import CompileOptions
 
 GraphPass = Callable[[Graph, CompileOptions], int]

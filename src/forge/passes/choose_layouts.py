@@ -20,7 +20,8 @@ from forge import dims, dtypes
 from forge.dims import is_static
 from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.functions.typical import typical_sizes
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, Conv3D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose, Conv3DTranspose, ConvTranspose

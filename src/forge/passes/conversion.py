@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import before, remove_unused
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.ops.core.layout_change import LayoutChange, Shape
 from forge.ops.core.op import Op

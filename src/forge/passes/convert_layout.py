@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from forge.ir.edits.rewrite import on_all_graphs
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import ConvBase
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout

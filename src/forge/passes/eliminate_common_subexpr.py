@@ -13,7 +13,8 @@ import numpy as np
 from forge.ir.constants.joined import parts_of
 from forge.ir.constants.sampling import have_equal_bytes, sample
 from forge.ir.edits.rewrite import replace
-from forge.ir.nodes import CONSTANT, Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import CONSTANT, Node
 from forge.ir.op import Trait
 from forge.passes.base import on_each_graph
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rule
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.nn.normalization import BatchNorm, BatchNormAttrs
 from forge.options import CompileOptions
 from forge.passes.base import rewriting

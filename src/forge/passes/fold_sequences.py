@@ -19,7 +19,8 @@ from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import before, replace
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.sequence.sequence import SplitToSequence

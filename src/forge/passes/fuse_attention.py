@@ -18,7 +18,8 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import Declined, Replace, RuleBuilder, only_use, rule
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.elementwise.select import Where
 from forge.ops.nn.matmul import Matmul

@@ -13,7 +13,8 @@ from forge.ir.arrays import identity
 from forge.ir.call import CALL, bind_parameters, verify_calls
 from forge.ir.edits.edit import splice
 from forge.ir.edits.rewrite import before, on_all_graphs, replace
-from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import CONSTANT, ConstantAttrs, Node, Value
 from forge.ir.types import dimension_pairs
 from forge.passes.matching import distinct, operand
 

@@ -21,7 +21,8 @@ import numpy as np
 from forge import dtypes
 from forge.backend import Layouts
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take
 from forge.ops.nn.indexed_matmul import IndexedMatmul

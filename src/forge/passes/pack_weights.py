@@ -23,7 +23,8 @@ from forge import dtypes
 from forge.backend import Layouts
 from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.nn.recurrent_codes import centred, packed
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions

@@ -14,7 +14,8 @@ from forge.ir.builder import Builder
 from forge.ir.call import call_function
 from forge.ir.edits.rewrite import new_symbols, remove_unused
 from forge.ir.edits.undetermined import name_whole_sizes
-from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value, clone_node
+from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.verifier import verify, verify_graph
 
 COMPILER = "Compiler"

@@ -13,7 +13,8 @@ import numpy as np
 from forge.dims import is_static
 from forge.errors import OptionError
 from forge.ir.edits.rewrite import before, replace
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.ops.shape.pad import Pad
 from forge.passes import partition

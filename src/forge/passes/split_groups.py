@@ -18,7 +18,8 @@ from functools import partial
 import numpy as np
 
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import has_several_filters, plain_weight

@@ -13,7 +13,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import before, on_all_graphs
-from forge.ir.nodes import Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node
 from forge.ir.op import Precision
 from forge.options import CompileOptions
 from forge.passes import to_float16

@@ -16,7 +16,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import on_all_graphs
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Precision
 from forge.ir.types import TensorType
 from forge.ops.elementwise.cast import Cast

@@ -27,7 +27,8 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rule
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.core.inference import at_most
 from forge.ops.nn.convolution import ConvBase
 from forge.ops.nn.transposed_convolution import ConvTranspose

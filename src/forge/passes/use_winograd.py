@@ -19,7 +19,8 @@ from forge import dims
 from forge.backend import Convolution3x3, Layouts
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.functions.typical import typical_sizes
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters, transform_slices
 from forge.options import CompileOptions

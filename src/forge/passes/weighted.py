@@ -11,7 +11,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import RuleBuilder, only_use
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.passes.matching import channel_vector, operand, pairs
 
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")

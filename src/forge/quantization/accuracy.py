@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from forge.driver import check_options, compile_module
 from forge.errors import OptionError
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.quantization.products import products
 from forge.quantization.quantize import Quantised, quantise
 from forge.quantization.scheme import Scheme

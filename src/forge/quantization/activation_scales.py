@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.nn.normalization import LayerNorm, RmsNorm
 from forge.quantization.calibration import Sample

@@ -15,7 +15,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Value, clone_node
+from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.quantization.calibration import Sample
 from forge.quantization.pairing import Pair, pairs_of, product, rounded, value_name

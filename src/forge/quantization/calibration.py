@@ -15,7 +15,8 @@ import numpy as np
 
 from forge.ir.builder import Builder
 from forge.ir.edits.extract import extract
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.quantised import is_quantised
 from forge.quantization.analysis import Analysis, analyse, is_near
 from forge.quantization.quantize import Quantised, quantise

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from forge import dtypes
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.progress import Progress
 from forge.quantization import gram
 from forge.quantization.calibration import Sample

@@ -18,7 +18,8 @@ import numpy as np
 from forge import dtypes
 from forge.compose import quantized
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ops.index.gather import Take
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.transposed_convolution import Conv2DTranspose

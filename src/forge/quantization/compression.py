@@ -13,7 +13,7 @@ import numpy as np
 from forge.driver.compilation import bind_params
 from forge.errors import OptionError, option
 from forge.ir.edits.dead_code import remove_dead
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.quantization import activation_scales, gram
 from forge.quantization.activation_scales import Rescaled
 from forge.quantization.calibration import Sample

@@ -13,7 +13,8 @@ import numpy as np
 
 from forge.ir.builder import Builder
 from forge.ir.edits.rebatch import replace_batch
-from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.transposed_convolution import Conv2DTranspose

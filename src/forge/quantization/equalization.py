@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense

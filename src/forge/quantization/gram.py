@@ -12,7 +12,8 @@ import numpy as np
 from forge import dims, dtypes
 from forge.errors import InputError
 from forge.ir.edits.extract import extract
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ops.core.window_geometry import sliding_windows
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul

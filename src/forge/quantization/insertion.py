@@ -9,7 +9,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.quantization.layers import Layer, Sites, layer_of, moves, reads_rounded

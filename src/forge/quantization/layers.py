@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forge.errors import OptionError
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.ir.builder import Builder
+from forge.ir.graph import Module
 from forge.ir.interp import evaluate
-from forge.ir.nodes import Module, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.quantization.insertion import round_at_run_time
 from forge.quantization.layers import layer_of, sources

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.passes.split_recurrent import LAYERS
 
 PRODUCTS = ("nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.matmul", "nn.batch_matmul", *LAYERS)

@@ -14,7 +14,8 @@ from forge.driver.compilation import bind_params
 from forge.errors import OptionError
 from forge.ir.edits import journal
 from forge.ir.edits.dead_code import remove_dead
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics

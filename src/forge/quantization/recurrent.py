@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.nodes import Node, Value
 from forge.quantization.analysis import LEAST_SQNR, decibels, power
 from forge.quantization.calibration import Sample
 from forge.quantization.products import is_recurrent, node_again, products

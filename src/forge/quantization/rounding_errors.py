@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.ir.nodes import Module, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.quantization.analysis import decibels
 from forge.quantization.layers import Layer, Sites, is_depthwise, layer_of, sites_of

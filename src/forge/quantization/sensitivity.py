@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.quantization.analysis import OutputSums, Tick
 from forge.quantization.calibration import Sample

@@ -21,7 +21,8 @@ import numpy as np
 
 from forge.ir.builder import Builder
 from forge.ir.edits.dead_code import remove_dead
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.nn.convolution import Conv

@@ -9,7 +9,8 @@ import numpy as np
 from forge.errors import OptionError
 from forge.ir.builder import Builder
 from forge.ir.edits.dead_code import remove_dead
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
 from forge.ir.quantised import is_quantised
 from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.quantization.layers import layers_of, sites_of, sources

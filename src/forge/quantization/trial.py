@@ -6,7 +6,7 @@ from forge import dims
 from forge.driver import check_options, compile_module
 from forge.driver.analysis import flops_of
 from forge.ir.functions.typical import typical_sizes
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge_runtime import Runtime
 
 LIGHT = 1 << 35

@@ -10,7 +10,7 @@ from typing import Any
 from forge.driver import CompiledModel, check_options, compile_module
 from forge.driver.latency import measure
 from forge.errors import OptionError
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.progress import Progress
 from forge.quantization.analysis import OutputSums
 from forge.quantization.calibration import Sample

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from forge.errors import OptionError, spelled
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.module import IRModule
 from forge.nd import NDArray, viewed
 

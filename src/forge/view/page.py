@@ -14,7 +14,8 @@ from importlib import resources
 from typing import Any
 
 from forge._version import __version__
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.view import facts, layers
 from forge.view.scene import Box, Scene, SceneScope, build
 

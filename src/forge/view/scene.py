@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.view import facts, layers
 from forge.view.names import NameGroup, grouped

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forge import files
 from forge.errors import OptionError
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.view import facts
 from forge.view.drawing import Drawing, Line, PlacedBox, draw
 from forge.view.page import printable

@@ -13,7 +13,7 @@ from forge import dtypes
 from forge.exporters.onnx import export_model, with_weights
 from forge.frontends.onnx import import_model
 from forge.ir import interp
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 
 Run = Callable[[onnx.ModelProto, Sequence[Any]], list[Any]]
 

@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 
 from forge.errors import ExecutionError, OpNotImplemented
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.op import Trait, all_ops, get_op
 from forge.ops.elementwise.rows import Elementwise
 from tests.exporters.onnx.support import NotRun, Run, as_strings, exported, forge_outputs, onnxruntime_outputs, reference_outputs

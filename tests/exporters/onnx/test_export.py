@@ -18,7 +18,7 @@ from forge.errors import OpNotImplemented, OptionError
 from forge.exporters.onnx import export_model, save_model, unsupported_nodes
 from forge.ir import interp
 from forge.ir.builder import Builder
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from tests.exporters.onnx.support import check, exported, onnxruntime_outputs
 from tests.frontends.onnx.support import example, model

@@ -14,8 +14,8 @@ import forge
 from benchmarks import models, quantized
 from forge.driver import Compilation, check_options, run_stages
 from forge.frontends.onnx import import_model
+from forge.ir.graph import Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Module
 from forge.ir.parser import parse_module
 from tests.exporters.onnx.support import check, exported, onnxruntime_outputs
 from tests.frontends.onnx.microsoft.support import node_model

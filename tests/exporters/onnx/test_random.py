@@ -11,8 +11,8 @@ pytest.importorskip("onnxruntime")
 
 from forge.errors import OpNotImplemented
 from forge.exporters.onnx import unsupported_nodes
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module
 from forge.ir.op import Accuracy
 from forge.ir.printer import print_module
 from tests.error_model import Judge

@@ -11,7 +11,7 @@ import onnx.parser
 
 from forge.frontends.onnx import import_model
 from forge.ir import interp
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 
 
 def model(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpNotImplemented, OptionError
 from forge.frontends import scope
 from forge.frontends.onnx import convert, import_model, register, unregister, unsupported_operators
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
 
 DENSE = "g (float[batch, 4] x) => (float[batch, 2] y) { h = MatMul(x, w)  y = Add(h, b) }"

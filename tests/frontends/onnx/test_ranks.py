@@ -11,8 +11,8 @@ import pytest
 from forge.driver import compile_module
 from forge.errors import ExecutionError, ForgeError, ImportModelError
 from forge.frontends.onnx import import_model
+from forge.ir.graph import Module
 from forge.ir.interp import run_module
-from forge.ir.nodes import Module
 from forge.ir.types import UnrankedType
 
 VECTOR = np.array([1, 2, 3], np.float32)

@@ -10,8 +10,9 @@ import numpy as np
 from forge import dims, dtypes
 from forge.driver.compiler import compile_module
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 from tests.ops.harness import evaluate_graph

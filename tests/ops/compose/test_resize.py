@@ -11,7 +11,8 @@ import pytest
 from forge.compose.resize import AxisPlan, Method, resize, resized
 from forge.driver import check_options, compile_module
 from forge.errors import OpAttributeInvalid
-from forge.ir.nodes import Module, Value
+from forge.ir.graph import Module
+from forge.ir.nodes import Value
 from forge.ir.op import Accuracy
 from forge.ops.core.composer import Composer
 from tests import guard

@@ -16,7 +16,8 @@ from forge.exporters.onnx.operators.core.expressions import export as export_exp
 from forge.exporters.onnx.registry import TABLE
 from forge.exporters.onnx.tensors import type_proto
 from forge.ir.builder import Builder
-from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ops.core.op import Op
 from forge.ops.quantized.quantize import Dequantize, Quantize
 

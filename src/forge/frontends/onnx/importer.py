@@ -38,7 +38,7 @@ from forge.frontends.onnx.scope import OnnxScope, OnnxState
 from forge.frontends.onnx.support import used_operators
 from forge.frontends.onnx.tensors import declared_type, dimension_labels, element_code
 from forge.frontends.support import MISSING, Use, check_supported
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.types import TensorType, Type, UnrankedType
 
 CONVERT_CONFIG = {"use_nt_batch_matmul": True, "drop_zipmap": False}

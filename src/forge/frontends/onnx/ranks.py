@@ -15,7 +15,8 @@ import onnx
 
 from forge.errors import ForgeError, ImportModelError
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 T = TypeVar("T")

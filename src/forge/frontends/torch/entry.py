@@ -15,7 +15,7 @@ from forge.frontends.torch.exported import output_labels, symbol_names
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.loader import exported_program, import_model, run_decompositions
 from forge.frontends.torch.lost_writes import loses_writes
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -43,7 +43,8 @@ from forge.frontends.torch.steps import destinations, is_number, lookup, needed_
 from forge.frontends.torch.strides import overlaps, same_layout, shares
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 
 

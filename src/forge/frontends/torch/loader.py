@@ -33,7 +33,7 @@ from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.lost_writes import loses_writes
 from forge.frontends.torch.program import Program
 from forge.frontends.torch.steps import used_operators
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.edits.rewrite import has_effects, new_symbols
-from forge.ir.nodes import CONSTANT, Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import CONSTANT, Node
 
 
 def remove_dead(graph: Graph) -> int:

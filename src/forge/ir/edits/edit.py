@@ -20,7 +20,8 @@ from forge.ir.arrays import taken_over
 from forge.ir.attributes import symbols
 from forge.ir.builder import Builder
 from forge.ir.call import CALL, bind_parameters, result_types
-from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import ConstantAttrs, Node, Value
 from forge.ir.retype import infer_again, substitute_in_graph
 from forge.ir.verifier import verify_graph
 

@@ -9,7 +9,8 @@ from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.edits.undetermined import name_whole_sizes
-from forge.ir.nodes import Graph, Value, clone_node
+from forge.ir.graph import Graph, clone_node
+from forge.ir.nodes import Value
 from forge.ir.verifier import verify_graph
 
 

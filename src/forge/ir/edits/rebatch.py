@@ -22,7 +22,8 @@ from forge.ir.batch import Batch, MixesBatch, through_reshape
 from forge.ir.builder import Builder, infer
 from forge.ir.call import CALL, result_types
 from forge.ir.edits.follow import BatchFollower
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef
 from forge.ir.retype import infer_again, substitute_in_graph
 

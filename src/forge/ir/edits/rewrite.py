@@ -25,7 +25,8 @@ from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
 from forge.ir.edits import budget, journal
 from forge.ir.edits.edit import edit
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef, Trait
 from forge.ir.retype import substitute_in_graph
 from forge.ir.types import TensorType

@@ -13,7 +13,7 @@ from forge import dims
 from forge.dims import Dim, DimExpr, Operation
 from forge.ir import types as T
 from forge.ir.call import bind_dimensions
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.retype import map_dims
 
 

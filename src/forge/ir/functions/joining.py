@@ -11,7 +11,8 @@ from forge.errors import OptionError
 from forge.ir.arrays import identity
 from forge.ir.call import CALL
 from forge.ir.constants.sampling import have_equal_bytes, sample
-from forge.ir.nodes import ConstantAttrs, Graph, Module, Node
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import ConstantAttrs, Node
 
 
 def join(modules: Mapping[str, Module]) -> Module:

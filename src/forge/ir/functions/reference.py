@@ -11,8 +11,9 @@ import numpy as np
 from forge import dims, dtypes
 from forge.errors import ForgeError, InputError
 from forge.ir.functions.states import replaced
+from forge.ir.graph import Module
 from forge.ir.interp import bind_symbols, run_module
-from forge.ir.nodes import Module, Value
+from forge.ir.nodes import Value
 from forge.ir.op import ReferenceValue
 from forge.ir.types import OptionalType, SequenceType
 

@@ -18,7 +18,8 @@ from forge.ir.arrays import held
 from forge.ir.types import TensorType, compatible
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.graph import Graph
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True, eq=False)

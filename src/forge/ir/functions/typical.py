@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from forge import dims
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.types import TensorType
 
 

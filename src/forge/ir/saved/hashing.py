@@ -27,7 +27,8 @@ from forge.dims import DimExpr
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.arrays import identity, to_bytes
-from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.saved.statistics import Statistics
 from forge.ir.text import attribute_text
 

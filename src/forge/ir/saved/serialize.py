@@ -27,7 +27,7 @@ from safetensors.numpy import save as save_tensors
 from forge import dtypes, files
 from forge.errors import ForgeError, ImportModelError, ParseError
 from forge.ir.arrays import from_bytes, identity, taken_over, to_bytes
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.saved.statistics import Calibration, Statistics
 from forge.ir.text.parser import MissingConstant, UnknownOperator, has_metadata, parse_module
 from forge.ir.text.printer import print_with_constants

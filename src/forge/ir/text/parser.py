@@ -38,7 +38,8 @@ from forge.ir.arrays import from_bytes
 from forge.ir.builder import Builder
 from forge.ir.call import CALL, result_types
 from forge.ir.functions.states import State
-from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.op import OpDef, get_op, is_operator, unknown_operator
 from forge.ir.text import DTYPE_OF, name_text
 from forge.ir.text.cursor import Cursor, Notes

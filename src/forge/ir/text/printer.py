@@ -25,7 +25,8 @@ from forge.ir.arrays import identity, to_bytes
 from forge.ir.builder import infer
 from forge.ir.call import CALL, result_types
 from forge.ir.functions.states import replaced
-from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.text import attribute_text, name_text, scalar_text
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.errors import CompileError
-from forge.ir.nodes import Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node
 from forge.ir.op import RegionRunner
 from forge.ir.shapes import known_dims
 from forge.ir.types import OptionalType, SequenceType, Type, UnrankedType, symbols

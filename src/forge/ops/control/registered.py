@@ -10,7 +10,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.batch import MixesBatch
-from forge.ir.nodes import Graph, Node
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node
 from forge.ops.core.inference import fail
 from forge.ops.core.op import Category, Op, Operand, Trait, register
 from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, Types, Value

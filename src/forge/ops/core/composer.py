@@ -11,7 +11,8 @@ from forge import dims
 from forge.dims import Dim
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented, option
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
 from forge.ir.op import get_op
 from forge.ir.shapes import known_dims
 from forge.ops.core.broadcast import aligned, taken_for_equal

@@ -9,7 +9,8 @@ import numpy as np
 
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.graph import Graph
+from forge.ir.nodes import Value
 from forge.ir.op import ReferenceValue
 from forge.ir.types import TensorType, Type
 from forge.te import Expr, Tensor

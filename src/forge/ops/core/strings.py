@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from forge.ir.nodes import CONSTANT, Graph
+from forge.ir.graph import Graph
+from forge.ir.nodes import CONSTANT
 from forge.ops.core.signatures import Array, Builder
 
 ESCAPED = re.compile("[\udc80-\udcff]")

@@ -13,7 +13,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.backends.compiled import CompiledModel
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.ir.types import TensorType
 from tests import guard, guard_runtime
 

@@ -13,7 +13,7 @@ from forge import dtypes
 from forge.driver import check_options, compile_module
 from forge.frontends.onnx import import_model
 from forge.frontends.onnx.tensors import element_code
-from forge.ir.nodes import Module
+from forge.ir.graph import Module
 from forge.ir.op import Accuracy
 from forge.target import Target
 from tests import guard_runtime

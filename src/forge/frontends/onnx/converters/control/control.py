@@ -14,7 +14,7 @@ from forge.frontends.onnx.convert import build_region, convert_nodes
 from forge.frontends.onnx.registry import converts
 from forge.frontends.scope import Region, merged_captures
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph
+from forge.ir.graph import Graph
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge.ops.sequence.sequence import taken
 
