@@ -42,7 +42,29 @@ def test_views_are_right(case: Callable[..., Any]) -> None:
     torch.testing.assert_close(gradient(forge(case), leaf), gradient(case, leaf))
 
 
+class Reversed(torch.autograd.Function):  # type: ignore[misc]
+    """What adapts a network to another domain: the identity, with gradients of the other sign."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return -gradient
+
+
+def hooked(x: Any) -> Any:
+    y = x.view(2, 2)
+    part = y[1:]
+    y.register_hook(lambda gradient: gradient * 3)
+    return part
+
+
 @pytest.mark.parametrize("case", [
+    Reversed.apply,
+    lambda x: Reversed.apply(x[1:]).view(-1),
+    hooked,
     torch.relu_,
     nn.ReLU(inplace=True),
     lambda x: x.mul_(3),

@@ -17,6 +17,7 @@ import torch
 from torch._C._autograd import CreationMeta
 from torch._C._autograd import _get_creation_meta as _creation
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import BackwardCFunction
 from torch.fx import GraphModule, Node
 
 from forge.errors import GradientError
@@ -71,6 +72,11 @@ class Watched:
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._arguments = arguments
         self._before = [_writer(argument) for argument in arguments]
+        self._hooked: list[Any] = []
+
+    def note_hook(self, tensor: torch.Tensor) -> None:
+        """The gradients of ``tensor`` are changed by a function of the user."""
+        self._hooked.append(tensor.grad_fn)
 
     def history(self, results: Sequence[Any]) -> History:
         """Args: results: of the graph, which has run on the arguments."""
@@ -94,12 +100,31 @@ class Watched:
         if related and _is_unrecorded(result):
             return Result(Kind.UNRECORDED)
         if result.requires_grad:
-            viewed = _viewed(result, related)
+            viewed = self._viewed(result, related)
             return Result(Kind.COMPUTED) if viewed is None else Result(Kind.VIEW, viewed)
         if related:
             number, argument = related[0]
             return Result(Kind.PLAIN) if argument.requires_grad else Result(Kind.VIEW, number)
         return Result(Kind.DETACHED if any(_share(result, argument) for _, argument in tensors) else Kind.PLAIN)
+
+    def _viewed(self, view: torch.Tensor, arguments: Sequence[tuple[int, torch.Tensor]]) -> int | None:
+        """The number of the argument that gets the gradients of a view; None: no argument, or nobody knows which one.
+
+        A view that is given by strides may show elements of the memory that are none of the tensor that it was made of; functions
+        and hooks of the user give what was viewed other gradients.
+        """
+        made = view.grad_fn
+        while made is not None and not self._is_special(made):
+            made = made.next_functions[0][0] if made.next_functions else None
+            found = [number for number, argument in arguments if made is not None and _gets(argument, made)]
+            if found:
+                return found[0] if len(found) == 1 else None
+        return None
+
+    def _is_special(self, node: Any) -> bool:
+        """Whether a node of autograd's graph does not only pick gradients of what was viewed."""
+        is_own = isinstance(node, BackwardCFunction) or any(node is hooked for hooked in self._hooked)
+        return is_own or "AsStrided" in node.name()
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:
@@ -116,20 +141,6 @@ def _is_unrecorded(view: torch.Tensor) -> bool:
     """Whether a view was made where autograd does not record; even if it requires gradients, its base gets none of them."""
     made = _creation(view)
     return view.grad_fn is None and made in (CreationMeta.NO_GRAD_MODE, CreationMeta.INFERENCE_MODE)
-
-
-def _viewed(view: torch.Tensor, arguments: Sequence[tuple[int, torch.Tensor]]) -> int | None:
-    """The number of the argument that gets the gradients of a view; None: no argument, or nobody knows which one.
-
-    A view that is given by strides may show elements of the memory that are none of the tensor that it was made of.
-    """
-    made = view.grad_fn
-    while made is not None and "AsStrided" not in made.name():
-        made = made.next_functions[0][0] if made.next_functions else None
-        found = [number for number, argument in arguments if made is not None and _gets(argument, made)]
-        if found:
-            return found[0] if len(found) == 1 else None
-    return None
 
 
 def _gets(argument: torch.Tensor, node: Any) -> bool:

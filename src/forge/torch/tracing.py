@@ -12,6 +12,7 @@ import torch.fx.traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._export.utils import _compiling_state_context
 from torch._guards import TracingContext
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -70,7 +71,7 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> Traced:
         arguments = [rebuilt(example, given) for example in (*examples, *own.values())]
         kept = dict(zip(own, arguments[len(examples) :]))
         with torch.fx.traceback.preserve_node_meta(), _reparametrize_module(module, kept, tie_weights=True):
-            results = _Interpreter(module).run(*arguments[: len(examples)])
+            results = _Interpreter(module, watched).run(*arguments[: len(examples)])
         histories.append(watched.history(results))
         return results
 
@@ -116,11 +117,17 @@ def _origins(traced: GraphModule) -> list[int | None]:
 
 
 class _Interpreter(Interpreter):  # type: ignore[misc]
-    """Runs what is marked to be computed again for gradients once, as part of the graph."""
+    """Runs what is marked to be computed again for gradients once, as part of the graph, and notes whose gradients hooks change."""
+
+    def __init__(self, module: GraphModule, watched: Watched) -> None:
+        super().__init__(module)
+        self._watched = watched
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.higher_order.tag_activation_checkpoint:
-            return _Interpreter(args[0]).run(*args[1:])
+            return _Interpreter(args[0], self._watched).run(*args[1:])
+        if isinstance(target, HigherOrderOperator) and target.name() == "register_hook":
+            self._watched.note_hook(args[0])
         return super().call_function(target, args, kwargs)
 
 
