@@ -240,6 +240,28 @@ def foreach_lists(x: Any) -> Any:
     return torch._foreach_pow(a, [2.0, 3.0]), torch._foreach_minimum(a, [x, x]), torch._foreach_sub(a, 2.0)
 
 
+@function
+def einsum_that_moves_axes(x: Any) -> Any:
+    y = x.clone()
+    torch.einsum("ij->ji", y).mul_(3)
+    return y
+
+
+@function
+def meshgrid_of_one(x: Any) -> Any:
+    y = x[0].clone()
+    z = torch.meshgrid(y, indexing="ij")[0]
+    y.add_(1)
+    return z, z.sum()
+
+
+@function
+def broadcast_together(x: Any) -> Any:
+    row, y = torch.broadcast_tensors(x[0], x.clone())
+    y.add_(1)
+    return torch.broadcast_tensors(x[0], x)[1], y.sum(), row
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
@@ -249,3 +271,14 @@ def test_functions(name: str) -> None:
         got, wanted = torch.compile(FUNCTIONS[name], backend="forge", fullgraph=True)(own), FUNCTIONS[name](x)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(own, x)
+
+
+def test_lists_of_arguments_that_are_written() -> None:
+    def lerp(weights: Any, averages: Any) -> None:
+        torch._foreach_lerp_(averages, weights, 0.1)
+
+    weights, averages = ([torch.randn(2, 3), torch.randn(3)] for _ in range(2))
+    wanted = [torch.lerp(a, w, 0.1) for a, w in zip(averages, weights)]
+    with torch.no_grad():
+        torch.compile(lerp, backend="forge", fullgraph=True)(weights, averages)
+    torch.testing.assert_close(averages, wanted)

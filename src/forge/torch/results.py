@@ -220,9 +220,15 @@ def origin_of(value: Node) -> Node | None:
 
 def storage_of(node: Node) -> int:
     """What tells memory from other memory."""
-    value = without_batch(node.meta.get("val"))
-    is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-    return int(value.untyped_storage()._cdata) if is_strided else id(node)
+    found = memory_of(node.meta.get("val"))
+    return id(node) if found is None else found
+
+
+def memory_of(value: Any) -> int | None:
+    """What tells the memory of a tensor from other memory; None: it is no tensor, or none with elements one after the other."""
+    tensor = without_batch(value)
+    is_strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+    return int(tensor.untyped_storage()._cdata) if is_strided else None
 
 
 def _maker(source: Source, symbols: Sizes) -> Callable[[Sequence[Any], Sequence[Any]], Any]:

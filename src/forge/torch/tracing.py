@@ -18,15 +18,17 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils import _pytree as pytree
 
 from forge.errors import ForgeError, OpNotImplemented
+from forge.frontends.torch.converters.core.views import SHARING
 from forge.frontends.torch.exported import source_line, target_name
 from forge.frontends.torch.loader import decompositions
 from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.steps import lookup
 from forge.frontends.torch.whole_layers import whole_layers
 from forge.torch.gradients import History, Kind, Watched, of_arguments
-from forge.torch.results import origin_of
+from forge.torch.results import memory_of, origin_of
 from forge.torch.wrappers import parts, rebuilt
 
 
@@ -90,6 +92,7 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> Traced:
             inner.graph.erase_node(node)  # what is recorded, the graph that Dynamo gave says: compiled code records nothing
         inner.recompile()
     _check_constants(traced)
+    _check_views(traced)
     history = histories[0]  # of arguments that no earlier run has written
     _unite_results(traced, history)
     return Traced(traced, own, of_arguments(history, _origins(traced)))
@@ -220,13 +223,38 @@ def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule], unknown: Se
 
 
 def _unknown(traced: GraphModule) -> list[Node]:
-    return [node for node in traced.graph.nodes if _is_unknown(node.target)]
+    """Nodes that are to be taken apart: they have no converter, or one that makes no view."""
+    return [
+        node for node in traced.graph.nodes
+        if _is_unknown(node.target) or _is_hidden_view(node) and node.target._can_decompose()]
 
 
 def _is_unknown(target: Any) -> bool:
     """Whether an operator has no converter; those that draw random numbers run eagerly."""
     is_operator = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded not in target.tags
     return is_operator and lookup(target_name(target)) is None
+
+
+def _is_hidden_view(node: Node) -> bool:
+    """Whether an operator that is none of views has given one here, as ``einsum`` does where it only moves axes."""
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable or target_name(node.target) in SHARING:
+        return False
+    given = {storage for argument in node.all_input_nodes for storage in _storages(argument)}
+    return not given.isdisjoint(_storages(node))
+
+
+def _check_views(traced: GraphModule) -> None:
+    """Raises OpNotImplemented: the graph writes, and who sees it is not known."""
+    targets = [node.target for node in traced.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+    hidden = next(filter(_is_hidden_view, traced.graph.nodes), None)
+    if hidden is not None and any(target._schema.is_mutable for target in targets):
+        raise OpNotImplemented(
+            f"torch.compile: {source_line(hidden.meta.get('stack_trace') or '') or hidden.name}: {target_name(hidden.target)} gives "
+            "a view here, in a graph that writes; expected an operator that says so: clone its result, or give fallback=True")
+
+
+def _storages(node: Node) -> list[int]:
+    return [storage for value in pytree.tree_leaves(node.meta.get("val")) if (storage := memory_of(value)) is not None]
 
 
 def _fake(mode: FakeTensorMode, context: TracingContext | None, example: Any) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from forge import dims
@@ -78,7 +79,7 @@ def captured_program(
     read_graph(module, program)
     program.steps = [replace(step, module=path_of(step.module)) for step in program.steps]
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-    program.inputs = [Input(name, item.label) for name, item in zip(names, given)]
+    program.inputs = [Input(name, label) for name, label in zip(names, _distinct([item.label for item in given]))]
     program.results = [(f"output_{k}", Ref(result.node)) for k, result in enumerate(results)]
     program = inlined(program)
     written = written_tensors(program)
@@ -96,6 +97,15 @@ def captured_program(
     _store_results(program, results)
     changed = tuple(number for number, name in enumerate(names) if name in written)
     return Captured(program, tuple(inputs), tuple(orders), tuple(weights), changed)
+
+
+def _distinct(labels: Sequence[str]) -> list[str]:
+    """Labels of which several may be equal, as those of tensors of two models; the second one gets a number, and so on."""
+    found: dict[str, None] = {}
+    for label in labels:
+        numbered = (f"{label}_{k}" for k in count(1))
+        found[label if label not in found else next(name for name in numbered if name not in found)] = None
+    return list(found)
 
 
 def _is_known_size(program: Program, name: str, names: Sequence[str]) -> bool:

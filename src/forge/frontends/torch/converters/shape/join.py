@@ -83,4 +83,5 @@ def meshgrid(g: Context, tensors: Sequence[Value], *, indexing: str = "ij") -> l
 
 @converts("broadcast_tensors.default")
 def broadcast_tensors(g: Context, tensors: Sequence[Value]) -> list[Value]:
-    return [t if t.shape == g.meta(0).shape else g.call("broadcast_to", t, shape=g.meta(0).shape) for t in tensors]
+    shape = next(g.meta(k).shape for k in range(g.num_outputs) if g.wants(k))
+    return [t if t.shape == shape else g.call("broadcast_to", t, shape=shape) for t in tensors]
