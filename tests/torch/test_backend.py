@@ -529,3 +529,18 @@ def test_written_arguments_of_any_layout() -> None:
     with torch.no_grad():
         forge(lambda: model.weight.mul_(0.5))()
     torch.testing.assert_close(model.weight, wanted)
+
+
+def test_masks_that_keep_documents_apart() -> None:
+    from torch.nn.attention.flex_attention import and_masks, create_block_mask, flex_attention
+
+    documents, bias = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2]), torch.randn(15)
+    mask = and_masks(lambda b, h, i, j: documents[i] == documents[j], lambda b, h, i, j: i >= j)
+    blocks = create_block_mask(mask, None, None, 8, 8, device="cpu")
+
+    def attend(q: Any, blocks: Any) -> Any:
+        return flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + bias[i - j + 7], block_mask=blocks)
+
+    q = torch.randn(1, 2, 8, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(attend, backend="forge", fullgraph=True)(q, blocks), attend(q, blocks))

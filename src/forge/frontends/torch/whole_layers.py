@@ -1,6 +1,7 @@
 """Recurrent layers as one operator while torch traces a model: of their results only the types are computed.
 
-Torch runs them step by step on tensors without contents, which takes seconds and fixes the number of steps.
+Torch runs them step by step on tensors without contents, which takes seconds and fixes the number of steps. Reads of tensors in
+the functions of ``flex_attention`` stay reads: torch would call a function of Python that has gradients of its own.
 """
 
 from __future__ import annotations
@@ -18,18 +19,27 @@ _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd, DispatchKe
 @contextmanager
 def whole_layers() -> Iterator[None]:
     """Within it, torch does not take recurrent layers apart."""
+    from torch._dynamo import _trace_wrapped_higher_order_op as functions_of_scores
+
+    read = functions_of_scores.mod_index
     operators = [getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")]
     kept = [dict(operator.py_kernels) for operator in operators]
     try:
+        functions_of_scores.mod_index = _read
         for operator in operators:
             operator.py_kernels.update(dict.fromkeys(_KEYS, _types))
             operator._dispatch_cache.clear()
         yield
     finally:
+        functions_of_scores.mod_index = read
         for operator, kernels in zip(operators, kept):
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
             operator._dispatch_cache.clear()
+
+
+def _read(x: torch.Tensor, indices: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.ops.aten.index(x, indices)
 
 
 def _types(
