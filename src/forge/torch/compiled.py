@@ -14,16 +14,17 @@ from torch.fx import GraphModule
 
 from forge import dims
 from forge.driver import compile_module
-from forge.errors import GradientError, OpAttributeUnimplemented
-from forge.frontends.torch.captured import Captured, Given, captured_program, path_of
+from forge.errors import GradientError
+from forge.frontends.torch.captured import Captured, Given, Memory, captured_program, path_of
 from forge.frontends.torch.exported import size_of
 from forge.frontends.torch.importer import import_program
 from forge.module import IRModule
 from forge.options import CompileOptions
-from forge.torch.results import Plan, plan_results, storage_of
-from forge.torch.weights import Weights, extent, refresh
+from forge.torch.overlaps import overlaps, reached_weights, shared_memories
+from forge.torch.results import plan_results
+from forge.torch.weights import Weights, refresh
 from forge.torch.wrappers import parts
-from forge_runtime import Runtime, donate
+from forge_runtime import donate
 
 _ONCE, _TWICE = 1, 2
 """When weights change for the first time, code is compiled again for the new contents; those that change after that are inputs,
@@ -74,10 +75,15 @@ class CompiledGraph:
     were (`Weights`); where they are not, the code is compiled again.
     """
 
-    def __init__(self, module: GraphModule, given: Sequence[Given], settings: Settings) -> None:
+    def __init__(
+        self, module: GraphModule, given: Sequence[Given], settings: Settings, shared: Sequence[Memory] = ()
+    ) -> None:
+        """Args: shared: memory of several arguments; it is given after these."""
         self.module = module
         self.given = list(given)
         self.settings = settings
+        self.shared = shared
+        self._variants: dict[tuple[Memory, ...], CompiledGraph] = {}
         self.plan = plan_results(module)
         self.changes = 0
         (output,) = (node for node in module.graph.nodes if node.op == "output")
@@ -85,17 +91,23 @@ class CompiledGraph:
         self._compile()
 
     def _compile(self) -> None:
-        captured = captured_program(self.module, self.given, self.plan.computed, self.settings.where)
-        _check_memory(self.module, captured, self.given)
+        captured = self._captured()
+        if reached := reached_weights(self.module, captured):
+            for number in reached:
+                self.given[number] = Given(self.given[number].label)
+            captured = self._captured()
         weights = Weights(captured.weights, [self.given[k].weight for k in captured.weights])
         model = IRModule(import_program(captured.program))
         if self.settings.pipeline is not None:
             model = self.settings.pipeline(model)
         self.run = compile_module(model.mod, self.settings.options).runtime().returning(torch.Tensor, detach=True)
         self._threads = 0
-        self._call = _caller(captured, self.run, self.module, self.plan)
+        self._call = self._caller(captured)
         self._weights = weights
         self._are_same = weights.are_same
+
+    def _captured(self) -> Captured:
+        return captured_program(self.module, self.given, self.plan.computed, self.settings.where, shared=self.shared)
 
     def __call__(self, *arguments: Any) -> Sequence[Any]:
         if forward_ad._current_level >= 0:
@@ -122,6 +134,48 @@ class CompiledGraph:
         self._compile()
 
 
+    def _caller(self, captured: Captured) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """What calls the code with arguments of the graph, and makes the graph's results."""
+        run, plan = self.run, self.plan
+        take = _taker(captured, self.module)
+        count = len(plan.computed)
+        is_single = len(run.output_names) == 1
+        finish = plan.finish(_symbols(self.module))
+        if plan.is_plain and not captured.written:
+            if is_single:
+                return lambda arguments: (run(*take(arguments)),)
+            return lambda arguments: run(*take(arguments))
+
+        written = [captured.inputs.index(number) for number in captured.written]
+
+        def call(arguments: Sequence[Any]) -> Sequence[Any]:
+            given = list(take(arguments))
+            if overlaps(given, written):
+                return self._of_shared(captured, arguments)
+            lent = [(tensor, tensor.contiguous()) for tensor in (given[k].detach() for k in written)]
+            for k, (_, dense) in zip(written, lent):
+                given[k] = donate(dense)
+            outputs = run(*given)
+            for number, (tensor, dense) in zip(captured.written, lent):
+                if dense.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(dense)
+                torch.autograd.graph.increment_version(arguments[number])
+            return finish(arguments, [outputs] if is_single else outputs[:count])
+
+        return call
+
+    def _of_shared(self, captured: Captured, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Results where arguments that are written have elements of others: of code that is given their memory instead."""
+        memories, wholes = shared_memories(captured, arguments, self.given)
+        variant = self._variants.get(memories)
+        if variant is None:
+            members = {number for memory in memories for number in memory.numbers}
+            given = [Given(item.label) if number in members else item for number, item in enumerate(self.given)]
+            given += [Given(f"memory of {given[memory.numbers[0]].label}") for memory in memories]
+            variant = self._variants[memories] = CompiledGraph(self.module, given, self.settings, memories)
+        return variant(*arguments, *wholes)
+
+
 def _check_tangents(arguments: Sequence[Any]) -> None:
     """Raises GradientError: an argument has a gradient in forward mode."""
     if any(isinstance(a, torch.Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in arguments):
@@ -130,80 +184,12 @@ def _check_tangents(arguments: Sequence[Any]) -> None:
             "code has no gradients; compile a function that calls torch.func.jvp itself")
 
 
-def _check_memory(module: GraphModule, captured: Captured, given: Sequence[Given]) -> None:
-    """Raises OpAttributeUnimplemented: the graph writes to an argument whose elements are those of another."""
-    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    storages = [storage_of(node) for node in module.graph.nodes if node.op == "placeholder"]
-    for written in captured.written:
-        others = [k for k, storage in enumerate(storages) if storage == storages[written] and k != written]
-        if any(not _are_apart(values[written], values[k]) for k in others):
-            raise _overlapping(captured.program.where, given[written].label)
-
-
-def _are_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether tensors of one storage, of known sizes, have no bytes in common."""
-    (begin, end), (other, last) = _bytes(a), _bytes(b)
-    return all(isinstance(place, int) for place in (begin, end, other, last)) and (end <= other or last <= begin)
-
-
-def _bytes(tensor: torch.Tensor) -> tuple[Any, Any]:
-    """Where the bytes of a tensor begin and end in its storage."""
-    begin = tensor.storage_offset() * tensor.element_size()
-    return begin, begin + extent(tensor)
-
-
-def _check_apart(captured: Captured, tensors: Sequence[Any], written: Sequence[int]) -> None:
-    """Raises OpAttributeUnimplemented: of ``tensors``, one of the ``written`` lies where another does, in this call."""
-    reach, last = 0, 0
-    for begin, number in sorted((t.data_ptr(), k) for k, t in enumerate(tensors) if isinstance(t, torch.Tensor)):
-        if begin < reach and (last in written or number in written):
-            label = captured.program.inputs[last if last in written else number].label
-            raise _overlapping(captured.program.where, label)
-        tensor = tensors[number]
-        first, end = (0, tensor.nbytes) if tensor.is_contiguous() else _bytes(tensor)
-        reach, last = max((reach, last), (begin + end - first, number))
-
-
-def _overlapping(where: str, label: str) -> OpAttributeUnimplemented:
-    return OpAttributeUnimplemented(
-        f"{where}: it writes to {label!r}, which overlaps another argument; supported: arguments without common elements; give a "
-        "clone")
-
-
-def _caller(captured: Captured, run: Runtime, module: GraphModule, plan: Plan) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What calls the code with arguments of the graph, and makes the graph's results."""
-    take = _taker(captured, module)
-    count = len(plan.computed)
-    is_single = len(run.output_names) == 1
-    finish = plan.finish(_symbols(module))
-    if plan.is_plain and not captured.written:
-        if is_single:
-            return lambda arguments: (run(*take(arguments)),)
-        return lambda arguments: run(*take(arguments))
-
-    written = [captured.inputs.index(number) for number in captured.written]
-
-    def call(arguments: Sequence[Any]) -> Sequence[Any]:
-        given = list(take(arguments))
-        _check_apart(captured, given, written)
-        lent = [(tensor, tensor.contiguous()) for tensor in (given[k].detach() for k in written)]
-        for k, (_, dense) in zip(written, lent):
-            given[k] = donate(dense)
-        outputs = run(*given)
-        for number, (tensor, dense) in zip(captured.written, lent):
-            if dense.data_ptr() != tensor.data_ptr():
-                tensor.copy_(dense)
-            torch.autograd.graph.increment_version(arguments[number])
-        return finish(arguments, [outputs] if is_single else outputs[:count])
-
-    return call
-
-
 def _taker(captured: Captured, module: GraphModule) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """What takes the inputs of the code from the arguments of the graph."""
     numbers = captured.inputs
     values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    if not any(captured.orders) and all(isinstance(values[k], torch.Tensor) for k in numbers):
+    are_tensors = all(k >= len(values) or isinstance(values[k], torch.Tensor) for k in numbers)
+    if not any(captured.orders) and are_tensors:
         return itemgetter(*numbers) if len(numbers) > 1 else lambda arguments: [arguments[k] for k in numbers]
 
     def take(arguments: Sequence[Any]) -> list[Any]:

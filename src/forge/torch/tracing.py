@@ -120,7 +120,7 @@ def _origins(traced: GraphModule) -> list[int | None]:
 
 
 class _Interpreter(Interpreter):  # type: ignore[misc]
-    """Runs what is marked to be computed again for gradients once, as part of the graph, and notes whose gradients hooks change."""
+    """Runs what is marked to be computed again for gradients once, in the graph, and notes whose gradients hooks change."""
 
     def __init__(self, module: GraphModule, watched: Watched) -> None:
         super().__init__(module)
@@ -214,10 +214,15 @@ _TRANSFORMS = ("torch._functorch.", "torch._C._functorch")
 def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule], unknown: Sequence[Node]) -> GraphModule:
     """The graph without those operators that torch takes apart into ones that have converters."""
     table = {op: function for op, function in decompositions(()).items() if _is_unknown(op)}
-    table.update((node.target, node.target.decompose) for node in unknown if node.target._can_decompose())
-    found = traced(table)
-    if not (rest := _unknown(found)):
-        return found
+    rest = list(unknown)
+    while True:
+        more = {node.target: node.target.decompose for node in rest if node.target not in table and node.target._can_decompose()}
+        table.update(more)
+        found = traced(table)
+        if not (rest := _unknown(found)):
+            return found
+        if not any(node.target not in table and node.target._can_decompose() for node in rest):
+            break
     kept = {target_name(node.meta["original_aten"]) for node in rest if "original_aten" in node.meta}
     return traced({op: function for op, function in table.items() if target_name(op) not in kept})
 
@@ -237,7 +242,8 @@ def _is_unknown(target: Any) -> bool:
 
 def _is_hidden_view(node: Node) -> bool:
     """Whether an operator that is none of views has given one here, as ``einsum`` does where it only moves axes."""
-    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable or target_name(node.target) in SHARING:
+    is_operator = isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.is_mutable
+    if not is_operator or target_name(node.target) in SHARING:
         return False
     given = {storage for argument in node.all_input_nodes for storage in _storages(argument)}
     return not given.isdisjoint(_storages(node))
@@ -248,9 +254,10 @@ def _check_views(traced: GraphModule) -> None:
     targets = [node.target for node in traced.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
     hidden = next(filter(_is_hidden_view, traced.graph.nodes), None)
     if hidden is not None and any(target._schema.is_mutable for target in targets):
+        place = source_line(hidden.meta.get("stack_trace") or "") or hidden.name
         raise OpNotImplemented(
-            f"torch.compile: {source_line(hidden.meta.get('stack_trace') or '') or hidden.name}: {target_name(hidden.target)} gives "
-            "a view here, in a graph that writes; expected an operator that says so: clone its result, or give fallback=True")
+            f"torch.compile: {place}: {target_name(hidden.target)} gives a view here, in a graph that writes; expected an "
+            "operator that says so: clone its result, or give fallback=True")
 
 
 def _storages(node: Node) -> list[int]:

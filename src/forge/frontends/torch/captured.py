@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from forge import dims
+from forge.errors import OpAttributeUnimplemented
 from forge.frontends.torch.exported import array_of, read_graph
 from forge.frontends.torch.importer import written_tensors
 from forge.frontends.torch.parts import inlined
@@ -34,6 +35,21 @@ class Given:
 
     label: str
     weight: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Elements in which several inputs lie: another input, of rank 1, after those that the graph has.
+
+    Attributes:
+        numbers: of the inputs.
+        offsets: where their first elements are.
+        size: the number of elements.
+    """
+
+    numbers: tuple[int, ...]
+    offsets: tuple[int, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -63,12 +79,14 @@ class Captured:
 
 
 def captured_program(
-    module: GraphModule, given: Sequence[Given], results: Sequence[Result], where: str, stored: bool = True
+    module: GraphModule, given: Sequence[Given], results: Sequence[Result], where: str, stored: bool = True,
+    shared: Sequence[Memory] = (),
 ) -> Captured:
     """The program of a graph of ATen operators, whose nodes have values of torch's (``val``) and whose inputs are ``given``.
 
     Args:
         stored: inputs have their axes in the order in which they lie in memory.
+        shared: memory that inputs of the graph share, as the last ones of ``given``.
 
     Raises:
         ImportModelError: torch's types or arguments are none of Forge's.
@@ -79,17 +97,22 @@ def captured_program(
     read_graph(module, program)
     program.steps = [replace(step, module=path_of(step.module)) for step in program.steps]
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    names += _share_inputs(program, names, shared)
     program.inputs = [Input(name, label) for name, label in zip(names, _distinct([item.label for item in given]))]
     program.results = [(f"output_{k}", Ref(result.node)) for k, result in enumerate(results)]
     program = inlined(program)
     written = written_tensors(program)
     inputs, weights, orders = [], [], []
+    views = {names[number] for memory in shared for number in memory.numbers}
+    taken = [name for name in names if name not in views]
     for number, (name, item) in enumerate(zip(names, given)):
+        if name in views:
+            continue
         if item.weight is not None and name not in written:
             weights.append(number)
             is_parameter = isinstance(item.weight, torch.nn.Parameter)
             program.weights[name] = Weight(item.label, partial(array_of, item.weight, item.label), is_parameter, not is_parameter)
-        elif not _is_known_size(program, name, names):
+        elif not _is_known_size(program, name, taken):
             inputs.append(number)
             orders.append(order_of(program.metas.get(name)) if stored else None)
     program.inputs = [program.inputs[number] for number in inputs]
@@ -97,6 +120,41 @@ def captured_program(
     _store_results(program, results)
     changed = tuple(number for number, name in enumerate(names) if name in written)
     return Captured(program, tuple(inputs), tuple(orders), tuple(weights), changed)
+
+
+def _share_inputs(program: Program, names: Sequence[str], shared: Sequence[Memory]) -> list[str]:
+    """The names of inputs of which others become views.
+
+    Raises:
+        OpAttributeUnimplemented: sizes of these are not known without them.
+    """
+    found, steps = [], []
+    for number, memory in enumerate(shared):
+        whole = f"memory_{number}/shared"
+        members = [(names[k], offset) for k, offset in zip(memory.numbers, memory.offsets)]
+        metas = [meta for name, _ in members if isinstance(meta := program.metas[name], TensorMeta)]
+        begin = metas[0].offset - memory.offsets[0]
+        program.metas[whole] = TensorMeta(metas[0].dtype, (memory.size,), (1,), begin)
+        for meta, (name, offset) in zip(metas, members):
+            places = {"size": list(meta.shape), "stride": list(meta.strides or ()), "storage_offset": begin + offset}
+            steps.append(Step(name, "aten.as_strided.default", {"self": Ref(whole), **places}, (name,)))
+            program.metas[name] = replace(meta, offset=begin + offset)
+        found.append(whole)
+    program.steps[:0] = steps
+    views = {names[k] for memory in shared for k in memory.numbers}
+    used, known = (
+        {name for n in some if (meta := program.metas.get(n)) for name in _symbols_of(meta)}
+        for some in (views, [name for name in names if name not in views]))
+    if unknown := sorted(used - known):
+        raise OpAttributeUnimplemented(
+            f"{program.where}: it writes to arguments that overlap, and no other has their sizes {', '.join(unknown)}; "
+            "supported: fixed sizes (dynamic=False), or arguments without common elements; give a clone")
+    return found
+
+
+def _symbols_of(meta: Meta) -> Sequence[str]:
+    sizes = meta.shape if isinstance(meta, TensorMeta) else () if meta is None or meta.size is None else (meta.size,)
+    return [name for size in sizes if (name := dims.symbol_name(size)) is not None]
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:

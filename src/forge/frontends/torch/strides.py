@@ -72,7 +72,7 @@ def storage_order(shape: Sequence[Dim], strides: Sequence[Dim]) -> tuple[int, ..
 def overlaps(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     """Whether elements may share a place: an axis is not proved to step over all that those with smaller strides reach."""
     axes = [(stride, size) for stride, size in zip(strides, shape) if size != 1]
-    if any(size == 0 for _, size in axes):
+    if any(size == 0 for _, size in axes) or storage_order(shape, strides) is not None:
         return False
     reach: Dim = 1
     for _ in range(len(axes)):
