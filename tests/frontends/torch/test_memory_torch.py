@@ -390,3 +390,28 @@ def test_writes_to_buffers_that_share_memory_are_refused(tmp_path: Path) -> None
     for model in (program, tmp_path / "overlapping.pt2"):
         with pytest.raises(OpAttributeUnimplemented, match="it writes to 'whole', which shares memory with 'rest'; supported"):
             import_model(model)
+
+
+class Hidden(torch.nn.Module):
+    """Writes, or does not, to what an operator may have given as a view."""
+
+    def __init__(self, view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.view = view
+
+    def forward(self, x: torch.Tensor, is_written: bool) -> torch.Tensor:
+        y = x * 1
+        z = self.view(y)
+        if is_written:
+            z.mul_(3)
+        return (y + z).add_(1)
+
+
+def test_views_that_operators_hide() -> None:
+    x = torch.randn(3, 3)
+    turned, spread = Hidden(lambda x: torch.einsum("ij->ji", x)), Hidden(lambda x: torch.broadcast_tensors(x, x[0])[0])
+    for module, is_written in ((turned, False), (spread, False), (spread, True)):
+        (found,) = as_list(Reference(import_model(torch.export.export(module, (x, is_written))))(x.numpy()))
+        assert difference(found, module(x, is_written)) == ""
+    with pytest.raises(OpAttributeUnimplemented, match="may be a view"):  # torch loses the write where it takes this apart
+        import_model(torch.export.export(turned, (x, True)))

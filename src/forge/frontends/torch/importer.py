@@ -21,6 +21,7 @@ from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.strided import put_back_where_changed, shared
 from forge.frontends.torch.converters.core.views import (
     ALIASES,
+    HIDDEN_VIEWS,
     MAYBE_VIEWS,
     OVERLAPPING,
     READ_ONLY_VIEWS,
@@ -315,6 +316,25 @@ def written_tensors(program: Program) -> set[str]:
         if isinstance(first, Ref) and (step.target in SHARING or step.target in REBINDS):
             roots.update(dict.fromkeys(step.outputs, roots.get(first.name, first.name)))
     return {name for name in found if name in program.weights or name in program.metas}
+
+
+def hidden_views(program: Program) -> set[str]:
+    """Operators that may have given views without saying so, of memory that the program writes."""
+    roots: dict[str, str] = {}
+    members: list[tuple[str, set[str]]] = []
+    written: set[str] = set()
+    for step in program.steps:
+        targets = destinations(step)
+        written.update(roots.get(name, name) for name in targets)
+        given = [name for argument in step.arguments.values() for name in refs(argument)]
+        if step.target in HIDDEN_VIEWS and (len(given) == 1 or step.target != "aten.einsum.default"):
+            members.append((step.target, {step.name, *(roots.get(name, name) for name in given)}))
+            roots.update(dict.fromkeys(step.outputs, step.name))
+        elif targets and not step.mutates:
+            roots.update({output: roots.get(name, name) for output, name in zip(step.outputs, targets)})
+        elif given and (step.target in SHARING or step.target in REBINDS):
+            roots.update(dict.fromkeys(step.outputs, roots.get(given[0], given[0])))
+    return {target for target, names in members if names & written}
 
 
 def _check_memory(program: Program, written: set[str]) -> None:

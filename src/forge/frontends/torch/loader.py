@@ -28,7 +28,7 @@ from forge.frontends.torch import input_infos as input_info
 from forge.frontends.torch.archive import read_program
 from forge.frontends.torch.custom import custom_converters
 from forge.frontends.torch.exported import program_of, target_name
-from forge.frontends.torch.importer import import_program
+from forge.frontends.torch.importer import hidden_views, import_program
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.lost_writes import loses_writes
 from forge.frontends.torch.program import Program
@@ -267,17 +267,27 @@ def supported_program(exported: ExportedProgram, where: str = "from_torch") -> P
     """The program; what has no converter is taken apart by torch's own decompositions, as far as it has them.
 
     Not where these lose writes: then it is refused as it is.
+
+    Raises:
+        OpAttributeUnimplemented: it writes to views that operators give without saying so, which torch cannot take apart.
     """
     program = program_of(exported, where)
     missing = {f"{use.domain or 'aten'}.{use.op}" for use in used_operators(program) if use.how == MISSING}
-    if not missing or loses_writes(exported):
+    hidden = hidden_views(program)
+    if not missing | hidden:
         return program
-    try:
-        return program_of(decomposed(exported, missing), where)
-    except ForgeError:
-        raise
-    except Exception:  # noqa: BLE001 - torch raises anything; what it cannot take apart is refused as it is
-        return program
+    if not loses_writes(exported):
+        try:
+            return program_of(decomposed(exported, missing | hidden), where)
+        except ForgeError:
+            raise
+        except Exception:  # noqa: BLE001 - torch raises anything; what it cannot take apart is refused as it is
+            pass
+    if hidden:
+        raise OpAttributeUnimplemented(
+            f"{where}: {', '.join(sorted(hidden))}: its result may be a view, and is written, or what it is of; supported: what "
+            "torch takes apart; clone the result, or export a module that writes nothing there")
+    return program
 
 
 def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:

@@ -281,6 +281,10 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
 OVERLAPPING = frozenset(f"aten.{op}.default" for op in ("expand", "expand_as", "broadcast_to", "unfold"))
 """Operators that give views whose elements may share memory."""
 
+HIDDEN_VIEWS = frozenset(
+    f"aten.{op}" for op in ("einsum.default", "meshgrid.default", "meshgrid.indexing", "broadcast_tensors.default"))
+"""Operators that may give views of their arguments: where a program writes to these or those, torch takes them apart."""
+
 SHARING = ALIASES | SAME_OR_COPY | MAYBE_VIEWS.keys() | STRIDED.keys() | READ_ONLY_VIEWS | OVERLAPPING | VIEWS.keys()
 """All of them: results that may share memory with the first argument."""
 
