@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from forge.driver import artifact
 from forge.driver import compile_module as compiled
 from forge.errors import InputError, OpAttributeUnimplemented, OptionError
+from forge.frontends.torch.nesting import deep_enough
 from forge.frontends.torch.whole_layers import whole_layers
 from forge.module import IRModule
 from forge.options import OutputOptions
@@ -189,7 +190,7 @@ def compile_module(
     settings, _ = parse_options(options, None)
     args, kwargs = ((), example) if isinstance(example, Mapping) else (example, None)
     args = args if isinstance(args, tuple | list) else (args,)
-    with torch.no_grad(), whole_layers():
+    with torch.no_grad(), whole_layers(), deep_enough(module, "compile_module"):
         exported = torch.export.export(module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes)
     model = IRModule.from_torch(exported, through_onnx=False)
     if model.main.donated:

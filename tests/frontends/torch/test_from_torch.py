@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -534,3 +535,26 @@ def test_products_bear_the_names_of_layers() -> None:
     ir.quantize(calib_data=[np.ones((1, 3, 8, 8), np.float32)], exclude="3", check=False)
     assert {n.op: n.operands[1].op for n in ir.main.nodes if n.name in ("conv2d", "linear")} == {  # type: ignore[union-attr]
         "nn.conv2d": "qnn.dequantize", "nn.dense": "constant"}
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+def test_modules_that_are_nested_deeply() -> None:
+    model: torch.nn.Module = Dense()
+    for _ in range(200):
+        model = Outer(model)
+    x, limit = torch.randn(2, 4), sys.getrecursionlimit()
+    found = forge.from_torch(model.eval(), [("x", ((2, 4), "float32"))]).get_inference_function()(x.numpy())
+    np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    for _ in range(2000):
+        model = Outer(model)
+    with pytest.raises(forge.errors.ImportModelError, match="more than 2000 modules in each other"):
+        forge.from_torch(model, [("x", ((2, 4), "float32"))])
+    assert sys.getrecursionlimit() == limit

@@ -31,6 +31,7 @@ from forge.frontends.torch.exported import program_of, target_name
 from forge.frontends.torch.importer import hidden_views, import_program
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.lost_writes import loses_writes
+from forge.frontends.torch.nesting import deep_enough
 from forge.frontends.torch.program import Program
 from forge.frontends.torch.steps import used_operators
 from forge.ir.graph import Module
@@ -92,18 +93,19 @@ def exported_program(
     if not isinstance(model, torch.nn.Module):
         got = model.__name__ if isinstance(model, type) else type(model).__name__
         raise ImportModelError(f"{where}: got {got}; expected a trace, a module, an ExportedProgram, a GraphModule or a path")
-    if infos is not None and not isinstance(infos, input_info.Named) and _has_quantized_layers(model):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = torch.jit.trace(model, input_info.examples(infos, default_dtype), check_trace=False)
-    is_trace = isinstance(model, torch.jit.ScriptModule)
-    if is_trace:
-        infos = _infos_of_trace(model, infos, where)
-        with located(where):
-            model = traces.Replayed(model, integer_bias)
-    if infos is None:
-        raise OptionError(f"{where}: input_infos: got None for a module; expected example tensors, or {input_info.EXPECTED}")
-    return _unwrapped(_exported(model, infos, default_dtype, dynamic_shapes, where, is_trace)), infos
+    with deep_enough(model, where):
+        if infos is not None and not isinstance(infos, input_info.Named) and _has_quantized_layers(model):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = torch.jit.trace(model, input_info.examples(infos, default_dtype), check_trace=False)
+        is_trace = isinstance(model, torch.jit.ScriptModule)
+        if is_trace:
+            infos = _infos_of_trace(model, infos, where)
+            with located(where):
+                model = traces.Replayed(model, integer_bias)
+        if infos is None:
+            raise OptionError(f"{where}: input_infos: got None for a module; expected example tensors, or {input_info.EXPECTED}")
+        return _unwrapped(_exported(model, infos, default_dtype, dynamic_shapes, where, is_trace)), infos
 
 
 def _has_quantized_layers(model: torch.nn.Module) -> bool:
