@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from forge.codegen import link, object_store
 from forge.codegen.compile import QUICK, WorkerPool, compile_modules
 from forge.codegen.elf import machine_of, write_layout
 from forge.codegen.entry import emit_library_entry
+from forge.codegen.isa import instructions
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
 from forge.codegen.module import emit_module
@@ -27,6 +30,7 @@ from forge.codegen.tables import MODEL_SYMBOL
 from forge.codegen.transcendental import HELPERS
 from forge.errors import CompileError, ToolchainError
 from forge.target import Target
+from forge.target.isa import ARCHITECTURES, X86_64, Architecture
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
@@ -332,7 +336,7 @@ def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytes
     out = tmp_path / "new" / "modelLibrary.so"
     weights = np.array([9, 3], np.float32)
     out.parent.mkdir()
-    layout = link_library(codes, weights.nbytes, 4096, RUNTIME)
+    layout = link_library(codes, weights.nbytes, HOST, RUNTIME)
     write_layout(out, layout)
     with out.open("r+b") as stream:
         stream.seek(4096)
@@ -343,7 +347,7 @@ def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytes
     assert model.weights % 4096 == 0
     assert run_model(model, model.weights) == [2, 5, 8, 11, 14, 17]
     assert not hasattr(library, "forge_kernel_scale")
-    assert link_library(codes, weights.nbytes, 4096, RUNTIME) == layout
+    assert link_library(codes, weights.nbytes, HOST, RUNTIME) == layout
 
 
 @pytest.fixture
@@ -380,7 +384,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def objects(sources: Path, work: Path) -> list[bytes]:
     work.mkdir(exist_ok=True)
-    return [path.read_bytes() for path in link._runtime_objects(find_compiler(), sources, work)]
+    return [path.read_bytes() for path in link._runtime_objects(find_compiler(HOST), sources, work)]
 
 
 def test_runtime_objects_are_compiled_once(runtime_cache: Path, sources: Path, compiled: list[str], tmp_path: Path) -> None:
@@ -413,7 +417,7 @@ def test_runtime_objects_depend_on_all_that_makes_them(
     runtime_cache: Path, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def key(*command: str) -> str:
-        return link._digest([*find_compiler(), *command], sources)
+        return link._digest([*find_compiler(HOST), *command], sources)
 
     keys = [key(), key("-m64")]
     monkeypatch.setenv("CPATH", str(tmp_path))
@@ -440,7 +444,7 @@ def test_a_full_disk_of_the_cache_is_no_error(
     (tmp_path / "work").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, step, full)
-        built = link._runtime_objects(find_compiler(), sources, tmp_path / "work")
+        built = link._runtime_objects(find_compiler(HOST), sources, tmp_path / "work")
     assert all(path.read_bytes()[:4] == b"\x7fELF" for path in built)
     assert not [path for path in runtime_cache.rglob("*") if path.is_file()]
 
@@ -465,16 +469,79 @@ def test_no_compiler_is_an_error_that_names_what_to_install(monkeypatch: pytest.
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(ToolchainError, match="install one"):
-        find_compiler()
+        find_compiler(HOST)
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(ToolchainError, match="no-such-compiler"):
-        find_compiler()
+        find_compiler(HOST)
+
+
+OTHER = Target.parse("llvm -mtriple=aarch64-unknown-linux-musl")
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of programs, on a machine whose architecture is not that of ``OTHER``."""
+    monkeypatch.setattr("forge.target.host.architecture", lambda: X86_64)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def program(path: Path, machine: str) -> str:
+    path.write_text(f"#!/bin/sh\necho {machine}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(("machine", "counts"), [
+    ("aarch64-linux-gnu", True), ("arm64-apple-darwin", True), ("x86_64-linux-gnu", False), ("aarch64_be-linux-gnu", False)])
+def test_a_given_compiler_counts_for_its_own_architecture(
+    programs: Path, machine: str, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = program(programs / "given", machine)
+    cross = program(programs / "aarch64-linux-musl-gcc", "")
+    monkeypatch.setenv("CC", f"{given} -O1")
+    assert find_compiler(OTHER) == ([given, "-O1"] if counts else [cross])
+    assert find_compiler(Target.parse("llvm -mcpu=x86-64")) == [given, "-O1"]
+
+
+def test_compilers_for_another_architecture(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = programs / "ziglang" / "__init__.py"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: ModuleSpec(name, None, origin=str(package)))
+    program(programs / "gcc", "x86_64-linux-gnu")
+    assert find_compiler(OTHER) == [str(package.with_name("zig")), "cc", "-target", "aarch64-linux-musl"]
+    short = program(programs / "aarch64-linux-musl-gcc", "")
+    assert find_compiler(OTHER) == [short]
+    assert find_compiler(Target.parse("llvm -mtriple=aarch64-linux-gnu"))[1:] == ["cc", "-target", "aarch64-linux-gnu"]
+    whole = program(programs / "aarch64-unknown-linux-musl-clang", "")
+    assert find_compiler(OTHER) == [whole]
+
+
+def test_no_compiler_for_another_architecture(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("CC", program(programs / "cc", "x86_64-linux-gnu"))
+    with pytest.raises(ToolchainError, match=r"for aarch64-unknown-linux-musl; looked at CC \(.*/cc\), and for aarch64-unknown-"
+                       r"linux-musl-gcc, .*; pip install 'forge-compiler\[cross\]' .* 'gcc-aarch64-linux-gnu', or set CC"):
+        find_compiler(OTHER)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(ToolchainError, match="no-such-compiler"):
+        find_compiler(OTHER)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda architecture: architecture.name)
+def test_the_data_layout_is_that_of_llvm(architecture: Architecture) -> None:
+    llvm.initialize_all_targets()
+    machine = llvm.Target.from_triple(architecture.triple).create_target_machine()
+    assert str(machine.target_data) == architecture.data_layout
+    target = Target.parse({"kind": "llvm", "mtriple": architecture.triple})
+    written = f'target datalayout = "{architecture.data_layout}"' in emit_module([], target)
+    assert written == instructions(target).table.has_layout
 
 
 def test_a_failing_compiler_leaves_no_file(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ToolchainError, match="failed to link"):
-        link_library([b"no object"], 0, 4096, RUNTIME, tmp_path)
+        link_library([b"no object"], 0, HOST, RUNTIME, tmp_path)
 
 
 def test_weights_need_an_object_to_tell_the_machine() -> None:

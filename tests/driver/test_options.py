@@ -81,7 +81,7 @@ def test_the_bare_target_is_this_machine(digits_build: Path) -> None:
 @pytest.mark.parametrize(("option", "named"), [
     ({"target": "cuda"}, "cuda"),
     ({"target": "llvm -mcpu=z80"}, "z80"),
-    ({"target": "raspberry-pi/5"}, "aarch64"),
+    ({"target": "llvm -mtriple=riscv64-linux-gnu"}, "riscv64"),
     ({"target": "nvidia/rtx-a4500"}, "nvidia/rtx-a4500"),
     ({"target": {"kind": "llvm", "colour": "red"}}, "colour"),
     ({"target": {"kind": "llvm", "libs": ["cblas"]}}, "libs"),

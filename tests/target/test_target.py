@@ -101,8 +101,7 @@ def test_another_architecture_is_never_the_host() -> None:
     target = Target.parse("raspberry-pi/5" if host.architecture() is X86_64 else "amd/zen5")
     assert target.architecture is (AARCH64 if host.architecture() is X86_64 else X86_64)
     assert target.missing_on_host() == target.features and not target.tune
-    with pytest.raises(TargetError, match=f"no linker for architecture '{target.arch}'"):
-        target.require_codegen()
+    target.require_codegen()
     with pytest.raises(TargetError, match="mcpu 'native' is"):
         Target.parse(f"llvm -mtriple={target.triple} -mcpu=native")
 

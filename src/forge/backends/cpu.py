@@ -15,16 +15,16 @@ from forge.codegen.compile import QUICK, compile_modules
 from forge.codegen.elf import write_layout
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
-from forge.codegen.link import find_compiler, link_library, page_size
+from forge.codegen.link import find_compiler, link_library
 from forge.codegen.module import emit_module
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.errors import TargetError
+from forge.errors import TargetError, option
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES, VARIANTS
 from forge.kernels.layouts import CpuLayouts
 from forge.lowering.program import Lowering
 from forge.lowering.texts import groups_text, plan_text
 from forge.lowering.times import with_times
-from forge.target import Target
+from forge.target import Target, host
 from forge.tir.printer import print_function, print_statement
 from forge_runtime import Runtime, include_directory
 
@@ -96,16 +96,21 @@ def _objects_text(c: Compilation) -> str:
 
 
 def _link(library: Path, compiled: CompiledModel, weights_size: int, scratch: Path) -> None:
-    layout = link_library(compiled.objects, weights_size, page_size(compiled.target), include_directory(), scratch)
+    layout = link_library(compiled.objects, weights_size, compiled.target, include_directory(), scratch)
     write_layout(library, layout)
     os.chmod(library, 0o755)
 
 
 def _call(compiled: CompiledModel, threads: int | None) -> Runtime:
     """The model linked into this process."""
-    missing = compiled.target.missing_on_host()
+    target = compiled.target
+    if not target.is_of_host:
+        here = host.architecture().name
+        raise TargetError(f"run: target {target} is {target.arch}; this machine is {here}; write a library with "
+                          f"{option('output_path')} and run it there")
+    missing = target.missing_on_host()
     if missing:
-        raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {compiled.target} uses; compile for 'llvm'")
+        raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {target} uses; compile for 'llvm'")
     library = JitLibrary(compiled.objects, [MODEL_SYMBOL])
     address, weights = library.addresses[MODEL_SYMBOL], compiled.weights.in_memory()
     return Runtime.from_jit(address, library, weights, num_threads=threads, copy_weights=False)
@@ -113,7 +118,7 @@ def _call(compiled: CompiledModel, threads: int | None) -> Runtime:
 
 def _check(target: Target) -> None:
     target.require_codegen()
-    find_compiler()
+    find_compiler(target)
 
 
 _STAGES = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("forge doctor", "forge doctor --rates", "forge doctor --json")
 
-_OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib")
+_OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib", "ziglang")
 _REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography")
 
 
@@ -62,7 +62,7 @@ def _facts() -> dict[str, str]:
         "forge-compiler-runtime": forge_runtime.__version__,  # from sources it has no distribution of its own
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.machine()}",
-        "C compiler": _compiler(),
+        "C compiler": _compiler(target),
         "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {cpus}",
         "CPU features": " ".join(target.features),
         "rates": f"those of {target.tune or target.cpu}; {_rates_text(target)}",
@@ -72,11 +72,11 @@ def _facts() -> dict[str, str]:
     }
 
 
-def _compiler() -> str:
+def _compiler(target: Target) -> str:
     from forge.codegen.link import find_compiler
 
     try:
-        return " ".join(find_compiler())
+        return " ".join(find_compiler(target))
     except ForgeError as error:
         return str(error)
 

@@ -68,7 +68,7 @@ class EntryEmitter(FunctionEmitter):
                 self.e.env[var] = self.builder.value(f"load i64, ptr {self._pointer(address)}, align 8")
                 self.e.nonnegative_vars.add(var)
             case stmt.Timestamp(address=address):
-                now = self.builder.value("call i64 @llvm.readcyclecounter()")
+                now = self.builder.value(f"call i64 @llvm.{self.module.instructions.table.clock}")
                 self.builder.effect(f"store i64 {now}, ptr {self._pointer(address)}, align 8")
             case stmt.AllocateMemory(number=number, size=size):
                 wanted, estimate = self.e.text(size.bytes), self.e.text(size.estimate)

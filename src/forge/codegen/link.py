@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -28,8 +29,11 @@ _COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PRE
 _LIBRARIES = ("-lm", "-lpthread")
 
 
-def find_compiler() -> list[str]:
-    """The command of the C compiler: ``$CC``, which may have options, else cc, gcc or clang.
+def find_compiler(target: Target) -> list[str]:
+    """The command of the C compiler, which may have options.
+
+    For this machine's architecture: ``$CC``, else cc, gcc or clang. For another: ``$CC`` if it makes code for that, else a
+    compiler on PATH whose name begins with the triple, else Zig's of the package ziglang.
 
     Raises:
         ToolchainError: there is none.
@@ -38,13 +42,41 @@ def find_compiler() -> list[str]:
         chosen = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:
         raise ToolchainError(f"link: CC: got {os.environ['CC']!r}: {error}; expected a command") from error
-    names = chosen[:1] or ["cc", "gcc", "clang"]
-    for name in names:
-        found = shutil.which(name)
-        if found:
-            return [found, *chosen[1:]]
-    raise ToolchainError(f"link: no C compiler; looked for {', '.join(names)} on PATH; install one, such as the package 'gcc' "
-                         "or 'clang', or set CC; running in this process (get_inference_function) needs none")
+    names = chosen[:1] or (["cc", "gcc", "clang"] if target.is_of_host else [])
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if names and found is None:
+        raise ToolchainError(f"link: no C compiler; looked for {', '.join(names)} on PATH; install one, such as the package "
+                             "'gcc' or 'clang', or set CC; running in this process (get_inference_function) needs none")
+    if found and (target.is_of_host or _architecture((found, *chosen[1:])) in target.architecture.names):
+        return [found, *chosen[1:]]
+    return _cross_compiler(target)
+
+
+def _cross_compiler(target: Target) -> list[str]:
+    names = [f"{triple}-{name}" for triple in dict.fromkeys((target.triple, f"{target.arch}-linux-{_abi(target)}"))
+             for name in ("gcc", "clang")]
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found:
+        return [found]
+    package = None if _abi(target) == "android" else importlib.util.find_spec("ziglang")
+    if package is not None and package.origin:
+        return [str(Path(package.origin).with_name("zig")), "cc", "-target", f"{target.arch}-linux-{_abi(target)}"]
+    remedy = ("install Android's native development kit, and set CC to its compiler" if _abi(target) == "android" else
+              "pip install 'forge-compiler[cross]' brings Zig's; or install a cross compiler such as "
+              f"'gcc-{target.arch}-linux-gnu', or set CC to one")
+    raise ToolchainError(f"link: no C compiler for {target.triple}; looked at CC ({os.environ.get('CC') or 'not set'}), and for "
+                         f"{', '.join(names)} on PATH; {remedy}")
+
+
+def _abi(target: Target) -> str:
+    """The last part of the usual triples for Linux."""
+    return next((name for name in ("android", "musl") if name in target.triple), "gnu")
+
+
+@cache
+def _architecture(compiler: tuple[str, ...]) -> str:
+    """The first part of the triple that a compiler makes code for, as it says itself."""
+    return _run([*compiler, "-dumpmachine"], "report its architecture").partition("-")[0]
 
 
 def page_size(target: Target) -> int:
@@ -52,27 +84,27 @@ def page_size(target: Target) -> int:
     return target.architecture.page
 
 
-def link_library(objects: Sequence[bytes], weights_size: int, page: int, runtime_sources: Path,
+def link_library(objects: Sequence[bytes], weights_size: int, target: Target, runtime_sources: Path,
                  scratch: Path | None = None) -> Layout:
     """The shared library of object files and the C runtime, without the bytes of the weights: `Layout` says where they go.
 
-    They become symbol ``forge_weights``, aligned to a ``page``. Metadata are added by ``forge_runtime.artifact.seal``.
+    They become symbol ``forge_weights``, aligned to a page. Metadata are added by ``forge_runtime.artifact.seal``.
     ``scratch``: where to put intermediate files.
 
     Raises:
         ToolchainError: no C compiler, or it failed.
         OSError: intermediate files cannot be written.
     """
-    compiler = find_compiler()
+    compiler = find_compiler(target)
     with tempfile.TemporaryDirectory(prefix="forge-link-", dir=scratch) as folder:
         work = Path(folder)
         runtime = _runtime_objects(compiler, runtime_sources, work)
-        codes = [*objects]
-        if weights_size:
-            codes.append(reserving_object(weights_size, WEIGHTS_SYMBOL, WEIGHTS_SECTION, page, machine_of(objects[0])))
-        inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(codes)]
+        inputs = [*(_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)), *runtime]
+        if weights_size:  # the last, so that linkers that keep the order have nothing after it
+            reserving = reserving_object(weights_size, WEIGHTS_SYMBOL, WEIGHTS_SECTION, page_size(target), machine_of(objects[0]))
+            inputs.append(_write(work / "weights.o", reserving))
         built = work / "library.so"
-        _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
+        _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *_LIBRARIES], "link the library")
         return with_weights(built.read_bytes(), WEIGHTS_SECTION)
 
 

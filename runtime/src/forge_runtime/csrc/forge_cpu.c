@@ -12,6 +12,8 @@ enum { NAME_SIZE = 32, PATH_SIZE = 512, FEATURES_SIZE = 2048 };
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 
+#define OLDER_CPU "llvm -mcpu=x86-64-v2"
+
 enum { EAX, EBX, ECX, EDX };
 enum { ANY_STATE, YMM = 0x06, ZMM = 0xe6, TILE = 0x60000 }; /* bits of XCR0 that the system must have enabled */
 
@@ -77,6 +79,8 @@ static bool has_feature(const cpu_feature *feature) {
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
+#define OLDER_CPU "llvm -mtriple=aarch64-linux-gnu -mcpu=generic"
+
 typedef struct {
   const char *name;
   uint8_t vector, bit; /* vector 0: AT_HWCAP, 1: AT_HWCAP2 */
@@ -96,6 +100,8 @@ static bool has_feature(const cpu_feature *feature) {
 }
 
 #else
+
+#define OLDER_CPU "llvm -mcpu=generic"
 
 typedef struct {
   const char *name;
@@ -123,7 +129,7 @@ static int32_t check_feature(const char *name, forge_error *error) {
   if (has_feature(feature)) return FORGE_OK;
   return forge_fail(error, FORGE_ERROR_CPU,
                     "model: it needs the CPU feature '%s', which this CPU lacks; compile it for this CPU (target 'llvm') or for an "
-                    "older one ('llvm -mcpu=x86-64-v2')",
+                    "older one ('" OLDER_CPU "')",
                     name);
 }
 
