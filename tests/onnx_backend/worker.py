@@ -12,12 +12,18 @@ from typing import Any
 
 MEMORY_LIMIT = 24 << 30
 
+Preparer = Callable[[bytes, Sequence[Any]], Callable[[Sequence[Any]], list[Any]]]
+
 
 def outcome(case: Any, runtime: str) -> tuple[str, str]:
     """What became of the case, and why: ``passed``; ``refused`` where an error was raised; ``wrong`` where the outputs differ."""
+    return tried(case, preparer(runtime))
+
+
+def tried(case: Any, prepare: Preparer) -> tuple[str, str]:
+    """``outcome`` with what ``prepare`` makes ready to run."""
     from tests.onnx_backend.compare import check_outputs
 
-    prepare = preparer(runtime)
     model = case.model.SerializeToString()
     for inputs, outputs in case.data_sets:
         values = as_values(inputs)
@@ -32,7 +38,7 @@ def outcome(case: Any, runtime: str) -> tuple[str, str]:
     return "passed", ""
 
 
-def preparer(runtime: str) -> Callable[[bytes, Sequence[Any]], Callable[[Sequence[Any]], list[Any]]]:
+def preparer(runtime: str) -> Preparer:
     """The function that makes a model ready to run."""
     from tests.onnx_backend.peers import PREPARE_PEER
 
