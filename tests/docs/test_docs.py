@@ -13,6 +13,8 @@ import pytest
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.verifier import verify
+from forge.target import Target
+from tests.foreign.machine import missing
 from tests.runtime.building import compile_c
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,6 +47,8 @@ def skip_without_packages(page: Path) -> None:
     for package in ("torch", "transformers", "jax", "tensorflow"):
         if re.search(rf"^import {package}$", script_of(page), re.MULTILINE) and importlib.util.find_spec(package) is None:
             pytest.skip(f"could not import {package!r}: not installed")
+    if "qemu-aarch64" in script_of(page) and (lacking := missing(Target.parse("llvm -mtriple=aarch64-linux-gnu"))):
+        pytest.skip(lacking)
 
 
 def run(page: Path, folder: Path) -> str:

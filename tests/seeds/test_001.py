@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import forge
+from forge.codegen.elf import machine_of
+from forge.driver import check_options, compile_module
 from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node
@@ -20,6 +22,7 @@ from tests.frontends.onnx.support import model
 from tests.seeds.items import differs, works
 from tests.seeds.models import X, network, weights
 
+EM_AARCH64 = 183
 ADD = "def @main(%x: Tensor[(n), float32]) { %0 = add(1f, 2f); add(%x, %0) }"
 
 
@@ -481,9 +484,18 @@ def test_keys_that_are_refused(key: dict[str, Any], ir: forge.IRModule) -> None:
         ir.get_inference_function({"kind": "llvm", **key})
 
 
+@works("`compile`, target key `mtriple` of Linux on AArch64, and tags of such machines")
+@pytest.mark.parametrize("target", [
+    "llvm -mtriple=aarch64-linux-gnu", "aws/cpu/c7g", "raspberry-pi/4", "raspberry-pi/5", "android/cpu"])
+def test_aarch64(target: str, ir: forge.IRModule) -> None:
+    compiled = compile_module(ir.mod, check_options(target))
+    assert {machine_of(code) for code in compiled.objects} == {EM_AARCH64}
+
+
 @differs(
     "`compile`, target key `mtriple` of other processors and systems, such as arm64-linux-android",
-    why="code is generated for Linux on x86-64; others are refused before anything is compiled",
+    why="libraries are made for Linux on x86-64 and AArch64, and for Android by its own C compiler; code for another machine "
+    "does not run in this process",
 )
 @pytest.mark.parametrize("triple", ["arm64-linux-android", "x86_64-pc-windows-msvc", "x86_64-apple-darwin"])
 def test_other_systems(triple: str, ir: forge.IRModule) -> None:
