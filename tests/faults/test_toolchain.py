@@ -52,6 +52,16 @@ def test_compiler_that_fails(
     assert files(tmp_path) == ["cc"]
 
 
+def test_compiler_for_another_machine_that_fails(
+    digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = "if [ \"$1\" = -dumpmachine ]; then echo aarch64-linux-gnu; else echo 'no header' >&2; exit 3; fi"
+    monkeypatch.setenv("CC", str(write_program(tmp_path / "cc", answer)))
+    with pytest.raises(ToolchainError, match="no header"):
+        digits.compile("llvm -mtriple=aarch64-linux-gnu", output_path=tmp_path / "new" / "build")
+    assert files(tmp_path) == ["cc"]
+
+
 def test_compiler_that_is_no_program(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cc").write_text("no program")
     (tmp_path / "cc").chmod(0o755)

@@ -38,7 +38,8 @@ def run_suite(name: str, names: list[str], target: str, workers: int,
 def failures(suite: Suite, outcomes: dict[str, Outcome]) -> dict[str, str]:
     """What is wrong with cases that have to pass."""
     listed = suite.listed()
-    return {name: f"{o.kind}: {o.message}" for name, o in outcomes.items() if name in listed and not o.passed}
+    bad = {name: outcome for name, outcome in outcomes.items() if name in listed and not outcome.passed}
+    return {name: f"{outcome.kind}: {outcome.message}" for name, outcome in bad.items()}
 
 
 def chosen(suite: Suite, part: int) -> list[str]:
@@ -65,10 +66,12 @@ def report(name: str, options: argparse.Namespace) -> int:
     """Runs a suite; prints what failed, and numbers."""
     suite, began = SUITES[name], time.perf_counter()
     names = [case for case in chosen(suite, options.sample) if fnmatch.fnmatchcase(case, options.pattern)]
-    done = itertools.count(1)
+    done, listed = itertools.count(1), suite.listed()
 
-    def progress(_: Outcome) -> None:
+    def progress(outcome: Outcome) -> None:
         sys.stderr.write(f"\r{name}: {next(done)} of {len(names)} ")
+        if not outcome.passed and outcome.case.partition(" ")[2] in listed:
+            sys.stderr.write(f"{outcome.case}: {outcome.kind}\n")
 
     outcomes = run_suite(name, names, options.target, options.workers, progress)
     sys.stderr.write("\n")
@@ -76,7 +79,7 @@ def report(name: str, options: argparse.Namespace) -> int:
     for case, message in failed.items():
         sys.stdout.write(f"{case}: {message}\n")
     counts = Counter(o.kind for o in outcomes.values())
-    text = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    text = ", ".join(f"{number} {kind}" for kind, number in counts.most_common())
     sys.stdout.write(f"{name}: {len(names)} cases: {text}; {len(failed)} that have to pass failed; "
                      f"{time.perf_counter() - began:.0f} s\n")
     return 1 if failed or not names else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import selectors
 import shutil
 import subprocess
@@ -39,7 +38,7 @@ def missing(target: Target) -> str | None:
         find_compiler(target)
     except ToolchainError as error:
         return str(error)
-    if target.arch == platform.machine():
+    if target.is_of_host:
         return None
     if _emulator(target) is None:
         return f"no qemu-{target.arch} on PATH; install the package 'qemu-user'"
@@ -60,7 +59,7 @@ def _libraries(target: Target) -> Path:
 
 def command(target: Target, program: Path, *options: str) -> list[str]:
     """How to start ``program``; ``options`` are the emulator's."""
-    if target.arch == platform.machine():
+    if target.is_of_host:
         return [str(program)]
     return [_emulator(target) or "", "-L", str(_libraries(target)), *options, str(program)]
 

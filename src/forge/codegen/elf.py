@@ -163,7 +163,7 @@ def _with_segment(segments: list[_Segment], weights: _Section, shift: int) -> li
     is_last = holder.address + holder.memory_size == weights.address + weights.size
     if not is_last or weights.address < holder.address + holder.file_size:
         raise ToolchainError(f"link: the linker put something after the weights at {weights.address:#x}; expected them to be the "
-                             "last in memory; set CC to a compiler that links with GNU ld")
+                             "last in memory; set CC to a compiler that links with GNU ld or lld")
     moved = [replace(s, offset=s.offset + shift) if s.file_size else s for s in parts]
     rest = replace(moved[last], memory_size=weights.address - holder.address)
     own = _Segment(_LOAD, _READABLE, weights.align, weights.address, weights.address, weights.size, weights.size, weights.align)
