@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,10 +24,13 @@ from forge.ir.text.parser import parse_module
 from forge.target import Target
 from forge.target.isa import AARCH64, X86_64
 from forge.target.tags import TAGS
+from forge_runtime import static_sources
 from tests.foreign import values
 from tests.foreign.__main__ import TARGET, chosen, failures, run_suite
-from tests.foreign.machine import Machine, RunError, build, missing
+from tests.foreign.machine import Machine, RunError, build, command, missing
 from tests.foreign.suites import SUITES
+from tests.runtime import sanitizers
+from tests.runtime.sanitizers import PROGRAMS
 
 WORKERS = 2
 PART = 10
@@ -148,6 +152,18 @@ def test_the_clock_of_profiles_runs(digits: forge.IRModule, machine: Machine) ->
     check([logits], digits)
     assert stamps.dtype == np.int64 and stamps.size > 2 and stamps[0] > 0
     assert (np.diff(stamps) >= 0).all() and stamps[-1] > stamps[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_the_runtime(name: str, tmp_path: Path) -> None:
+    if lacking():
+        pytest.skip(str(lacking()))
+    source, runs = PROGRAMS[name]
+    target, program = Target.parse(TARGET), tmp_path / name
+    build(target, program, Path(sanitizers.__file__).with_name(source), *static_sources())
+    for arguments in runs:
+        subprocess.run([*command(target, program), *arguments], check=True)
 
 
 @emulated

@@ -216,7 +216,8 @@ static void test_donation(void) {
 /* A model of an earlier version, in memory that ends where it does. */
 static void test_old_model(void) {
   forge_error error = {0};
-  forge_model *old = malloc(offsetof(forge_model, function));
+  void *shorter = malloc(offsetof(forge_model, function));
+  forge_model *old = shorter;
   memcpy(old, &TUNE, offsetof(forge_model, function));
   old->abi_version = 3;
   forge_model *prepared = forge_prepare(old, &error);
