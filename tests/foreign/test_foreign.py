@@ -122,6 +122,22 @@ def test_equal_models_give_equal_bytes(digits: forge.IRModule, tmp_path: Path, m
     assert first == second
 
 
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-v1"])
+def test_products_of_bytes_are_exact(cpu: str, machine: Machine) -> None:
+    """With an instruction for them and without; the largest products among them."""
+    module = parse_module("""
+def @main(%x: Tensor[(n, 200), uint8], %w: Tensor[(48, 200), int8]) {
+  nn.dense(%x, %w, units=48, out_dtype="int32")
+}
+""")
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 256, (37, 200)).astype(np.uint8), rng.integers(-128, 128, (48, 200)).astype(np.int8)
+    x[0], w[0], w[1] = 255, -128, 127
+    compiled = compile_module(module, check_options(f"{TARGET} -mcpu={cpu}"))
+    (products,) = machine.run(compiled, module.main, [x, w])
+    np.testing.assert_array_equal(products, x.astype(np.int32) @ w.T.astype(np.int32))
+
+
 def test_strings_pass(machine: Machine) -> None:
     module = parse_module("""
 def @main(%x: Tensor[(n), string], %y: Tensor[(n), string]) {
