@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import itertools
+import json
 import os
 import sys
 import time
@@ -30,9 +31,9 @@ TARGET = "llvm -mtriple=aarch64-linux-gnu"
 def run_suite(name: str, names: list[str], target: str, workers: int,
               progress: Callable[[Outcome], None] = lambda _: None) -> dict[str, Outcome]:
     """Outcomes of some cases of a suite, by name."""
-    lines = [f"{name} {case}" for case in names]
+    lines = {f"{name} {json.dumps(case)}": case for case in names}
     found = run_cases(lines, target, workers, 2 * SECONDS, progress, "tests.foreign.worker")
-    return {line.partition(" ")[2]: outcome for line, outcome in found.items()}
+    return {lines[line]: outcome for line, outcome in found.items()}
 
 
 def failures(suite: Suite, outcomes: dict[str, Outcome]) -> dict[str, str]:
@@ -70,7 +71,7 @@ def report(name: str, options: argparse.Namespace) -> int:
 
     def progress(outcome: Outcome) -> None:
         sys.stderr.write(f"\r{name}: {next(done)} of {len(names)} ")
-        if not outcome.passed and outcome.case.partition(" ")[2] in listed:
+        if not outcome.passed and json.loads(outcome.case.partition(" ")[2]) in listed:
             sys.stderr.write(f"{outcome.case}: {outcome.kind}\n")
 
     outcomes = run_suite(name, names, options.target, options.workers, progress)

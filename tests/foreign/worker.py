@@ -1,6 +1,5 @@
-"""A worker process of `tests.onnx_backend.pool`: reads lines "SUITE CASE", and answers each with a line of JSON.
-
-Its argument is the target.
+"""A worker process of `tests.onnx_backend.pool`: each line it reads is a suite and the name of a case as
+JSON, and its answer is a line of JSON. Its argument is the target.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tests.foreign.suites import SUITES, Outcome
 def outcome(line: str, target: Target, machine: Machine) -> Outcome:
     suite, _, name = line.partition(" ")
     try:
-        return SUITES[suite].run(name, target, machine)
+        return SUITES[suite].run(json.loads(name), target, machine)
     except Exception as error:  # noqa: BLE001  (whatever it is, the case was refused)
         return "refused", f"{type(error).__name__}: {error}"
 

@@ -1,4 +1,4 @@
-"""AArch64: 64-bit Arm with NEON, which every CPU has; SVE is known, but not used."""
+"""AArch64: 64-bit Arm with NEON, which every CPU has. Kernels use no SVE, but LLVM may where a CPU has it, so loading checks it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from forge.target.isa.base import Architecture, Cpu, Dot, Isa, first_fields
 _V8 = ("fp-armv8", "neon")
 _V82 = (*_V8, "crc", "lse", "rdm", "fullfp16", "dotprod")
 _V84 = (*_V82, "rcpc", "i8mm", "bf16")
+_V9 = (*_V84, "sve", "sve2", "sve2-bitperm")
 _APPLE_M1 = (*_V82, "rcpc")
 
 _FEATURES: dict[str, tuple[str, ...]] = {
@@ -14,19 +15,19 @@ _FEATURES: dict[str, tuple[str, ...]] = {
     "cortex-a35": (*_V8, "crc"), "cortex-a53": (*_V8, "crc"), "cortex-a57": (*_V8, "crc"), "cortex-a72": (*_V8, "crc"),
     "cortex-a73": (*_V8, "crc"), "cortex-a55": (*_V82, "rcpc"), "cortex-a75": (*_V82, "rcpc"), "cortex-a76": (*_V82, "rcpc"),
     "cortex-a77": (*_V82, "rcpc"), "cortex-a78": (*_V82, "rcpc"), "cortex-x1": (*_V82, "rcpc"),
-    "cortex-a510": (*_V84, "sve"), "cortex-a710": (*_V84, "sve"), "cortex-x2": (*_V84, "sve"),
-    "neoverse-n1": (*_V82, "rcpc"), "neoverse-v1": (*_V84, "sve"), "neoverse-n2": (*_V84, "sve"), "neoverse-v2": (*_V84, "sve"),
+    "cortex-a510": _V9, "cortex-a710": _V9, "cortex-x2": _V9,
+    "neoverse-n1": (*_V82, "rcpc"), "neoverse-v1": (*_V84, "sve"), "neoverse-n2": _V9, "neoverse-v2": _V9,
     "ampere1": (*_V82, "rcpc", "i8mm", "bf16"), "apple-m1": _APPLE_M1, "apple-m2": (*_APPLE_M1, "i8mm", "bf16"),
     "thunderx2t99": (*_V8, "crc", "lse", "rdm"), "a64fx": (*_V8, "crc", "lse", "rdm", "fullfp16", "sve"),
 }
 
 _REQUIRES: dict[str, tuple[str, ...]] = {
     "neon": ("fp-armv8",), "fullfp16": ("neon",), "rdm": ("neon",), "dotprod": ("neon",), "i8mm": ("neon",), "bf16": ("neon",),
-    "sve": ("fullfp16",),
+    "sve": ("fullfp16",), "sve2": ("sve",), "sve2-bitperm": ("sve2",),
 }
 
 _CPUINFO_NAMES = {"fp": "fp-armv8", "asimd": "neon", "crc32": "crc", "atomics": "lse", "asimdrdm": "rdm", "asimdhp": "fullfp16",
-                  "asimddp": "dotprod", "lrcpc": "rcpc"}
+                  "asimddp": "dotprod", "lrcpc": "rcpc", "svebitperm": "sve2-bitperm"}
 
 # By "CPU implementer" and "CPU part" of cpuinfo.
 _PARTS = {
