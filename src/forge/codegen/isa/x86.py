@@ -175,7 +175,5 @@ def _attributes(bits: int) -> str:
     return f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
 
-# Kernels were measured without a data layout; with it LLVM makes other code of nearly all of them.
 TABLE: Final = Table(
-    rows=(*_dots(), *_floats(), *_permutations(), *_bytes(), *_GUARDS), clock="readcyclecounter()", has_layout=False,
-    attributes=_attributes)
+    rows=(*_dots(), *_floats(), *_permutations(), *_bytes(), *_GUARDS), clock="readcyclecounter()", attributes=_attributes)

@@ -1,4 +1,4 @@
-"""AArch64: 64-bit Arm with NEON, which every CPU has. Kernels use no SVE, but LLVM may where a CPU has it, so loading checks it."""
+"""AArch64: 64-bit Arm with NEON. Kernels use no SVE, but LLVM may where a CPU has it, and so loading checks it."""
 
 from __future__ import annotations
 
