@@ -162,6 +162,10 @@ DYNAMIC: Mapping[str, DynamicModel] = MappingProxyType(
             "samples", ("features",), Variant("wav2vec:full", ("samples",), ((4000,), (12347,), (32000,), (64000,), (400,))),
             Variant("wav2vec:small", ("samples",), ((800,), (1031,), (500,))),
         ),
+        "mel": DynamicModel(
+            "samples", ("spectrum",), Variant("mel:full", ("samples",), ((8000,), (49_999,), (160_000,), (480_000,), (400,))),
+            Variant("mel:small", ("samples",), ((800,), (1031,), (50,))),
+        ),
         "edsr": DynamicModel(
             "image", ("wide",), Variant("super_resolution:edsr", _IMAGE, _ANY),
             Variant("super_resolution:small_edsr", _IMAGE, _SMALL_ANY),
