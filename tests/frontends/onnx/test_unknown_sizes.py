@@ -9,7 +9,7 @@ import pytest
 
 import forge
 from forge.errors import ForgeError, ImportModelError
-from tests.frontends.onnx.support import example, model, onnxruntime_outputs
+from tests.frontends.onnx.support import assert_same, example, model, onnxruntime_outputs
 
 
 def bytes_like(seed: int, *shape: int) -> np.ndarray:
@@ -161,3 +161,20 @@ def test_squeeze_without_axes_or_rank_fails_where_the_rank_would_depend_on_a_siz
     mixed = model("g (float[n, 1, k] x) => (float[m] y) { y = Squeeze(x) }")
     with pytest.raises(ForgeError, match="as many axes of symbolic size as become fewer"):
         forge.from_onnx(mixed)
+
+
+@pytest.mark.parametrize("ascending", [0, 1])
+@pytest.mark.parametrize(("sizes", "axis"), [("a, b, c", 0), ("a, b, c", 1), ("a, b, c", -1), ("6, 2, 40", 0), ("6, b, 40", -1)])
+def test_the_number_of_different_slices_is_a_size(sizes: str, axis: int, ascending: int) -> None:
+    proto = model(f"""
+        g (float[{sizes}] x) => (float[k, l, m] z, int64[p] i, int64[q] j, int64[r] n, int64[3] s) {{
+            y, i, j, n = Unique<axis = {axis}, sorted = {ascending}>(x)
+            s = Shape(y)
+            ones = ConstantOfShape<value = float[1] {{1.0}}>(s)
+            z = Add(y, ones)
+        }}""")
+    x = np.round(example(3, 6, 2, 40) / 3).take(np.random.default_rng(0).integers(0, (6, 2, 40)[axis], (6, 2, 40)[axis]), axis)
+    expected = onnxruntime_outputs(proto, x)
+    ir = forge.from_onnx(proto)
+    for run in (ir.get_inference_function(), ir.get_inference_function("reference")):
+        assert_same(run(x), expected)

@@ -300,6 +300,7 @@ PARTS = {
         lambda x: [torch.nn.functional.multilabel_margin_loss(x, torch.tensor([3, 0, -1, 1]), reduction=r)
                    for r in ("none", "mean", "sum")], torch.tensor([0.5, -1, 2, 0.25])),
     "unique_last_axis": (lambda x: torch.unique_consecutive(x, True, True, dim=-1), torch.ones(2, 3)),
+    "unique_runs_of_nothing": (lambda x: torch.unique_consecutive(x, True, True), torch.ones(0, 5)),
     "no_differences": (lambda x: torch.diff(x, 0, prepend=x[:1]), REAL),
     "statistics_of_half": (
         lambda x: torch.ops.aten.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), IMAGE.to(torch.bfloat16)),
@@ -354,6 +355,23 @@ EXTREMES: dict[str, Function] = {
     "largest norm": lambda x: torch.linalg.vector_norm(x, INF, 1), "median along": lambda x: x.median(1)[0],
     "mode": lambda x: x.mode(1)[0],
 }  # fmt: skip
+
+
+def _with_size_read(found: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    slices = found[0]
+    return [*found, slices + torch.ones(slices.shape), torch.zeros(slices.shape[0]) + slices.shape[1]]
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
+def test_different_slices_of_any_size(function: Function, dim: int) -> None:
+    model = Applied(lambda x: _with_size_read(function(x, return_inverse=True, return_counts=True, dim=dim)))
+    numbers = np.random.default_rng(0).integers(0, 2, (9, 90)).astype(np.float32)
+    inputs = [torch.tensor(np.repeat(x, 2, axis=dim)) for x in (numbers[:, :2], numbers, numbers.T)]
+    module = import_model(torch.export.export(model, (inputs[0],), dynamic_shapes={"tensors": ((DYNAMIC, DYNAMIC),)}))
+    for x in inputs:
+        for got in (run(module, [x], compiled=True), run(module, [x], compiled=False)):
+            assert [difference(found, wanted) for found, wanted in zip(got, model(x), strict=True)] == [""] * 5
 
 
 @pytest.mark.parametrize("name", EXTREMES)

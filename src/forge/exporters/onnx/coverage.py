@@ -27,6 +27,7 @@ WITHOUT_ONNX: dict[str, str] = {
                      "string.from_number"), _TEXT),
     **dict.fromkeys(("call_registered", "call_registered_pure"), "ONNX knows no functions of the program that runs a model"),
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
+    "argsort_rows": "a part of unique, which is written whole",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
     **dict.fromkeys(("nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
                      "nn.contrib_subpixel_conv3d_NCDHWc", "nn.contrib_subpixel_product"), _OWN),

@@ -1,4 +1,4 @@
-"""Sorting along one axis: sort, argsort, topk.
+"""Sorting along one axis: sort, argsort, topk; and the lexicographic order of rows.
 
 A row of which much is wanted is sorted by merging keys on the stack (``merging``), if they fit, and so are those of a long row
 that may be among the few that are wanted. Every other row is ordered by a heap in the memory of the result, without scratch: the
@@ -98,8 +98,9 @@ class RankedRow:
             parts.append(store(self.positions, index, E.cast(item.position, self.positions.dtype)))
         return seq(*parts)
 
-    def before(self, a: Ranked, b: Ranked) -> Expr:
-        return _before(a, b, self.ascending)
+    def before(self, a: Ranked, b: Ranked) -> tuple[Stmt, Expr]:
+        """Whether ``a`` comes before ``b``, after the statements that find it out."""
+        return seq(), _before(a, b, self.ascending)
 
 
 def _sink(row: RankedRow, item: Ranked, root: Expr, end: Expr, levels: Expr) -> Stmt:
@@ -110,12 +111,16 @@ def _sink(row: RankedRow, item: Ranked, root: Expr, end: Expr, levels: Expr) -> 
     bind_left, left = _bound(row.load(child))
     bind_right, other = _bound(row.load(right))
     bind_chosen, chosen = _bound(row.load(best))
+    compare_children, other_is_later = row.before(left, other)
+    compare_chosen, chosen_is_later = row.before(item, chosen)
     descend = seq(
         bind_left,
         bind_right,
-        Let(best, E.select(row.before(left, other), right, child)),
+        compare_children,
+        Let(best, E.select(other_is_later, right, child)),
         bind_chosen,
-        If(row.before(item, chosen), seq(row.put(at, chosen), node.set(best)), limit.set(0)),
+        compare_chosen,
+        If(chosen_is_later, seq(row.put(at, chosen), node.set(best)), limit.set(0)),
     )
     step = seq(Let(at, node.value), Let(child, at * 2 + 1), If(child < limit.value, descend))
     return seq(
@@ -138,8 +143,8 @@ def order_by_heap(row: RankedRow, length: Expr, count: Expr) -> Stmt:
     build = loop(turn, count // 2, seq(Let(root, count // 2 - 1 - turn), bind, _sink(row, item, root, count, levels)))
     bind_new, new = _bound(row.element(position))
     bind_top, top = _bound(row.load(E.const(0)))
-    replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels))
-    one = seq(bind_new, bind_top, replace)
+    compare, new_is_earlier = row.before(new, top)
+    one = seq(bind_new, bind_top, compare, If(new_is_earlier, _sink(row, new, E.const(0), count, levels)))
     scan = scan_row(row, length, count, position, one, [
         lambda at: precedes(row.read(at), E.broadcast(row.load(E.const(0)).value, at.lanes), row.ascending)])
     end = E.var("end")
@@ -242,12 +247,17 @@ def scan_row(
     return seq(loop(block, rest // row.lanes, body), loop(position, rest - done, one, begin=begin + done))
 
 
+def _lanes(target: Target, dtype: str) -> int:
+    """Neighbouring elements that are compared at once."""
+    return target.vector_bits // (8 * max(4, dtypes.itemsize(dtype)))
+
+
 def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None, ascending: bool) -> Function:
     data = call.readers[0]
     axis = call.attrs.axis % len(data.shape)
     loops, at = rows_along(data.shape, axis)
     contiguous = axis == len(data.shape) - 1 and data.dtype != "bool" and not dtypes.is_complex(data.dtype)
-    lanes = call.target.vector_bits // (8 * max(4, dtypes.itemsize(data.dtype))) if contiguous else 1
+    lanes = _lanes(call.target, data.dtype) if contiguous else 1
 
     def slot(place: Expr, buffer: Buffer) -> Expr:
         return buffer.offset(*at(place))
@@ -280,3 +290,39 @@ def topk(call: KernelCall) -> Function:
     }
     values, positions = results[call.attrs.ret_type]
     return _ordering(call, values, positions, call.attrs.is_ascend)
+
+
+@dataclass(frozen=True)
+class _MatrixRow(RankedRow):
+    """Positions of the rows of a matrix, which come in the lexicographic order of their elements.
+
+    Attributes:
+        columns: elements of a row.
+        element_at: the element of a row in a column; at a ramp of columns, a vector of elements.
+    """
+
+    columns: Expr
+    element_at: Callable[[Expr, Expr], Expr]
+
+    def before(self, a: Ranked, b: Ranked) -> tuple[Stmt, Expr]:
+        assert a.position is not None and b.position is not None
+        first, second = a.position, b.position
+        order, column, lets = Cell("order"), E.var("column"), list[Stmt]()
+        x, y = (bound(self.element_at(row, column), lets, "element") for row in (first, second))
+        sign = E.cast(precedes(y, x, True), "int64") - E.cast(precedes(x, y, True), "int64")
+        decide = scan_row(self, self.columns, E.const(0), column, If(order.value.eq(0), seq(*lets, order.set(sign))), [
+            lambda at: E.broadcast(order.value.eq(0), at.lanes),
+            lambda at: E.compare("ne", self.element_at(first, at), self.element_at(second, at))])
+        tied = E.logical_and(order.value.eq(0), first < second)
+        return seq(order.start(0), decide), E.binary("or", order.value < 0, tied)
+
+
+@kernel("argsort_rows")
+def argsort_rows(call: KernelCall) -> Function:
+    """Family of ``argsort_rows``: the positions of the rows of a matrix in lexicographic order."""
+    data, result = call.readers[0], call.buffers[-1]
+    length, columns = data.shape
+    row = _MatrixRow(
+        lambda place: place, lambda place, buffer: buffer.offset(place), None, result, True, _lanes(call.target, data.dtype),
+        columns, lambda place, column: data.read((place, column)))
+    return call.function(guard(length > 0, order_by_heap(row, length, length)))

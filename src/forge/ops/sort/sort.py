@@ -1,4 +1,4 @@
-"""Sorting: sort, argsort, topk.
+"""Sorting: sort, argsort, topk, argsort_rows.
 
 Orders are stable: equal elements keep their order. NaN counts as larger than every number. The lowerings count for every element
 how many come before it, which is quadratic; the kernel families named here replace them.
@@ -18,7 +18,7 @@ from forge.ir.op import Range
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, given_number, normalize_axis, number_of, required
 from forge.ops.core.lowering import injective, new_symbols, replaced, scalar
-from forge.ops.core.op import Op, Operand, register
+from forge.ops.core.op import NoAttrs, Op, Operand, register
 from forge.ops.core.ranges import kept
 from forge.ops.core.signatures import Array, Arrays, Conditions, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
 from forge.te import Expr
@@ -133,6 +133,29 @@ class ArgSort(Op[SortAttrs]):
         axis = attrs.axis % data.ndim
         order = lower_order(self.name, data, axis, attrs.is_ascend, results[0].shape[axis])
         return [injective(self.name, results[0], lambda i: te.cast(order[tuple(i)], results[0].dtype))]
+
+
+@register
+class ArgSortRows(Op[NoAttrs]):
+    """The positions of the rows of a matrix in ascending lexicographic order: by column 0, then by column 1, and so on."""
+
+    name = "argsort_rows"
+    data = Operand(accepts="numeric", rank=2)
+    kernel = "argsort_rows"
+
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        return [TensorType(data.shape[:1], "int64")]
+
+    def element_range(
+        self, attrs: NoAttrs, results: Types, ranges: Sequence[Range | None], data: Value
+    ) -> Sequence[Range | None]:
+        return [(0, data.shape[0] - 1)]
+
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        order = np.arange(len(data))
+        for column in reversed(numeric.widen(data).T):
+            order = order[np.argsort(column[order], kind="stable")]
+        return [order]
 
 
 @register

@@ -53,10 +53,7 @@ class Unique(Op[UniqueAttrs]):
         return [slices, first[order], place[number.reshape(-1)], count[order]]
 
     def decompose(self, builder: Builder, attrs: UniqueAttrs, data: Value) -> Values | None:
-        """Neighbours in ascending order are compared; strings by their ranks.
-
-        Slices of unknown or large size have no native code.
-        """
+        """Neighbours in ascending order are compared; strings by their ranks."""
         if data.dtype == "string":
             ranks = builder.call("string.rank", data)
             _, first, inverse, count = builder.call_multi(self, ranks, axis=attrs.axis, sorted=attrs.sorted)
@@ -66,20 +63,11 @@ class Unique(Op[UniqueAttrs]):
             _, first, inverse, count = builder.call_multi(self, numbers, axis=attrs.axis, sorted=attrs.sorted)
             return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
         rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
+        moved = builder.call("transpose", data, axes=(attrs.axis % data.rank, *rest))
         size = dims.product(data.shape[k] for k in rest)
-        if not isinstance(size, int) or size > LARGEST_SLICE:
-            return None
-        if size:
-            moved = builder.call("transpose", data, axes=(attrs.axis % data.rank, *rest))
-            rows = builder.call("reshape", moved, newshape=(data.shape[attrs.axis], size))
-        else:
-            rows = builder.call("broadcast_to", builder.constant(np.zeros((1, 1), np.int64)), shape=(data.shape[attrs.axis], 1))
+        rows = builder.call("reshape", moved, newshape=(data.shape[attrs.axis], size))
         first, inverse, count = _unique_rows(builder, rows, attrs.sorted)
         return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
-
-
-LARGEST_SLICE = 64
-"""Elements of a slice that unique orders in native code, one sort each."""
 
 
 def _differ(builder: Builder, a: Value, b: Value) -> Value:
@@ -89,17 +77,6 @@ def _differ(builder: Builder, a: Value, b: Value) -> Value:
         both = builder.call("logical_and", builder.call("isnan", a), builder.call("isnan", b))
         differ = builder.call("logical_and", differ, builder.call("logical_not", both))
     return builder.call("any", differ, axis=(1,))
-
-
-def _ascending_order(builder: Builder, rows: Value) -> Value:
-    """Positions of the rows in lexicographic order: stable sorts by every column, the last one first."""
-    last, *others = (
-        builder.call("take", rows, builder.constant(k, "int64"), axis=1) for k in reversed(range(rows.shape[1]))
-    )
-    order = builder.call("argsort", last)
-    for keys in others:
-        order = builder.call("take", order, builder.call("argsort", builder.call("take", keys, order, axis=0)), axis=0)
-    return order
 
 
 def _first_of_run(builder: Builder, ordered: Value) -> Value:
@@ -114,7 +91,8 @@ def _first_of_run(builder: Builder, ordered: Value) -> Value:
 
 def _unique_rows(builder: Builder, rows: Value, ascending: bool) -> tuple[Value, Value, Value]:
     """For the different rows: where each appears first, for every row its number, how often each appears."""
-    order = _ascending_order(builder, rows)
+    is_column = isinstance(rows.shape[1], int) and rows.shape[1] == 1
+    order = builder.call("argsort", builder.call("squeeze", rows, axis=(1,))) if is_column else builder.call("argsort_rows", rows)
     starts = _first_of_run(builder, builder.call("take", rows, order, axis=0))
     counted = builder.call("cumsum", builder.call("cast", starts, dtype="int64"), axis=0)
     number = builder.call("subtract", counted, builder.constant(1, "int64"))

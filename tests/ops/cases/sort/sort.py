@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.ops.case import Case, Fixed, boolean, f16, f32, f64, i32, i64, row, u8
+from tests.ops.case import Case, boolean, f16, f32, f64, i32, i64, row, u8
 
 NAN = math.nan
 
@@ -14,6 +14,19 @@ NAN = math.nan
 def _unique_slices(x, axis):
     slices, first, inverse, count = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     return [slices, first, inverse.reshape(-1), count]
+
+
+def _by_appearance(x):
+    slices, first, inverse, count = _unique_slices(x, 0)
+    order = np.argsort(first)
+    return [slices[order], first[order], np.argsort(order)[inverse], count[order]]
+
+
+def _late_differences(rows, columns):
+    """Rows of which some are equal, and others differ in the last columns only."""
+    x = np.zeros((rows, columns), np.float32)
+    x[:, -3:] = np.random.default_rng(rows).integers(0, 2, (rows, 3))
+    return x
 
 
 def order_rows() -> list[Case]:
@@ -42,14 +55,23 @@ def order_rows() -> list[Case]:
         row("topk", [f32(2, 9)], lambda x: np.sort(x, 1)[:, ::-1][:, :3], k=3, ret_type="values"),
         row("topk", [f64(9), np.array(4)], lambda x, k: np.argsort(-x, kind="stable")[:4], ret_type="indices"),
         row("topk", [u8(9), [3]], lambda x, k: np.sort(x)[::-1][:3], ret_type="values", symbolic=False),
+        row("argsort_rows", [i32(40, 3, low=0, high=2)], lambda x: np.lexsort(x.T[::-1])),
+        row("argsort_rows", [i64(30, 90, low=0, high=0)], lambda x: np.arange(30)),
+        row("argsort_rows", [_late_differences(100, 77)], lambda x: np.lexsort(x.T[::-1])),
+        row("argsort_rows", [np.array([[NAN, 1], [-0.0, 2], [0.0, 1], [NAN, 0], [-math.inf, NAN]] * 4, np.float16)],
+            lambda x: np.lexsort(x.T[::-1])),
         row("unique", [np.array([2, 1, 1, 3, 4, 3])],
             lambda x: [np.array(v) for v in ([1, 2, 3, 4], [1, 0, 3, 4], [1, 0, 0, 2, 3, 2], [2, 1, 2, 1])]),
         row("unique", [np.array([2, 1, 1, 3, 4, 3])],
             lambda x: [np.array(v) for v in ([2, 1, 3, 4], [0, 1, 3, 4], [0, 1, 1, 2, 3, 2], [1, 2, 2, 1])], sorted=False),
         row("unique", [[[1, 0, 0], [1, 0, 0], [2, 3, 4]]],
             lambda x: [np.array([[1, 0, 0], [2, 3, 4]]), np.array([0, 2]), np.array([0, 0, 1]), np.array([2, 1])]),
-        row("unique", [Fixed(i64(4, 2, 3, low=0, high=1))], lambda x: _unique_slices(x, 2), axis=2),
-        row("unique", [Fixed(i64(3, 7, low=0, high=1))], lambda x: _unique_slices(x, 1), axis=-1),
+        row("unique", [i64(4, 2, 3, low=0, high=1)], lambda x: _unique_slices(x, 2), axis=2),
+        row("unique", [i64(3, 7, low=0, high=1)], lambda x: _unique_slices(x, 1), axis=-1),
+        row("unique", [_late_differences(20, 130)], lambda x: _unique_slices(x, 0)),
+        row("unique", [_late_differences(20, 130)], lambda x: _by_appearance(x), sorted=False),
+        row("unique", [boolean(9, 3, 5)], lambda x: _unique_slices(x, 1), axis=1),
+        row("unique", [np.zeros((3, 0, 2), np.float32)], lambda x: _unique_slices(x, 0), note="no elements"),
         row("unique", [np.array([NAN, 1, NAN, -1], np.float32)],
             lambda x: [np.array(v) for v in ([-1, 1, NAN], [3, 1, 0], [2, 1, 2, 0], [1, 1, 2])]),
         row("argwhere", [boolean(3, 4)], np.argwhere),

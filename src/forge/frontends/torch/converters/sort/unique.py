@@ -38,7 +38,8 @@ def unique_consecutive(
     size = data.shape[axis]
     if size == 0:
         nothing = g.call("zeros", shape=(0,), dtype="int64")
-        return [data, nothing if return_inverse else None, nothing if return_counts else None]
+        inverse = g.reshape(nothing, shape) if dim is None else nothing
+        return [data, inverse if return_inverse else None, nothing if return_counts else None]
     a, b = (g.call("strided_slice", data, begin=(k,), end=(size - 1 + k,), strides=(1,), axes=(axis,)) for k in (0, 1))
     changes = g.call("not_equal", a, b)
     others = tuple(k for k in range(data.rank) if k != axis)
