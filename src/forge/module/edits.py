@@ -100,7 +100,8 @@ class Edits(Queries):
         output writes the state, one that has only the input reads it. States start empty, and grow as they are appended to.
 
         Inputs that follow from the states and the tokens are computed where sizes of other inputs say how: ``attention_mask`` is
-        all ones, ``position_ids`` and ``cache_position`` count on from what is in the cache.
+        all ones, ``position_ids`` and ``cache_position`` count on from what is in the cache, and ``use_cache_branch`` of a merged
+        decoder says whether anything is in it.
 
         Args:
             states: names of outputs by those of the inputs that they replace. None: those that exporters write are recognised,

@@ -2,7 +2,8 @@
 
 Which output goes to which input is given, or follows from names as exporters write them: ``past_key_values.0.key`` and
 ``present.0.key``, ``input.past_key_values.layers.0.keys`` and ``output.past_key_values.layers.0.keys``, ``past_0`` and
-``present_0``. What then follows from the states and from the tokens is computed: masks of ones and positions.
+``present_0``. What then follows from the states and from the tokens is computed: masks of ones, positions, and whether there is
+a cache yet.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from forge.ir.functions.states import State
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
+from forge.module import merged
+from forge.module.merged import grown_axis
 from forge.ops.core.composer import Composer
 
 _CACHE = re.compile(r"(?:past_key_values|present_key_values|past|present)(?=[._])(?P<rest>.+)")
@@ -39,6 +42,8 @@ def as_session(module: Module, states: Mapping[str, str] | None, keep: Collectio
     for where, graph in graphs.items():
         _check_pairs(f"as_session: @{where}", graph, pairs)
         _name_states(graph, pairs)
+        for flag in filter(merged.is_flag, graph.inputs):
+            merged.keep_states(graph, flag, flag.name not in keep)
         retype.substitute_in_graph(graph, _sizes_of_states(graph))
         growth.look(graph)
     unknown = [name for name in keep if not any(name in _inputs(graph) for graph in graphs.values())]
@@ -146,14 +151,6 @@ def _name_states(graph: Graph, pairs: list[_Pair]) -> None:
             graph.states[pair.name] = State(number)
 
 
-def _grown_axis(old: TensorType, new: TensorType) -> int | None:
-    """The axis along which ``new`` is longer than ``old``: its size there is that of ``old`` and something more."""
-    for axis, (a, b) in enumerate(zip(old.shape, new.shape)):
-        if dims.symbol_name(a) is not None and not dims.equal(a, b) and dims.symbol_name(a) in dims.symbols(b):
-            return axis
-    return None
-
-
 def _sizes_of_states(graph: Graph) -> dict[str, Dim]:
     """What symbols that only states have are: the sizes that these states get."""
     states = [v for v in graph.inputs if v.name in graph.states]
@@ -164,7 +161,7 @@ def _sizes_of_states(graph: Graph) -> dict[str, Dim]:
         if number is None:
             continue
         new = graph.outputs[number].tensor_type
-        grown = _grown_axis(value.tensor_type, new)
+        grown = grown_axis(value.tensor_type, new)
         for axis, (a, b) in enumerate(zip(value.shape, new.shape)):
             symbol = dims.symbol_name(a)
             if symbol is not None and symbol not in given and axis != grown and set(dims.symbols(b)) <= given:
@@ -182,7 +179,7 @@ class _Growth:
         for value in graph.inputs:
             state = graph.states.get(value.name)
             if state is not None and state.output is not None:
-                axis = _grown_axis(value.tensor_type, graph.outputs[state.output].tensor_type)
+                axis = grown_axis(value.tensor_type, graph.outputs[state.output].tensor_type)
                 if axis is not None:
                     self.axes[value.name] = axis
 
@@ -209,6 +206,8 @@ class _Derivation:
         others = [v for v in self.graph.inputs if v not in derived and isinstance(v.type, TensorType)]
         for value in derived:
             self._derive(value, others)
+        for flag in filter(merged.is_flag, own):
+            self._decide(flag)
 
     def _derive(self, value: Value, others: list[Value]) -> None:
         """Puts what is computed in the place of an input, if ``others`` have all sizes that it needs."""
@@ -231,6 +230,18 @@ class _Derivation:
             if old is not None:
                 made = g.call("add", made, g.extent(old, axis))
             made = g.cast(g.call("broadcast_to", made, shape=shape), value.dtype)
+        self._replace(value, made)
+
+    def _decide(self, flag: Value) -> None:
+        """``flag`` is whether anything is in the cache."""
+        if self.found is None:
+            return
+        old, axis, _, _, _ = self.found
+        g = Composer(Builder(self.graph, before=next(iter(self.graph.nodes), None)))
+        filled = g.constant(False) if old is None else g.call("greater", g.extent(old, axis), g.constant(0, "int64"))
+        self._replace(flag, g.reshape(filled, flag.shape))
+
+    def _replace(self, value: Value, made: Value) -> None:
         self.graph.replace_uses(value, made)
         self.graph.inputs.remove(value)
 

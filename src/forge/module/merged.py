@@ -1,0 +1,77 @@
+"""Decoders that exporters merged: one branch of an If has no cache, the other reads one, and an input says which is taken.
+
+As sessions they need no such input: the branch that reads the cache is taken where something is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from forge import dims
+from forge.ir.builder import Builder
+from forge.ir.graph import Graph
+from forge.ir.nodes import Node, Value
+from forge.ir.retype import infer_again
+from forge.ir.types import TensorType
+
+_FLAG = re.compile(r"use_cache(?:_branch)?")
+
+
+def is_flag(value: Value) -> bool:
+    """Whether it is the input that says whether there is a cache."""
+    type_ = value.type
+    return bool(_FLAG.fullmatch(value.name)) and isinstance(type_, TensorType) and type_.dtype == "bool" and type_.size == 1
+
+
+def keep_states(graph: Graph, flag: Value, follows_cache: bool) -> None:
+    """Makes what the Ifs of ``flag`` give the next values of the states.
+
+    A state that the branch with a cache leaves out, which exporters write as a constant without elements, stays what it was: keys
+    and values of an encoder, which the first call computes. A state that grows has the sizes that this branch gives it where
+    ``flag`` ``follows_cache``, as the cache is empty in the other branch.
+    """
+    inputs = {v.name: v for v in graph.inputs}
+    for state_name, state in graph.states.items():
+        if state.output is None or state_name not in inputs:
+            continue
+        old, new = inputs[state_name], graph.outputs[state.output]
+        node = new.producer
+        if node is None or node not in _branches(flag):
+            continue
+        left = node.regions[0].outputs[new.index]
+        if left.constant is not None and left.constant.size == 0:
+            _pass_on(node, new, old)
+        elif follows_cache and isinstance(left.type, TensorType) and grown_axis(old.tensor_type, left.type) is not None:
+            name, new.name = new.name, ""
+            sized = Builder(graph).call("broadcast_to", new, shape=left.shape, exact=True)
+            sized.name, graph.outputs[state.output] = name, sized
+
+
+def grown_axis(old: TensorType, new: TensorType) -> int | None:
+    """The axis along which ``new`` is longer than ``old``: its size there is that of ``old`` and something more."""
+    for axis, (a, b) in enumerate(zip(old.shape, new.shape)):
+        if dims.symbol_name(a) is not None and not dims.equal(a, b) and dims.symbol_name(a) in dims.symbols(b):
+            return axis
+    return None
+
+
+def _branches(flag: Value) -> Iterator[Node]:
+    """The Ifs that ``flag`` decides, whose first region is taken where it is true."""
+    for node, position in flag.uses:
+        if node.op_def.is_view:
+            yield from _branches(node.result)
+        elif len(node.regions) == 2 and position == 0:
+            yield node
+
+
+def _pass_on(node: Node, new: Value, old: Value) -> None:
+    """The first region of the If ``node`` gives ``old`` as ``new``."""
+    if old not in node.operands:
+        node.operands.append(None)
+        node.set_operand(len(node.operands) - 1, old)
+        for region in node.regions:
+            region.add_input(old.type, old.name)
+    taken = node.regions[0]
+    taken.outputs[new.index] = taken.inputs[node.operands.index(old) - 1]
+    infer_again(node)
