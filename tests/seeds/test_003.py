@@ -313,6 +313,16 @@ MODELS = {
     "constants": (
         model("g (float[4, 6] x) => (float[4, n] y) { a, b = Split<axis=1>(x, s)  c = Constant<value_float=2.5>()  d = Mul(c, b) "
               "y = Add(a, d) }", s=np.int64([3, 3])), {"x": example(0, 4, 6)}),
+    "branches": (
+        model("g (float[4, 6] x, bool c) => (float[4, 6] y) { d = Mul(x, w)  y = If(c) <then_branch = t () => (float[4, 6] a) "
+              "{ n = Neg(d)  a = If(c) <then_branch = u () => (float[4, 6] p) { p = Add(n, w) }, "
+              "else_branch = v () => (float[4, 6] q) { q = Identity(n) }> }, "
+              "else_branch = e () => (float[4, 6] b) { b = Sub(d, x) }> }", w=example(1, 6)),
+        {"x": example(0, 4, 6), "c": np.array(True)}),
+    "iterations": (
+        model("g (float[4, 6] x, int64 n) => (float[4, 6] y, float[k, 6] z) { y, z = Loop(n, , x) <body = b (int64 i, bool go, "
+              "float[4, 6] s) => (bool on, float[4, 6] t, float[6] r) { on = Identity(go)  t = Add(s, w)  r = Gather(x, i) }> }",
+              w=example(1, 6)), {"x": example(0, 4, 6), "n": np.array(3)}),
     "absent": (model("g (float[n] x) => (float[n] y) { y = Clip(x, , m) }", m=np.float32(1)), {"x": example(0, 5)}),
 }  # fmt: skip
 
@@ -323,7 +333,7 @@ MODELS = {
     "the bodies of `from_onnx` and `_convert_operator` as the article prints them",
     "`new_var`, `get_info`, `onnx_input`, `fold_constant`, `_identity_list`, `analysis.free_vars`, `_function.Function`, "
     "`_expr.TupleWrapper`, `_expr.Tuple`, `IRModule.from_expr`",
-    note="it goes from node to node; `forge.from_onnx` also knows functions, files, and sub-graphs that capture values",
+    note="it goes from node to node; `forge.from_onnx` also knows functions and files",
 )
 @pytest.mark.filterwarnings("ignore:Input x has unknown dimension shapes")
 @pytest.mark.parametrize("freeze", [False, True])
@@ -359,9 +369,9 @@ def test_expressions_of_graph_protos() -> None:
 
 
 def test_graphs_and_variables_that_are_refused() -> None:
-    capturing = model("g (float[2] x, bool c) => (float[2] y) { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(x) }, "
+    capturing = model("g (float[2] x, bool c) => (float[2] y) { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(z) }, "
                       "else_branch = e () => (float[2] b) { b = Abs(x) }> }")
-    with pytest.raises(tvm.error.OpNotImplemented, match=r"captures 'x'.*forge\.from_onnx"):
+    with pytest.raises(tvm.error.ImportModelError, match="value 'z' is used but nothing defines it"):
         GraphProto().from_onnx(capturing.graph, 21)
     with pytest.raises(tvm.errors.ImportModelError, match="value 'z' is used but nothing before defines it"):
         GraphProto().from_onnx(model("g (float[2] x) => (float[2] y) { y = Neg(z)  z = Abs(x) }").graph, 21)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
 
+from forge.compose.expr import as_value
 from forge.frontends.context import ImportContext
 from forge.frontends.convert_map import ConvertMap
 from forge.frontends.onnx import converters, functions
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.convert import convert_nodes
 from forge.frontends.onnx.importer import CONVERT_CONFIG
+from forge.frontends.onnx.nodes import free_names
 from forge.frontends.onnx.registry import REGISTRY, find_schema, published_versions
 from forge.frontends.onnx.scope import OnnxScope, OnnxState
 from forge.frontends.onnx.tensors import TensorReader
@@ -22,9 +25,14 @@ converters.load_all()
 
 
 class OnnxConvertMap(ConvertMap):
-    """What models that import version ``opset`` of ``domain`` are converted with."""
+    """What models that import version ``opset`` of ``domain`` are converted with.
+
+    Attributes:
+        names: what sub-graphs capture, for nodes that are converted outside of an import: the expression of a name, or None.
+    """
 
     registry = REGISTRY
+    names: ClassVar[Callable[[str], Any]] = staticmethod(lambda name: None)
 
     def apply(
         self, around: ImportContext, name: str, operands: list[Value | None], attributes: dict[str, Any], num_outputs: int | None
@@ -34,6 +42,9 @@ class OnnxConvertMap(ConvertMap):
         if not isinstance(scope, OnnxScope):  # expressions that belong to no model
             state = OnnxState(reader=TensorReader(), convert_config=dict(CONVERT_CONFIG))
             scope = OnnxScope(scope.graph, state, {self.domain: self.opset}, taken=scope.taken)
+            captured = {name for v in attributes.values() if isinstance(v, onnx.GraphProto) for name in free_names(v)}
+            known = {name: OnnxConvertMap.names(name) for name in sorted(captured)}
+            scope.values.update((name, as_value(around, x, operands)) for name, x in known.items() if x is not None)
         node = self._node(name)
         node.input.extend("" if v is None else f"input_{k}" for k, v in enumerate(operands))
         node.output.extend(f"output_{k}" for k in range(self._outputs(name) if num_outputs is None else num_outputs))

@@ -31,10 +31,10 @@ def used_names(node: onnx.NodeProto) -> Iterator[str]:
     """Names of values of its graph that a node uses."""
     yield from (name for name in node.input if name)
     for graph in subgraphs(node):
-        yield from _free(graph)
+        yield from free_names(graph)
 
 
-def _free(graph: onnx.GraphProto) -> Iterator[str]:
+def free_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Names that a sub-graph takes from the graphs around it."""
     own = {i.name for i in graph.input} | {i.name for i in graph.initializer}
     own.update(s.values.name for s in graph.sparse_initializer)

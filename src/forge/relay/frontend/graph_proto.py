@@ -7,13 +7,15 @@
     with Mine(shape, dtype) as g:
         mod, params = g.from_onnx(model.graph, opset)
 
-`forge.from_onnx` is the importer that knows functions, files and sub-graphs that capture values; this one goes from node to node.
+`forge.from_onnx` is the importer that knows functions and files; this one goes from node to node. Nodes of sub-graphs are
+converted as those of any model.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import onnx
@@ -21,8 +23,7 @@ import onnx
 from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.class_helpers import CUSTOM, get_relay_op
 from forge.frontends.converter_class import Text
-from forge.frontends.onnx.convert_map import get_convert_map
-from forge.frontends.onnx.nodes import used_names
+from forge.frontends.onnx.convert_map import OnnxConvertMap, get_convert_map
 from forge.frontends.onnx.tensors import TensorReader, attribute_value, declared_type
 from forge.ir.types import TensorType
 from forge.module import IRModule
@@ -121,22 +122,28 @@ class GraphProto:
         self.opset: int | None = None
         self._freeze_params = freeze_params
         self._old_manager: GraphProto | None = None
+        self._outer_names = OnnxConvertMap.names
 
     def __enter__(self) -> Self:
         self._old_manager, GraphProto.current = GraphProto.current, self
+        self._outer_names, OnnxConvertMap.names = OnnxConvertMap.names, self._lookup
         return self
 
     def __exit__(self, *_: object) -> None:
-        GraphProto.current = self._old_manager
+        GraphProto.current, OnnxConvertMap.names = self._old_manager, self._outer_names
 
     def from_onnx(self, graph: onnx.GraphProto, opset: int, get_output_expr: bool = False) -> Any:
         """The module and its weights by name; with ``get_output_expr`` the expression of the results, a `Tuple` of several.
 
         Raises:
             ImportModelError: a tensor has no name, nothing defines a value, or ``shape`` names no input.
-            OpNotImplemented: operators without a converter, all listed, or a sub-graph that captures a value.
+            OpNotImplemented: operators without a converter, all listed.
             ConverterError: a converter failed.
         """
+        with nullcontext() if GraphProto.current is self else self:
+            return self._converted(graph, opset, get_output_expr)
+
+    def _converted(self, graph: onnx.GraphProto, opset: int, get_output_expr: bool) -> Any:
         self.opset = opset
         self._take_weights(graph)
         self._take_inputs(graph)
@@ -183,7 +190,7 @@ class GraphProto:
             elif "?" in str(shape):
                 warnings.warn(
                     f"Input {name} has unknown dimension shapes: {sizes}. Specifying static values may improve performance",
-                    stacklevel=3)
+                    stacklevel=4)
             if isinstance(self._dtype, Mapping):
                 dtype = self._dtype.get(name, dtype)
             self._inputs[name] = self._nodes[name] = new_var(name, shape=shape, dtype=dtype)
@@ -198,11 +205,6 @@ class GraphProto:
         inputs = onnx_input()
         for name in node.input:
             inputs[name] = self._named(name) if name else None
-        captured = [name for name in used_names(node) if name in self._nodes and name not in node.input]
-        if captured:
-            raise OpNotImplemented(
-                f"node {node.name!r} ({node.op_type}): a sub-graph captures {captured[0]!r}; expected none that does; "
-                "load the model with forge.from_onnx")
         outputs = self._fix_outputs(node.op_type, node.output)
         attributes = self._parse_attr(node.attribute)
         attributes[CUSTOM] = {"name": self._parse_value_proto(node), "num_outputs": len(outputs)}
@@ -214,8 +216,11 @@ class GraphProto:
                 f"node {node.name!r} ({node.op_type}): got {len(results)} results; expected {len(outputs)}, one for each output")
         self._nodes.update((name, fold_constant(value)) for name, value in wanted)
 
+    def _lookup(self, name: str) -> Any:
+        return self._nodes.get(self._renames.get(name, name))
+
     def _named(self, name: str) -> Any:
-        found = self._nodes.get(self._renames.get(name, name))
+        found = self._lookup(name)
         if found is None:
             raise ImportModelError(f"value {name!r} is used but nothing before defines it; expected nodes in topological order")
         return found
