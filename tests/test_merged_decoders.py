@@ -44,7 +44,7 @@ def merged(inputs: str, outputs: str, with_past: str, no_past: str) -> onnx.Mode
     rng = np.random.default_rng(0)
     proto = model(
         text, 18, table=rng.standard_normal((50, HIDDEN)).astype("f"), head=rng.standard_normal((HIDDEN, VOCABULARY)).astype("f"),
-        heads=np.array([0, 0, 2, 4]), flat=np.array([0, 0, HIDDEN]), ones=np.array([1, 2]))
+        heads=np.array([0, 0, 2, 4]), heads_of_one=np.array([-1, 1, 2, 4]), flat=np.array([0, 0, HIDDEN]), ones=np.array([1, 2]))
     data = proto.SerializeToString()
     for name in ("past_key_values", "present"):
         for part in ("decoder", "encoder"):
@@ -52,12 +52,14 @@ def merged(inputs: str, outputs: str, with_past: str, no_past: str) -> onnx.Mode
     return onnx.load_from_string(data)
 
 
-def decoder() -> onnx.ModelProto:
+def decoder(past_sizes: str, later_tokens: str) -> onnx.ModelProto:
     """Its branches differ, so that the wrong one is seen."""
     past = "present_0_decoder_key = Concat<axis = 2>(past_key_values_0_decoder_key, new)"
     first = "present_0_decoder_key = Identity(new)"
     parts = [f"{HEADS}  {kept}  {attention('a', 'new', 'present_0_decoder_key', mask=True)}" for kept in (past, first)]
-    inputs = "int64[batch, seen] attention_mask, float[batch, 2, past, 4] past_key_values_0_decoder_key"
+    if later_tokens == "one":
+        parts[0] = parts[0].replace("heads)", "heads_of_one)")
+    inputs = f"int64[batch, seen] attention_mask, float[{past_sizes}, past, 4] past_key_values_0_decoder_key"
     return merged(inputs, OUTPUTS, f"{parts[0]}  {logits('a')}", f"{parts[1]}  d = Add(a, new)  {logits('d')}")
 
 
@@ -76,8 +78,9 @@ def cross_decoder() -> onnx.ModelProto:
     return merged(inputs, CROSS_OUTPUTS, with_past, no_past)
 
 
-def test_a_session_takes_the_branch_without_a_cache_first(tmp_path: Path) -> None:
-    proto = decoder()
+@pytest.mark.parametrize(("past_sizes", "later_tokens"), [("batch, 2", "any"), ("rows, heads", "any"), ("batch, 2", "one")])
+def test_a_session_takes_the_branch_without_a_cache_first(tmp_path: Path, past_sizes: str, later_tokens: str) -> None:
+    proto = decoder(past_sizes, later_tokens)
     ir = forge.from_onnx(proto)
     ir.as_session()
     assert [v.name for v in ir.main.inputs] == ["input_ids", "past_key_values.0.decoder.key"]
@@ -85,7 +88,8 @@ def test_a_session_takes_the_branch_without_a_cache_first(tmp_path: Path) -> Non
     session = forge.Runtime(tmp_path / "model").session()
     for _ in range(2):
         cache = np.zeros((2, 2, 0, 4), np.float32)
-        for k, tokens in enumerate(TOKENS):
+        for k, given in enumerate(TOKENS):
+            tokens = given[:, :1] if later_tokens == "one" and k else given
             mask = np.ones((2, cache.shape[2] + tokens.shape[1]), np.int64)
             expected, cache = onnxruntime_outputs(proto, tokens, mask, cache, np.array([k > 0]))
             np.testing.assert_allclose(session(tokens), expected, rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
-from forge.ir.types import TensorType
+from forge.ir.types import TensorType, symbols
 
 _FLAG = re.compile(r"use_cache(?:_branch)?")
 
@@ -28,24 +28,27 @@ def keep_states(graph: Graph, flag: Value, follows_cache: bool) -> None:
     """Makes what the Ifs of ``flag`` give the next values of the states.
 
     A state that the branch with a cache leaves out, which exporters write as a constant without elements, stays what it was: keys
-    and values of an encoder, which the first call computes. A state that grows has the sizes that this branch gives it where
-    ``flag`` ``follows_cache``, as the cache is empty in the other branch.
+    and values of an encoder, which the first call computes. A state that grows is longer than it was by what the branch without a
+    cache makes, where ``flag`` ``follows_cache``, as the cache is empty there.
     """
     inputs = {v.name: v for v in graph.inputs}
     for state_name, state in graph.states.items():
         if state.output is None or state_name not in inputs:
             continue
         old, new = inputs[state_name], graph.outputs[state.output]
-        node = new.producer
-        if node is None or node not in _branches(flag):
+        if new.producer is None or new.producer not in _branches(flag):
             continue
-        left = node.regions[0].outputs[new.index]
-        if left.constant is not None and left.constant.size == 0:
-            _pass_on(node, new, old)
-        elif follows_cache and isinstance(left.type, TensorType) and grown_axis(old.tensor_type, left.type) is not None:
-            name, new.name = new.name, ""
-            sized = Builder(graph).call("broadcast_to", new, shape=left.shape, exact=True)
-            sized.name, graph.outputs[state.output] = name, sized
+        later, first = (region.outputs[new.index] for region in new.producer.regions)
+        if later.constant is not None and later.constant.size == 0:
+            _pass_on(new.producer, new, old)
+        elif follows_cache and isinstance(later.type, TensorType) and isinstance(first.type, TensorType):
+            axis = grown_axis(old.tensor_type, later.type)
+            visible = {s for v in new.producer.operands if v is not None for s in symbols(v.type)}
+            if axis is not None and visible.issuperset(dims.symbols(*first.shape)):
+                shape = [size + old.shape[axis] if k == axis else size for k, size in enumerate(first.shape)]
+                name, new.name = new.name, ""
+                sized = Builder(graph).call("broadcast_to", new, shape=shape, exact=True)
+                sized.name, graph.outputs[state.output] = name, sized
 
 
 def grown_axis(old: TensorType, new: TensorType) -> int | None:

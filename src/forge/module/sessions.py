@@ -44,7 +44,7 @@ def as_session(module: Module, states: Mapping[str, str] | None, keep: Collectio
         _name_states(graph, pairs)
         for flag in filter(merged.is_flag, graph.inputs):
             merged.keep_states(graph, flag, flag.name not in keep)
-        retype.substitute_in_graph(graph, _sizes_of_states(graph))
+        _substitute(graph, _sizes_of_states(graph))
         growth.look(graph)
     unknown = [name for name in keep if not any(name in _inputs(graph) for graph in graphs.values())]
     if unknown:
@@ -169,6 +169,22 @@ def _sizes_of_states(graph: Graph) -> dict[str, Dim]:
     return found
 
 
+def _substitute(graph: Graph, sizes: Mapping[str, Dim]) -> None:
+    """Replaces symbols; what branches and loops give may have sizes that are known now."""
+    if sizes:
+        retype.substitute_in_graph(graph, sizes)
+        _infer_again(graph)
+
+
+def _infer_again(graph: Graph) -> None:
+    changed: set[Value | None] = set()
+    for node in graph.nodes:
+        for region in node.regions:
+            _infer_again(region)
+        if node.regions or not changed.isdisjoint(node.operands):
+            changed.update(retype.infer_again(node))
+
+
 class _Growth:
     """Which axis of which state grows: what a function that only writes states cannot say itself."""
 
@@ -221,7 +237,7 @@ class _Derivation:
         sizes = _sizes_of_derived(value, shape, others)
         if sizes is None or tokens is None:
             return
-        retype.substitute_in_graph(self.graph, sizes)
+        _substitute(self.graph, sizes)
         g = Composer(Builder(self.graph, before=next(iter(self.graph.nodes), None)))
         if kind == "attention_mask":
             made = g.call("full", g.constant(1, value.dtype), shape=shape)
