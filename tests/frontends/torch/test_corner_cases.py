@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.modules.linear_cross_entropy  # noqa: E402, F811 - it registers operators
 from torch.utils import _pytree as pytree  # noqa: E402
 
-from forge.errors import ExecutionError, OpAttributeUnimplemented  # noqa: E402
+from forge.errors import ExecutionError, ImportModelError, OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
 from tests.torch_databases.compare import difference, run  # noqa: E402
 
@@ -372,6 +372,12 @@ def test_different_slices_of_any_size(function: Function, dim: int) -> None:
     for x in inputs:
         for got in (run(module, [x], compiled=True), run(module, [x], compiled=False)):
             assert [difference(found, wanted) for found, wanted in zip(got, model(x), strict=True)] == [""] * 5
+
+
+def test_wrong_sizes_that_torch_states_are_named() -> None:
+    model = Applied(lambda x: torch.unique_consecutive(x, dim=-1) * 2)
+    with pytest.raises(ImportModelError, match=r"torch says .*unique_consecutive.* along axis -1: count the axis from the front"):
+        import_model(torch.export.export(model, (torch.ones(2, 3),)))
 
 
 @pytest.mark.parametrize("name", EXTREMES)

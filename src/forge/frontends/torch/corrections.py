@@ -53,6 +53,12 @@ def corrected(program: Program) -> Program:
     return replace(program, metas=metas)
 
 
+def advice(program: Program) -> str:
+    """What to do where types do not fit: what follows from a type that torch states wrongly is wrong, too."""
+    last = next((s for s in program.steps if CORRECTIONS.get(s.target) is _unique and s.arguments.get("dim") == -1), None)
+    return f"; torch's export states wrong sizes for {last.target} along axis -1: count the axis from the front" if last else ""
+
+
 def wrong_bounds(steps: Sequence[Step], program: Program) -> set[str]:
     """Comparisons that eager torch does not make: masked_select has more elements than its data where the mask repeats these."""
     selected: set[str] = set()

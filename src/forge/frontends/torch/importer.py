@@ -33,7 +33,7 @@ from forge.frontends.torch.converters.core.views import (
     WRITES,
     put_back,
 )
-from forge.frontends.torch.corrections import corrected
+from forge.frontends.torch.corrections import advice, corrected
 from forge.frontends.torch.inputs import add_inputs, keep_checks
 from forge.frontends.torch.memory import Cell
 from forge.frontends.torch.overloads import functional, without_out
@@ -170,7 +170,7 @@ def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, re
     if not isinstance(result, Value):
         raise ImportModelError(f"its converter gave {type(result).__name__}; expected a tensor")
     if isinstance(meta, TensorMeta):
-        _check_type(meta, result)
+        _check_type(meta, result, program)
         scope.bind_symbols(meta, result)
         result = _as_torch_says(scope, g, meta, result)
     scope.note_sizes(result)
@@ -181,11 +181,12 @@ def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, re
     return {result.producer: result.name} if is_new and result.producer is not None else {}
 
 
-def _check_type(meta: TensorMeta, value: Value) -> None:
+def _check_type(meta: TensorMeta, value: Value, program: Program) -> None:
     """A converter that gives another type than torch is wrong."""
     sizes = zip(meta.shape, value.shape) if isinstance(value.type, TensorType) and value.rank == len(meta.shape) else None
     if value.dtype != meta.dtype or sizes is None or any(dims.is_static(a, b) and a != b for a, b in sizes):
-        raise ImportModelError(f"its converter gave {value.type}; torch says {meta.dtype}{[str(d) for d in meta.shape]}")
+        stated = f"{meta.dtype}{[str(d) for d in meta.shape]}"
+        raise ImportModelError(f"its converter gave {value.type}; torch says {stated}{advice(program)}")
 
 
 def _as_torch_says(scope: TorchScope, g: Context, meta: TensorMeta, value: Value) -> Value:
