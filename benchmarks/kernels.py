@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge.driver import peaks
+from forge.backends import core_rates
 from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
 from forge.target.blocking import channel_block
@@ -122,7 +122,7 @@ def measure(layer: Layer, target: Target, repeat: int) -> tuple[float, float]:
         array = aligned(tuple(int(e.value) for e in buffer.shape))  # type: ignore[attr-defined]
         array[...] = rng.standard_normal(array.shape)
         arrays.append(array)
-    return peaks.best_seconds(lambda: kernel(*arrays), repeat), compiled
+    return core_rates.best_seconds(lambda: kernel(*arrays), repeat), compiled
 
 
 def selected(only: str | None) -> Iterator[tuple[str, Callable[..., Layer], tuple[object, ...]]]:

@@ -34,8 +34,8 @@ from benchmarks.isolation import Worker, WorkerFailed
 from benchmarks.operator_results import COLUMNS, FORMS, MEANS, PAGE, STORE, Form, Measured, Result
 from benchmarks.operator_table import ROWS, Given, Row
 from forge import peers
+from forge.backends.core_rates import best_seconds
 from forge.driver.latency import Latencies, measure
-from forge.driver.peaks import best_seconds
 
 Array = NDArray[Any]
 Load = Callable[[], peers.Call]

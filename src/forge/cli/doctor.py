@@ -19,7 +19,7 @@ from forge.errors import ForgeError
 from forge.target import Target
 
 if TYPE_CHECKING:
-    from forge.driver.core_rates import Rate
+    from forge.backends.core_rates import Rate
 
 EXAMPLES = ("forge doctor", "forge doctor --rates", "forge doctor --json")
 
@@ -48,7 +48,7 @@ def doctor(
 
 
 def _measured() -> list[Rate]:
-    from forge.driver import core_rates
+    from forge.backends import core_rates
 
     return core_rates.measure(Target.parse("llvm"))
 

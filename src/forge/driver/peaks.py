@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from forge import loops
+from forge.backends.core_rates import best_seconds
 from forge.codegen.compile import compile_modules
 from forge.codegen.jit import JitLibrary
 from forge.codegen.module import emit_module, kernel_symbol
@@ -57,17 +57,6 @@ def _at_once(pool: ThreadPoolExecutor, work: Callable[[Any], object], items: Seq
         work(item)
 
     list(pool.map(run, items))
-
-
-def best_seconds(run: Callable[[], object], repeat: int) -> float:
-    """The shortest of ``repeat`` runs, after one to warm up."""
-    run()
-    best = float("inf")
-    for _ in range(repeat):
-        begin = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - begin)
-    return best
 
 
 def _flops(target: Target, threads: int, pool: ThreadPoolExecutor) -> float:

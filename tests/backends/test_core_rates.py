@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge.driver.core_rates import Rate, measure
+from forge.backends.core_rates import Rate, measure
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 

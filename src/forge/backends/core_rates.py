@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from forge import loops
 from forge.codegen.compile import compile_modules
 from forge.codegen.jit import JitLibrary
 from forge.codegen.module import emit_module, kernel_symbol
-from forge.driver.peaks import best_seconds
 from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
@@ -69,6 +69,17 @@ def measure(target: Target) -> list[Rate]:
         Rate("from the last cache", "bytes", costs.streamed_bytes, streamed(max(2 * target.l2_cache, target.l3_cache // 4))),
         Rate("from memory", "bytes", costs.memory_bytes, streamed(8 * target.l3_cache)),
     ]
+
+
+def best_seconds(run: Callable[[], object], repeat: int) -> float:
+    """The shortest of ``repeat`` runs, after one to warm up."""
+    run()
+    best = float("inf")
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - begin)
+    return best
 
 
 def _seconds(target: Target, function: Function, size: int = 4096) -> float:
