@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.backends import core_rates
+from forge.driver import peaks
 from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
 from forge.target.blocking import channel_block
