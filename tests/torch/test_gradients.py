@@ -36,6 +36,9 @@ def gradient(function: Callable[..., Any], leaf: Any) -> Any:
     lambda x: (x[1:], x.detach().mul(2)),
     lambda x: x.unfold(0, 2, 1),
     lambda x: (x.expand(3, 4), x.sum()),
+    lambda x: (nn.functional.dropout(x, 0.5, False), x + 1),
+    lambda x: (torch.view_as_real(torch.view_as_complex(x.view(2, 2)))[1:], x + 1),
+    lambda x: (torch.view_as_complex(x.view(2, 2)).conj().imag, x + 1),
 ])  # fmt: skip
 def test_views_are_right(case: Callable[..., Any]) -> None:
     leaf = torch.tensor([1.0, -2.0, 3.0, -4.0], requires_grad=True)
@@ -103,6 +106,23 @@ def test_writes_that_autograd_does_not_see() -> None:
     x.sum().backward()
     torch.testing.assert_close(leaf.grad, torch.full((4,), 2.0))
     torch.testing.assert_close(x, torch.full((4,), 6.0))
+
+
+@pytest.mark.parametrize("case", [
+    lambda x: (x.real, x.sum()),
+    lambda x: (x.conj(), x.sum()),
+    lambda x: (torch.view_as_real(x)[1:, 0], x.sum()),
+    lambda x: (x.view(torch.float32), x.sum()),
+])  # fmt: skip
+def test_writes_to_views_that_autograd_sees(case: Callable[..., Any]) -> None:
+    def of(function: Callable[..., Any]) -> Any:
+        leaf = torch.tensor([1.0 - 2j, 3.0 + 4j], requires_grad=True)
+        x = leaf * 2
+        function(x)[0].mul_(3)
+        torch.view_as_real(x).sum().backward()
+        return leaf.grad, x.detach()
+
+    torch.testing.assert_close(of(forge(case)), of(case))
 
 
 def test_leaves_are_not_written() -> None:

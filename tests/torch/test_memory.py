@@ -273,6 +273,56 @@ def test_functions(name: str) -> None:
     torch.testing.assert_close(own, x)
 
 
+F = torch.nn.functional
+REAL: list[Callable[[Any], Any]] = [
+    lambda x: F.dropout(x, 0.5, False),
+    lambda x: (F.dropout(x, 0.0, True)[1:], F.dropout(x[1:], 0.5, False)),
+    lambda x: (torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Flatten()).eval()(x), x.sum()),
+    lambda x: (x.view(torch.int32)[:, 1:], x.view(torch.int16)[:, 1::2], x.view(torch.uint8)[1:, 3]),
+    lambda x: (x.view(torch.int64)[1:, 1:], x.view(torch.bfloat16).view(torch.float32)),
+    lambda x: (torch.view_as_complex(x.view(-1, 2, 2)), x.sum()),
+    lambda x: torch.view_as_complex(x.view(-1, 2, 2)).conj().imag,
+    lambda x: [y := x * 2, y.view(torch.int32)[1:], y.view(torch.int64)],
+    lambda x: (x.add_(1), x.view(torch.int32)),
+]
+COMPLEX: list[Callable[[Any], Any]] = [
+    lambda x: x.conj(),
+    lambda x: (x.mH[1:], x.sum()),
+    lambda x: (torch.view_as_real(x)[1:], x.conj().conj()),
+    lambda x: (x.real, x.imag[1:], x.sum()),
+    lambda x: (x.conj().real, x.conj().imag),
+    lambda x: [y := x * 2, y.conj(), y.conj().imag[1:]],
+    lambda x: (x.mul_(2j), x.conj()),
+]
+CONJUGATED: list[Callable[[Any], Any]] = [
+    lambda x: (x[1:], x.sum()), lambda x: (x.conj(), x.sum()), lambda x: (x.imag[1:], x.real, x.sum())]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(("case", "make"), [
+    *((case, lambda: torch.randn(4, 4)[1:]) for case in REAL),
+    *((case, lambda: torch.randn(4, 4, dtype=torch.complex64)[1:, 1:]) for case in COMPLEX),
+    *((case, lambda: torch.randn(4, 4, dtype=torch.complex64).conj()) for case in CONJUGATED),
+])  # fmt: skip
+def test_writes_to_results_are_seen_in_arguments(case: Callable[[Any], Any], make: Callable[[], Any], dynamic: bool) -> None:
+    x = make()
+    own = x.clone() if not x.is_conj() else x.conj().clone().conj()
+    with torch.no_grad():
+        got = torch.compile(case, backend="forge", fullgraph=True, dynamic=dynamic)(own)
+        results = [tree if isinstance(tree, tuple | list) else (tree,) for tree in (got, case(x))]
+        assert any(_lies_in(result, x) for result in results[1]) or isinstance(got, list)
+        for number, (result, wanted) in enumerate(zip(*results, strict=True)):
+            assert _lies_in(result, own) == _lies_in(wanted, x) and (result is own) == (wanted is x)
+            assert (result.is_conj(), result.is_neg()) == (wanted.is_conj(), wanted.is_neg())
+            for tensor in (result, wanted):
+                tensor.mul_(number + 2).add_(1)
+        torch.testing.assert_close([*results[0], own], [*results[1], x], equal_nan=True)
+
+
+def _lies_in(one: Any, other: Any) -> bool:
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+
+
 def test_lists_of_arguments_that_are_written() -> None:
     def lerp(weights: Any, averages: Any) -> None:
         torch._foreach_lerp_(averages, weights, 0.1)

@@ -22,6 +22,7 @@ from forge.module import IRModule
 from forge.options import CompileOptions
 from forge.torch.overlaps import overlaps, reached_weights, shared_memories
 from forge.torch.results import plan_results
+from forge.torch.views import is_stored
 from forge.torch.weights import Weights, refresh
 from forge.torch.wrappers import parts
 from forge_runtime import donate
@@ -188,8 +189,8 @@ def _taker(captured: Captured, module: GraphModule) -> Callable[[Sequence[Any]],
     """What takes the inputs of the code from the arguments of the graph."""
     numbers = captured.inputs
     values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    are_tensors = all(k >= len(values) or isinstance(values[k], torch.Tensor) for k in numbers)
-    if not any(captured.orders) and are_tensors:
+    are_stored = all(k >= len(values) or is_stored(values[k]) for k in numbers)
+    if not any(captured.orders) and are_stored:
         return itemgetter(*numbers) if len(numbers) > 1 else lambda arguments: [arguments[k] for k in numbers]
 
     def take(arguments: Sequence[Any]) -> list[Any]:
@@ -198,6 +199,8 @@ def _taker(captured: Captured, module: GraphModule) -> Callable[[Sequence[Any]],
             value = arguments[number]
             if not isinstance(value, torch.Tensor):
                 value = np.asarray(value)
+            elif number not in captured.written:
+                value = value.resolve_conj().resolve_neg()
             found.append(value if order is None else value.permute(order))
         return found
 

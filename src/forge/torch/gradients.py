@@ -21,6 +21,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.fx import GraphModule, Node
 
 from forge.errors import GradientError
+from forge.torch.views import form_of, view_of
 
 Call = Callable[..., Sequence[Any]]
 
@@ -132,9 +133,8 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_related(result: torch.Tensor, argument: torch.Tensor) -> bool:
-    """Whether both are views of one tensor, or one is a view of the other, of the same elements."""
-    one, other = ((tensor.dtype, tensor.is_conj(), tensor.is_neg()) for tensor in (result, argument))
-    return result._is_view() and _base(argument) is result._base and one == other
+    """Whether both are views of one tensor, or one is a view of the other."""
+    return result._is_view() and _base(argument) is result._base
 
 
 def _is_unrecorded(view: torch.Tensor) -> bool:
@@ -189,7 +189,8 @@ def with_history(call: Call, history: History, module: GraphModule) -> Call:
             results[number] = results[number].detach()
         for number, argument in views:
             made = results[number]
-            results[number] = arguments[argument].as_strided(made.shape, made.stride(), made.storage_offset())
+            begin = made.storage_offset() * made.element_size()
+            results[number] = view_of(arguments[argument], form_of(made), made.shape, made.stride(), begin)
         if refused:
             made = _Refused.apply([results[number] for number in refused], *anchors)
             for number, result in zip(refused, made):

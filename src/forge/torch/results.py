@@ -16,6 +16,7 @@ from forge.frontends.torch.captured import Result, order_of
 from forge.frontends.torch.exported import meta_of, size_of, value_name
 from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.program import TensorMeta
+from forge.torch.views import Form, form_of, is_stored, view_of
 
 Sizes = Callable[[Sequence[Any], Sequence[Any]], dict[str, int]]
 """From the arguments of a call and the outputs of the compiled code to the values of torch's symbols."""
@@ -59,9 +60,10 @@ class Number:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor in the memory of another; ``offset`` is counted from that one's first element."""
+    """A tensor in the memory of another; ``offset``: bytes from that one's first element to its own."""
 
     of: Argument | Computed
+    form: Form
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
     offset: Dim
@@ -150,7 +152,7 @@ class _Planner:
                 owners.setdefault(storage_of(node), Argument(number))
         shared = Counter(storage_of(node) for node in {n for n in returned if isinstance(n, Node)})
         for node in self.nodes:
-            if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and shared[storage_of(node)] > 1:
+            if node.op == "call_function" and is_stored(node.meta.get("val")) and shared[storage_of(node)] > 1:
                 owners.setdefault(storage_of(node), node)
         return owners
 
@@ -181,10 +183,9 @@ class _Planner:
         base = self.placeholders[owner.number] if isinstance(owner, Argument) else owner
         own, whole = meta_of(tensor), meta_of(base.meta["val"])
         assert isinstance(own, TensorMeta) and isinstance(whole, TensorMeta) and own.strides is not None
-        if own.dtype != whole.dtype or tensor.is_conj() or tensor.is_neg():
-            return self._compute(value)  # a copy: bytes of other elements cannot be described by strides
         of = owner if isinstance(owner, Argument) else self._compute(owner)
-        return View(of, own.shape, own.strides, own.offset - whole.offset)
+        offset = own.offset * tensor.element_size() - whole.offset * base.meta["val"].element_size()
+        return View(of, form_of(tensor), own.shape, own.strides, offset)
 
     def _find(self, names: Sequence[str]) -> None:
         """Outputs that say the values of symbols which arguments do not say."""
@@ -258,6 +259,7 @@ def _view_maker(view: View, symbols: Sizes) -> Callable[[Sequence[Any], Sequence
     def made(arguments: Sequence[Any], outputs: Sequence[Any]) -> torch.Tensor:
         base, known = make(arguments, outputs), {} if is_static else symbols(arguments, outputs)
         shape, strides = ([dims.evaluate(d, known) for d in sizes] for sizes in (view.shape, view.strides))
-        return torch.as_strided(base, shape, strides, base.storage_offset() + dims.evaluate(view.offset, known))
+        begin = base.storage_offset() * base.element_size() + dims.evaluate(view.offset, known)
+        return view_of(base, view.form, shape, strides, begin)
 
     return made

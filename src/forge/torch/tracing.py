@@ -178,8 +178,7 @@ def _first_traced(make: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModu
 
 def _traced(run: Callable[..., Any], fakes: Sequence[Any], whole: bool, table: Mapping[Any, Any]) -> GraphModule:
     """``whole``: with layers whole, and functions over a batch (``vmap``) between marks of where they begin and end."""
-    layers = whole_layers() if whole else contextlib.nullcontext()
-    with _compiling_state_context(), _kept_levels(), layers:  # without a state of compiling there are no marks
+    with _compiling_state_context(), _kept_levels(), whole_layers(whole):  # without a state of compiling there are no marks
         return make_fx(run, table, tracing_mode="real", pre_dispatch=whole, _allow_non_fake_inputs=True)(*fakes)
 
 
