@@ -113,6 +113,8 @@ def test_writes_that_autograd_does_not_see() -> None:
     lambda x: (x.conj(), x.sum()),
     lambda x: (torch.view_as_real(x)[1:, 0], x.sum()),
     lambda x: (x.view(torch.float32), x.sum()),
+    lambda x: (x.as_strided((1,), (1,), 1), x.sum()),
+    lambda x: (hooked(torch.view_as_real(x)), x.sum()),
 ])  # fmt: skip
 def test_writes_to_views_that_autograd_sees(case: Callable[..., Any]) -> None:
     def of(function: Callable[..., Any]) -> Any:

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch._C._autograd import CreationMeta
 from torch._C._autograd import _get_creation_meta as _creation
+from torch._C._autograd import _set_creation_meta as _set_creation
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 from torch.fx import GraphModule, Node
 
 from forge.errors import GradientError
-from forge.torch.views import form_of, view_of
+from forge.torch.views import view_like
 
 Call = Callable[..., Sequence[Any]]
 
@@ -45,7 +46,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """What a result is; ``argument``: the number of the one that it is, or is a view of."""
+    """What a result is; ``argument``: the number of the one that it is, or in whose memory it lies."""
 
     kind: Kind
     argument: int = -1
@@ -165,13 +166,16 @@ def with_history(call: Call, history: History, module: GraphModule) -> Call:
     """
     (output,) = (node for node in module.graph.nodes if node.op == "output")
     known = [_known(found, node) for found, node in zip(history.results, output.args[0], strict=True)]
-    refused = [number for number, found in enumerate(known) if found.kind is Kind.COMPUTED]
+    inside = [
+        (number, found.argument) for number, found in enumerate(known)
+        if found.kind is Kind.COMPUTED and found.argument >= 0 and found.argument not in history.written]
+    refused = [number for number, found in enumerate(known) if found.kind is Kind.COMPUTED and number not in dict(inside)]
     views = [(number, found.argument) for number, found in enumerate(known) if found.kind is Kind.VIEW]
     detached = [number for number, found in enumerate(known) if found.kind is Kind.DETACHED]
     are_computed = len(refused) == len(known) and not history.written and not history.repeated
     is_unrecorded = any(found.kind is Kind.UNRECORDED for found in known)
     is_on = torch.is_grad_enabled()
-    if not (history.records or refused or views or detached or (is_on and is_unrecorded)):
+    if not (history.records or refused or inside or views or detached or (is_on and is_unrecorded)):
         return call
 
     kept: list[_Anchors] = []
@@ -188,9 +192,10 @@ def with_history(call: Call, history: History, module: GraphModule) -> Call:
         for number in detached:
             results[number] = results[number].detach()
         for number, argument in views:
-            made = results[number]
-            begin = made.storage_offset() * made.element_size()
-            results[number] = view_of(arguments[argument], form_of(made), made.shape, made.stride(), begin)
+            results[number] = view_like(arguments[argument], results[number])
+        for number, argument in inside:
+            results[number] = _RefusedView.apply(arguments[argument], results[number], *anchors)
+            _set_creation(results[number], CreationMeta.DEFAULT)  # writes to it are autograd's: they are seen in the argument
         if refused:
             made = _Refused.apply([results[number] for number in refused], *anchors)
             for number, result in zip(refused, made):
@@ -221,13 +226,13 @@ def _record_writes(arguments: Sequence[Any], written: Sequence[int], anchors: li
 
 
 def of_arguments(history: History, origins: Sequence[int | None]) -> History:
-    """``history``, whose views are of the arguments that the graph made them of: in another call, only these share their memory.
+    """``history``, whose results lie in the arguments that the graph made them of: in another call, only these share their memory.
 
     Args:
         origins: the numbers of the arguments in whose memory each result is, as the graph says; None: it does not say.
     """
     results = [
-        replace(found, argument=origin) if found.kind is Kind.VIEW and origin is not None else found
+        replace(found, argument=origin) if found.kind is not Kind.SAME and origin is not None else found
         for found, origin in zip(history.results, origins, strict=True)
     ]
     return replace(history, results=tuple(results))
@@ -237,7 +242,7 @@ def _known(found: Result, node: Any) -> Result:
     """``found``; where autograd does not see through a function that Dynamo keeps whole, Dynamo knows what requires gradients."""
     value = node.meta.get("example_value") if isinstance(node, Node) else None
     requires_grad = isinstance(value, FakeTensor) and value.requires_grad
-    return Result(Kind.COMPUTED) if found.kind is Kind.PLAIN and requires_grad else found
+    return replace(found, kind=Kind.COMPUTED) if found.kind is Kind.PLAIN and requires_grad else found
 
 
 class _Anchors:
@@ -279,6 +284,14 @@ class _Refused(torch.autograd.Function):  # type: ignore[misc]
             "model in torch.no_grad() or torch.inference_mode(), or give options={'fallback': True}, with which it runs eagerly "
             "where autograd records"
         )
+
+
+class _RefusedView(_Refused):
+    """A result in the memory of an argument."""
+
+    @staticmethod
+    def forward(ctx: Any, argument: torch.Tensor, result: torch.Tensor, *anchors: torch.Tensor) -> torch.Tensor:
+        return view_like(argument, result.detach())
 
 
 class _Written(_Refused):

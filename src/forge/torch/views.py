@@ -52,3 +52,8 @@ def _signed(tensor: torch.Tensor, form: Form) -> torch.Tensor:
     if tensor.is_conj() != form.is_conj:
         tensor = tensor.conj()
     return torch._neg_view(tensor) if tensor.is_neg() != form.is_neg else tensor
+
+
+def view_like(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """``view``, which lies in the memory of ``base``, as autograd sees a view of it."""
+    return view_of(base, form_of(view), view.shape, view.stride(), view.storage_offset() * view.element_size())
