@@ -19,16 +19,29 @@ def arrays(*sizes: int) -> list[np.ndarray]:
     return [rng.integers(0, 256, size, dtype=np.uint8) for size in sizes]
 
 
-@pytest.mark.parametrize("size", [1, 7, 63, 64, 65, 200, 256, 257, 1024, 1025, 2048])
-def test_small_memory_is_compared_at_each_call(size: int) -> None:
-    (array,) = arrays(size)
-    sums = checksums(watched([array]))
-    for place in {0, size // 3, size // 2, size - 1}:
-        assert sums.unchanged()
-        array[place] += 1
-        assert not sums.unchanged()
-        array[place] -= 1
+FEW = 24 * 1024
+
+
+@pytest.mark.parametrize("sizes", [
+    (1,), (7,), (63,), (64,), (65,), (200,), (256,), (257,), (2049,), (FEW,), (5000, 0, 3, 9000, 64), (FEW - 200, 1, 199)])
+def test_small_memory_is_compared_at_each_call(sizes: Sequence[int]) -> None:
+    given = arrays(*sizes)
+    sums = checksums(watched(given))
+    for array in filter(len, given):
+        for place in {0, *np.random.default_rng(0).integers(0, array.size, 50).tolist(), array.size - 1}:
+            assert sums.unchanged()
+            array[place] ^= 1
+            assert not sums.unchanged()
+            array[place] ^= 1
     assert sums.unchanged()
+
+
+def test_larger_memory_is_sampled() -> None:
+    (array,) = arrays(FEW + 1)
+    sums = checksums(watched([array]))
+    array[3000] ^= 1
+    assert sums.unchanged()
+    assert not all(sums.unchanged() for _ in range(4096))
 
 
 def test_samples() -> None:

@@ -122,6 +122,23 @@ def test_a_few_elements_of_a_large_tensor() -> None:
         torch.testing.assert_close(own(row), model(row))
 
 
+@pytest.mark.parametrize("write", [
+    lambda weight: weight.data[17].mul_(2),
+    lambda weight: weight.data[17:19, 5].zero_(),
+    lambda weight: weight.detach().numpy().__setitem__((33, 7), 1),
+])  # fmt: skip
+def test_a_few_elements_of_a_small_model(write: Callable[[Any], Any]) -> None:
+    model = nn.Sequential(nn.Linear(50, 64), nn.ReLU(), nn.Linear(64, 40))  # 23 KiB
+    own, x = forge(model), torch.randn(3, 50)
+    with torch.no_grad():
+        for layer in (model[0], model[2], model[0]):
+            before = own(x)
+            write(layer.weight)
+            wanted = model(x)
+            assert not torch.allclose(before, wanted)
+            torch.testing.assert_close(own(x), wanted)
+
+
 def test_a_write_to_one_graph_has_the_others_compare() -> None:
     first, second = nn.Embedding(5000, 16), nn.Linear(16, 4)
     own, rest, row = forge(first), forge(second), torch.tensor([1234])

@@ -226,7 +226,7 @@ def _record_writes(arguments: Sequence[Any], written: Sequence[int], anchors: li
 
 
 def of_arguments(history: History, origins: Sequence[int | None]) -> History:
-    """``history``, whose results lie in the arguments that the graph made them of: in another call, only these share their memory.
+    """``history``, whose results lie in the arguments that the graph made them of: in another call, only these share memory.
 
     Args:
         origins: the numbers of the arguments in whose memory each result is, as the graph says; None: it does not say.

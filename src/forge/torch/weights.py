@@ -1,8 +1,9 @@
 """Whether tensors that became constants of compiled code are as they were then.
 
 PyTorch counts writes, but not all of them: fused optimisers, batch norms in training, ``tensor.data`` and views of NumPy write
-without a word. So contents are compared, too: samples of all tensors and a part of the memory at each call, and all of it
-where there is a reason, which is a step of any optimiser, a count or an address that differs, or a sample that does.
+without a word. So contents are compared, too: at each call all of few bytes, of more samples of all tensors and a part of the
+memory, and all of it where there is a reason, which is a step of any optimiser, a count or an address that differs, or a sample
+that does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class _Writes:
 def refresh() -> None:
     """Has all code that ``torch.compile(backend="forge")`` compiled compare all of its constants with the model at the next call.
 
-    It is needed after writes to a few elements of a large tensor that PyTorch does not see, through NumPy or ``tensor.data``.
+    It is needed after writes to a few elements of models of more than 24 KiB that PyTorch does not see, through NumPy or
+    ``tensor.data``.
     """
     _Writes.count += 1
 

@@ -5,11 +5,11 @@
 #include <string.h>
 
 enum {
-  CHUNK = 1024, /* bytes with a digest of their own */
-  LINE = 64,    /* bytes that are sampled together */
-  LINES = 3,    /* samples of a block; all of it where it is not longer than they are */
-  CALLS = 4096, /* of `unchanged` that compare all of the memory */
-  FEW = 2       /* chunks that each call compares where there are no more */
+  CHUNK = 1024,  /* bytes with a digest of their own */
+  LINE = 64,     /* bytes that are sampled together */
+  LINES = 3,     /* samples of a block; all of it where it is not longer than they are */
+  CALLS = 4096,  /* of `unchanged` that compare all of the memory */
+  FEW = 24 << 10 /* bytes that each call compares with a copy where there are no more; more do not stay in a first-level cache */
 };
 
 typedef struct {
@@ -21,7 +21,9 @@ typedef struct {
 typedef struct {
   PyObject_HEAD block *blocks;
   uint64_t *digests;
+  char *copy; /* of few bytes; NULL: there are more */
   Py_ssize_t count;
+  size_t bytes;  /* of all blocks */
   size_t chunks; /* of all blocks */
   size_t part;   /* of them, which a call compares */
   size_t next;   /* number of the chunk that is compared next */
@@ -65,12 +67,14 @@ static const char *sample(const block *of, size_t number) {
 }
 
 static void read_all(checksums_object *self) {
+  char *copy = self->copy;
   for (Py_ssize_t i = 0; i < self->count; i++) {
     block *of = &self->blocks[i];
     for (size_t k = 0; k < chunk_count(of); k++)
       self->digests[of->first + k] = chunk_digest(of, of->first + k);
     for (size_t k = 0; of->bytes && k < LINES; k++)
       memcpy(of->samples[k], sample(of, k), sample_bytes(of));
+    if (copy && of->bytes) memcpy(copy, of->data, of->bytes), copy += of->bytes;
   }
 }
 
@@ -81,6 +85,7 @@ static int find_block(checksums_object *self, PyObject *pair) {
   if (!PyArg_ParseTuple(pair, "Kn", &address, &bytes)) return -1;
   *of = (block){.data = (const char *)(uintptr_t)address, .bytes = address ? (size_t)bytes : 0, .first = self->chunks};
   self->chunks += chunk_count(of);
+  self->bytes += of->bytes;
   self->count++;
   return 0;
 }
@@ -98,11 +103,12 @@ PyObject *native_checksums(PyObject *module, PyObject *pairs) {
     return NULL;
   }
   self->digests = malloc((self->chunks + 1) * sizeof(uint64_t));
-  if (self->blocks == NULL || self->digests == NULL) {
+  self->copy = self->bytes <= FEW ? malloc(self->bytes + 1) : NULL;
+  if (self->blocks == NULL || self->digests == NULL || (self->bytes <= FEW && self->copy == NULL)) {
     Py_DECREF(self);
     return PyErr_NoMemory();
   }
-  self->part = self->chunks <= FEW ? self->chunks : (self->chunks + CALLS - 1) / CALLS;
+  self->part = (self->chunks + CALLS - 1) / CALLS;
   Py_BEGIN_ALLOW_THREADS read_all(self);
   Py_END_ALLOW_THREADS return (PyObject *)self;
 }
@@ -134,9 +140,17 @@ static bool next_chunk_is_equal(checksums_object *self) {
   return is_equal;
 }
 
+static bool copy_is_equal(const checksums_object *self) {
+  const char *copy = self->copy;
+  for (Py_ssize_t i = 0; i < self->count; copy += self->blocks[i].bytes, i++)
+    if (self->blocks[i].bytes && memcmp(copy, self->blocks[i].data, self->blocks[i].bytes) != 0) return false;
+  return true;
+}
+
 static PyObject *checksums_unchanged(PyObject *object, PyObject *unused) {
   (void)unused;
   checksums_object *self = (checksums_object *)object;
+  if (self->copy) return PyBool_FromLong(copy_is_equal(self));
   bool is_equal = true;
   for (Py_ssize_t i = 0; is_equal && i < self->count; i++)
     is_equal = self->blocks[i].bytes == 0 || samples_are_equal(&self->blocks[i]);
@@ -162,12 +176,13 @@ static void checksums_dealloc(PyObject *object) {
   checksums_object *self = (checksums_object *)object;
   free(self->blocks);
   free(self->digests);
+  free(self->copy);
   native_free_object(object);
 }
 
 static PyMethodDef checksums_methods[] = {
     {"unchanged", checksums_unchanged, METH_NOARGS,
-     "unchanged() -> bool: samples of each block, and the next part of all memory, are as they were"},
+     "unchanged() -> bool: few bytes are all as they were; of more, samples of each block and the next part of all memory"},
     {"digests", checksums_digests, METH_NOARGS, "digests() -> tuple of int: what the contents of each block were"},
     {NULL, NULL, 0, NULL},
 };
