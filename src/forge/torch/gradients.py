@@ -22,7 +22,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.fx import GraphModule, Node
 
 from forge.errors import GradientError
-from forge.torch.views import view_like
+from forge.torch.views import form_of, view_like
 
 Call = Callable[..., Sequence[Any]]
 
@@ -46,10 +46,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """What a result is; ``argument``: the number of the one that it is, or in whose memory it lies."""
+    """What a result is.
+
+    Attributes:
+        argument: the number of the one that it is, or in whose memory it lies.
+        is_part: whether its elements are some of that one's.
+    """
 
     kind: Kind
     argument: int = -1
+    is_part: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,10 +109,10 @@ class Watched:
             return Result(Kind.UNRECORDED)
         if result.requires_grad:
             viewed = self._viewed(result, related)
-            return Result(Kind.COMPUTED) if viewed is None else Result(Kind.VIEW, viewed)
+            return Result(Kind.COMPUTED) if viewed is None else Result(Kind.VIEW, viewed, _is_part(result, related))
         if related:
             number, argument = related[0]
-            return Result(Kind.PLAIN) if argument.requires_grad else Result(Kind.VIEW, number)
+            return Result(Kind.PLAIN) if argument.requires_grad else Result(Kind.VIEW, number, _is_part(result, related))
         return Result(Kind.DETACHED if any(_share(result, argument) for _, argument in tensors) else Kind.PLAIN)
 
     def _viewed(self, view: torch.Tensor, arguments: Sequence[tuple[int, torch.Tensor]]) -> int | None:
@@ -136,6 +142,10 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
 def _is_related(result: torch.Tensor, argument: torch.Tensor) -> bool:
     """Whether both are views of one tensor, or one is a view of the other."""
     return result._is_view() and _base(argument) is result._base
+
+
+def _is_part(result: torch.Tensor, related: Sequence[tuple[int, torch.Tensor]]) -> bool:
+    return all(form_of(argument) == form_of(result) for _, argument in related)
 
 
 def _is_unrecorded(view: torch.Tensor) -> bool:
@@ -170,7 +180,7 @@ def with_history(call: Call, history: History, module: GraphModule) -> Call:
         (number, found.argument) for number, found in enumerate(known)
         if found.kind is Kind.COMPUTED and found.argument >= 0 and found.argument not in history.written]
     refused = [number for number, found in enumerate(known) if found.kind is Kind.COMPUTED and number not in dict(inside)]
-    views = [(number, found.argument) for number, found in enumerate(known) if found.kind is Kind.VIEW]
+    views = [(number, found.argument, found.is_part) for number, found in enumerate(known) if found.kind is Kind.VIEW]
     detached = [number for number, found in enumerate(known) if found.kind is Kind.DETACHED]
     are_computed = len(refused) == len(known) and not history.written and not history.repeated
     is_unrecorded = any(found.kind is Kind.UNRECORDED for found in known)
@@ -191,8 +201,11 @@ def with_history(call: Call, history: History, module: GraphModule) -> Call:
             results = list(call(*arguments))
         for number in detached:
             results[number] = results[number].detach()
-        for number, argument in views:
-            results[number] = view_like(arguments[argument], results[number])
+        for number, argument, is_part in views:
+            made = results[number]
+            results[number] = (
+                arguments[argument].as_strided(made.shape, made.stride(), made.storage_offset()) if is_part
+                else view_like(arguments[argument], made))
         for number, argument in inside:
             results[number] = _RefusedView.apply(arguments[argument], results[number], *anchors)
             _set_creation(results[number], CreationMeta.DEFAULT)  # writes to it are autograd's: they are seen in the argument

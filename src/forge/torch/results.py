@@ -60,13 +60,18 @@ class Number:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor in the memory of another; ``offset``: bytes from that one's first element to its own."""
+    """A tensor in the memory of another.
+
+    Attributes:
+        offset: from that one's first element to its own, in elements; in bytes where there is a ``form``.
+        form: of its elements; None: they are some of that one's.
+    """
 
     of: Argument | Computed
-    form: Form
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
     offset: Dim
+    form: Form | None = None
 
 
 @dataclass(frozen=True)
@@ -184,8 +189,10 @@ class _Planner:
         own, whole = meta_of(tensor), meta_of(base.meta["val"])
         assert isinstance(own, TensorMeta) and isinstance(whole, TensorMeta) and own.strides is not None
         of = owner if isinstance(owner, Argument) else self._compute(owner)
+        if form_of(tensor) == form_of(base.meta["val"]):
+            return View(of, own.shape, own.strides, own.offset - whole.offset)
         offset = own.offset * tensor.element_size() - whole.offset * base.meta["val"].element_size()
-        return View(of, form_of(tensor), own.shape, own.strides, offset)
+        return View(of, own.shape, own.strides, offset, form_of(tensor))
 
     def _find(self, names: Sequence[str]) -> None:
         """Outputs that say the values of symbols which arguments do not say."""
@@ -259,7 +266,9 @@ def _view_maker(view: View, symbols: Sizes) -> Callable[[Sequence[Any], Sequence
     def made(arguments: Sequence[Any], outputs: Sequence[Any]) -> torch.Tensor:
         base, known = make(arguments, outputs), {} if is_static else symbols(arguments, outputs)
         shape, strides = ([dims.evaluate(d, known) for d in sizes] for sizes in (view.shape, view.strides))
-        begin = base.storage_offset() * base.element_size() + dims.evaluate(view.offset, known)
-        return view_of(base, view.form, shape, strides, begin)
+        offset = dims.evaluate(view.offset, known)
+        if view.form is None:
+            return torch.as_strided(base, shape, strides, base.storage_offset() + offset)
+        return view_of(base, view.form, shape, strides, base.storage_offset() * base.element_size() + offset)
 
     return made
