@@ -520,7 +520,7 @@ def test_no_compiler_for_another_architecture(programs: Path, monkeypatch: pytes
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("CC", program(programs / "cc", "x86_64-linux-gnu"))
     with pytest.raises(ToolchainError, match=r"for aarch64-unknown-linux-musl; looked at CC \(.*/cc\), and for aarch64-unknown-"
-                       r"linux-musl-gcc, .*; pip install 'forge-compiler\[cross\]' .* 'gcc-aarch64-linux-gnu', or set CC"):
+                       r"linux-musl-gcc, .*; pip install ziglang .* 'gcc-aarch64-linux-gnu', or set CC"):
         find_compiler(OTHER)
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(ToolchainError, match="no-such-compiler"):

@@ -83,7 +83,7 @@ def test_parents_that_were_made_go_again(
 
 
 @pytest.mark.parametrize("writer", [
-    "pathlib.Path.write_text", "forge.driver.artifact.link_library", "forge_runtime.artifact.seal",
+    "pathlib.Path.write_text", "forge.backends.cpu.link_library", "forge_runtime.artifact.seal",
 ])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_full_disk(

@@ -16,7 +16,7 @@ from forge.backends.compiled import CompiledModel
 from forge.codegen.link import find_compiler
 from forge.driver import artifact
 from forge.errors import ToolchainError
-from forge.ir.nodes import Graph, Module
+from forge.ir.graph import Graph, Module
 from forge.options import OutputOptions
 from forge.target import Target
 from forge_runtime import include_directory, static_sources

@@ -12,8 +12,8 @@ import numpy as np
 from forge import dtypes
 from forge.driver import check_options, compile_module
 from forge.errors import CompileError
+from forge.ir.graph import Module
 from forge.ir.interp import run_graph, run_module
-from forge.ir.nodes import Module
 from forge.target import Target
 from tests.foreign.machine import Machine
 from tests.ops import harness

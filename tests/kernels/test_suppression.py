@@ -42,6 +42,15 @@ def check(target: str, boxes: int, given: list[np.ndarray], symbolic: bool) -> N
     np.testing.assert_array_equal(got, want)
 
 
+def test_an_overlap_is_compared_as_it_is() -> None:
+    """Not rounded to the type of the threshold: 0.5002 is more than a half."""
+    boxes = np.array([[[0, 0, 1, 1], [0, 0, 1, 2047 / 1024]]] * 2, np.float16)
+    given = [boxes, np.array([[[0.9, 0.8]]] * 2, np.float16), np.array([5]), np.array([0.5], np.float16)]
+    check("llvm", 2, given, False)
+    (kept,) = BoxSuppression().reference(SuppressionAttrs(), *given, None)
+    assert kept.tolist() == [[[1, 0]]] * 2
+
+
 @TARGETS
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize(("boxes", "limit", "least"), [

@@ -143,7 +143,7 @@ MISTAKES: list[tuple[str, list[Any], Any, dict[str, Any], str]] = [
     ("nn.pad", [(3,)], "float32", {"pad_width": ((1, 1),), "pad_mode": "x"}, "nn.pad: attribute pad_mode"),
     ("nn.pad", [(3,)], "float32", {"pad_width": ((1, 1), (0, 0))}, "nn.pad: attribute pad_width; got 2 pairs"),
     ("nn.pad", [(3,)], "float32", {"pad_width": ((-2, -2),)}, "nn.pad: attribute pad_width"),
-    ("nn.depth_to_space", [(1, 6, 2, 2)], "float32", {"block_size": 2}, "nn.depth_to_space: channels; got 6"),
+    ("nn.depth_to_space", [(1, 6, 2, 2)], "float32", {"block_size": 2}, "nn.depth_to_space: dimension 1; got 6; expected a"),
     ("nn.space_to_depth", [(1, 6, 3, 2)], "float32", {"block_size": 2}, "nn.space_to_depth: dimension 2; got 3"),
     ("nn.space_to_depth", [(1, 6, 2)], "float32", {"block_size": 2}, "nn.space_to_depth: operand 'data' has the wrong rank"),
     ("nn.gelu", [(3,)], "float32", {"approximate": "fast"}, "nn.gelu: attribute approximate"),

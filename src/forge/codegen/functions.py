@@ -54,12 +54,15 @@ class FunctionEmitter:
         self.unaliased: dict[tir.Buffer, bool] = {}
         self.in_parallel = False
         self._stack_bytes = 0
+        self._heap: list[str] = []
         self._chunks = 0
 
     def finish(self, parameters: Iterable[Parameter], linkage: str) -> None:
         """Appends the function to the module."""
         self.builder.effect("ret i32 0")
         self.leave()
+        if self._heap:
+            self._free_heap()
         self.module.add(self.builder.function(f"{linkage}i32 {self.symbol}({', '.join(map(str, parameters))}) #0"))
 
     def emit(self, s: stmt.Stmt) -> None:
@@ -89,18 +92,39 @@ class FunctionEmitter:
     def leave(self) -> None:
         """What stands after the statements, for branches to it."""
 
-    def stack_buffer(self, buffer: tir.Buffer) -> str:
+    def local_buffer(self, buffer: tir.Buffer) -> str:
+        """Memory of the function's own: on the stack, as far as there is room."""
         count: Operand = buffer.lanes
         for extent in buffer.shape:
             size = self.e.value(extent)
             if isinstance(size, str):
                 raise CompileError(f"codegen: {self.symbol}: local buffer {buffer.name!r} has a size known only at run time")
             count = int(count) * int(size)
-        self._stack_bytes += int(count) * dtypes.itemsize(buffer.dtype)
-        if self._stack_bytes > MAX_STACK_BYTES:
-            raise CompileError(f"codegen: {self.symbol}: local buffers take {self._stack_bytes} bytes; expected at most "
-                               f"{MAX_STACK_BYTES}; give {buffer.name!r} a place in the arena")
-        return self.builder.alloca(f"[{count} x {memory_type(buffer.dtype)}]", max(LOCAL_ALIGNMENT, buffer.alignment))
+        size, alignment = int(count) * dtypes.itemsize(buffer.dtype), max(LOCAL_ALIGNMENT, buffer.alignment)
+        if self._stack_bytes + size > MAX_STACK_BYTES:
+            return self._heap_buffer(size, alignment)
+        self._stack_bytes += size
+        return self.builder.alloca(f"[{count} x {memory_type(buffer.dtype)}]", alignment)
+
+    def _heap_buffer(self, size: int, alignment: int) -> str:
+        """Memory from the C library, which the function takes when it is entered, and gives back where it is left."""
+        self.module.add_once("@aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64)")
+        self.module.add_once("@free", "declare void @free(ptr)")
+        name = self.builder.fresh("%heap")
+        self._heap.append(name)
+        self.builder.allocas.append(
+            f"  {name} = call ptr @aligned_alloc(i64 {alignment}, i64 {-(-size // alignment) * alignment})")
+        return name
+
+    def _free_heap(self) -> None:
+        """Puts what frees the memory before each end, and an end where there was none in front of all."""
+        b = self.builder
+        free = [f"  call void @free(ptr {name})" for name in self._heap]
+        ends = [[*free, line] if line.startswith("  ret ") else [line] for line in b.lines]
+        missing = [f"  %missing{k} = icmp eq ptr {name}, null" for k, name in enumerate(self._heap)]
+        some = [f"  %some{k} = or i1 %{f'some{k - 1}' if k else 'missing0'}, %missing{k}" for k in range(len(missing))]
+        b.lines = [*missing, *some, f"  br i1 %some{len(some) - 1}, label %full, label %begins", "full:", *free,
+                   f"  ret i32 {abi.STATUS_MEMORY}", "begins:", *(line for end in ends for line in end)]
 
 
 def emit_kernel(module: ModuleEmitter, function: stmt.Function) -> None:
@@ -286,7 +310,7 @@ def _let(f: FunctionEmitter, s: stmt.Let) -> None:
 
 def _allocate(f: FunctionEmitter, s: stmt.Allocate) -> None:
     if s.buffer not in f.e.pointers:
-        f.e.pointers[s.buffer] = f.stack_buffer(s.buffer)
+        f.e.pointers[s.buffer] = f.local_buffer(s.buffer)
 
 
 def _evaluate(f: FunctionEmitter, s: stmt.Evaluate) -> None:

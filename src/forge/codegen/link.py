@@ -62,7 +62,7 @@ def _cross_compiler(target: Target) -> list[str]:
     if package is not None and package.origin:
         return [str(Path(package.origin).with_name("zig")), "cc", "-target", f"{target.arch}-linux-{_abi(target)}"]
     remedy = ("install Android's native development kit, and set CC to its compiler" if _abi(target) == "android" else
-              "pip install 'forge-compiler[cross]' brings Zig's; or install a cross compiler such as "
+              "pip install ziglang brings Zig's; or install a cross compiler such as "
               f"'gcc-{target.arch}-linux-gnu', or set CC to one")
     raise ToolchainError(f"link: no C compiler for {target.triple}; looked at CC ({os.environ.get('CC') or 'not set'}), and for "
                          f"{', '.join(names)} on PATH; {remedy}")

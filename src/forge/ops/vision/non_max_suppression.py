@@ -69,7 +69,7 @@ class BoxSuppression(Op[SuppressionAttrs]):
         score_threshold: Array | None,
     ) -> Arrays:
         kept = np.zeros(scores.shape, np.int64)
-        order = stable_order(scores, -1, ascending=False)
+        order, most = stable_order(scores, -1, ascending=False), float(iou_threshold[0])
         for batch, class_ in np.ndindex(scores.shape[:2]):
             low, high = _corners(numeric.widen(boxes[batch]), attrs.center_point_box)
             chosen: list[int] = []
@@ -78,7 +78,7 @@ class BoxSuppression(Op[SuppressionAttrs]):
                     break
                 if score_threshold is not None and not scores[batch, class_, box] > score_threshold[0]:
                     continue
-                if all(_overlap(low, high, box, other) <= iou_threshold[0] for other in chosen):
+                if all(_overlap(low, high, box, other) <= most for other in chosen):
                     chosen.append(box)
             kept[batch, class_, : len(chosen)] = np.array(chosen, np.int64) + 1
         return [kept]
