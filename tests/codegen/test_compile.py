@@ -21,6 +21,7 @@ from forge.codegen import link, object_store
 from forge.codegen.compile import QUICK, WorkerPool, compile_modules
 from forge.codegen.elf import machine_of, write_layout
 from forge.codegen.entry import emit_library_entry
+from forge.codegen.isa import instructions
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
 from forge.codegen.module import emit_module
@@ -533,7 +534,8 @@ def test_the_data_layout_is_that_of_llvm(architecture: Architecture) -> None:
     machine = llvm.Target.from_triple(architecture.triple).create_target_machine()
     assert str(machine.target_data) == architecture.data_layout
     target = Target.parse({"kind": "llvm", "mtriple": architecture.triple})
-    assert f'target datalayout = "{architecture.data_layout}"' in emit_module([], target)
+    written = f'target datalayout = "{architecture.data_layout}"' in emit_module([], target)
+    assert written == instructions(target).table.has_layout
 
 
 def test_a_failing_compiler_leaves_no_file(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

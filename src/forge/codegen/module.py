@@ -96,8 +96,8 @@ class ModuleEmitter:
         attributes = _attributes(self.target)
         loops = [f"!{k} = distinct !{{!{k}, !0}}" for k in range(1, self._loops + 1)]
         metadata = "\n".join(['!0 = !{!"llvm.loop.unroll.disable"}', *loops])
-        machine = f'target datalayout = "{self.target.architecture.data_layout}"\ntarget triple = "{self.target.triple}"'
-        return "\n\n".join([machine, *self._functions,
+        layout = f'target datalayout = "{self.target.architecture.data_layout}"\n' if self.instructions.table.has_layout else ""
+        return "\n\n".join([f'{layout}target triple = "{self.target.triple}"', *self._functions,
                             f"attributes #0 = {{ nounwind {attributes} }}",
                             f"attributes #1 = {{ alwaysinline nounwind memory(none) {attributes} }}",
                             f"attributes #2 = {{ nounwind memory(none) {attributes} }}", metadata]) + "\n"
