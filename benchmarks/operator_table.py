@@ -671,7 +671,8 @@ MEMORY = (
     _map("memory", "gather rows", "o = Gather(x, i)", _MATRIX, i="int64<16384 16384"),
     _map("memory", "concat", "o = Concat<axis=0>(x, y)", "8388608", "8388608", reason=_COPIED),
     _map("memory", "slice", "o = Slice(x, a, b, c)", _MATRIX, a=[1], b=[1024], c=[1]),
-    _map("memory", "pad", "o = Pad(x, p)", _MATRIX, p=[1, 1, 1, 1]),
+    _map("memory", "pad", "o = Pad(x, p)", _MATRIX, p=[1, 1, 1, 1],
+         reason="79 % of the bytes that a copy moves in memory"),
     _map("memory", "max pool 2x2", "o = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x)", _PICTURES),
     _map("memory", "top 8", "o, i = TopK(x, k)", _MATRIX, k=[8]),
 )
