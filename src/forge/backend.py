@@ -131,12 +131,12 @@ class Backend:
         name: as messages call it.
         kind: of the targets that it serves: the first word of their text.
         stages: of the compiler, after those of the graph. Together they set ``Compilation.compiled``.
-        call: a compiled model in this process, ready to be called with so many threads (None: all).
+        call: a compiled model in this process, ready to be called; the number is of threads (None: all).
         layouts: what its kernels read, for a target; None: graphs keep the layouts of their operators.
         families: what builds loops; None: stages make none.
         emit: functions of loops as the text that its code generator reads.
-        link: writes a compiled model to a library, with room for so many bytes of weights inside; the last argument is a folder
-            for intermediate files. None: models cannot be saved.
+        link: writes a compiled model to a library, with room inside for weights, whose bytes the number is; the last argument is
+            a folder for intermediate files. None: models cannot be saved.
         check: raises where it is known before the work begins that `link` will fail for a target.
         keeps_models: whether compiled models may come from the compile cache.
     """

@@ -19,13 +19,13 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
-_ACCUMULATORS = 12
+ACCUMULATORS = 12
 """Independent chains: more than latency times throughput, fewer than the registers."""
 _STEPS = 200_000
 _REPEAT, _LINE = 20, 64
 _LEAST_BYTES, _MOST_BYTES = 1 << 24, 1 << 28
 _DIFFERENT = 1.5
-"""Two rates differ where one is so many times the other."""
+"""The ratio of two rates from which on they differ."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ def measure(target: Target) -> list[Rate]:
     def of_dots(operation: str, dtype: str) -> float | None:
         left, right = ("bfloat16", "bfloat16") if operation == "dot_bf16" else ("uint8", "int8")
         has = target.isa.dot(left, right) is not None
-        return _STEPS * _ACCUMULATORS / _seconds(target, _dots(target, operation, dtype)) / second if has else None
+        return _STEPS * ACCUMULATORS / _seconds(target, _dots(target, operation, dtype)) / second if has else None
 
     def streamed(size: int) -> float:
         size = min(size, _MOST_BYTES)
         passes = max(1, _LEAST_BYTES // size)
         return passes * size / _seconds(target, _reads(target, size, passes), size) / second
 
-    vectors = _STEPS * _ACCUMULATORS / _seconds(target, _multiply_adds(target)) / second
+    vectors = _STEPS * ACCUMULATORS / _seconds(target, multiply_adds(target)) / second
     inner = target.l1_cache // 2
     return [
         Rate("multiply-adds of float32", "vectors", costs.multiply_adds, vectors),
@@ -82,15 +82,25 @@ def best_seconds(run: Callable[[], object], repeat: int) -> float:
     return best
 
 
-def _seconds(target: Target, function: Function, size: int = 4096) -> float:
-    """The shortest of many runs on a buffer of so many bytes."""
+def native(target: Target, function: Function) -> Callable[[int], int]:
+    """A kernel of one buffer in this process, called with the buffer's address."""
     symbol = kernel_symbol(function.name)
     library = JitLibrary(compile_modules([(function.name, emit_module([function], target))], target), [symbol])
     kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(library.addresses[symbol])
+
+    def call(address: int, library: JitLibrary = library) -> int:  # which holds the code
+        return int(kernel(address, None))
+
+    return call
+
+
+def _seconds(target: Target, function: Function, size: int = 4096) -> float:
+    """The shortest of many runs on a buffer of ``size`` bytes."""
+    kernel = native(target, function)
     memory = np.empty(max(size, 4096) + _LINE, np.uint8)
     memory.fill(0)  # pages that nobody has written are all one
     data = memory.ctypes.data + -memory.ctypes.data % _LINE
-    return best_seconds(lambda: kernel(data, None), _REPEAT)
+    return best_seconds(lambda: kernel(data), _REPEAT)
 
 
 def _cycles_per_second(target: Target) -> float:
@@ -108,8 +118,9 @@ def _cycles_per_second(target: Target) -> float:
     return 3 * _STEPS / _seconds(target, Function("clock", (buffer,), (), body))
 
 
-def _multiply_adds(target: Target) -> Function:
-    return _on_registers(target, "float32", lambda x, sums: loops.multiply_add(sums, x, x))
+def multiply_adds(target: Target, steps: int = _STEPS) -> Function:
+    """``ACCUMULATORS`` independent multiply-adds of float32 vectors a step, on registers only."""
+    return _on_registers(target, "float32", lambda x, sums: loops.multiply_add(sums, x, x), steps)
 
 
 def _dots(target: Target, operation: str, dtype: str) -> Function:
@@ -126,27 +137,27 @@ def _dots(target: Target, operation: str, dtype: str) -> Function:
     return _on_registers(target, dtype, step)
 
 
-def _on_registers(target: Target, dtype: str, step: Callable[[Expr, Expr], Expr]) -> Function:
+def _on_registers(target: Target, dtype: str, step: Callable[[Expr, Expr], Expr], steps: int = _STEPS) -> Function:
     """Steps of independent chains, which read no memory."""
     lanes = target.lanes(dtype)
-    result = Buffer("y", dtype, (E.const(_ACCUMULATORS * lanes),))
-    acc = Accumulators(RegisterTile(_ACCUMULATORS, 1, lanes, dtype))
+    result = Buffer("y", dtype, (E.const(ACCUMULATORS * lanes),))
+    acc = Accumulators(RegisterTile(ACCUMULATORS, 1, lanes, dtype))
     let, x = loops.bind("x", E.load(result, E.ramp(0, 1, lanes)))
-    grow = loops.serial("step", _STEPS, lambda _: acc.each(lambda row, _: acc.set(row, 0, step(x, acc.get(row, 0)))))
+    grow = loops.serial("step", steps, lambda _: acc.each(lambda row, _: acc.set(row, 0, step(x, acc.get(row, 0)))))
     write = acc.each(lambda row, _: store(result, E.ramp(row * lanes, 1, lanes), acc.get(row, 0)))
     return Function("steps", (result,), (), seq(let, acc.start(), grow, write))
 
 
 def _reads(target: Target, size: int, passes: int) -> Function:
-    """The sum of a buffer of about so many bytes, a vector after the other, several times."""
+    """The sum of a buffer of about ``size`` bytes, a vector after the other, ``passes`` times."""
     lanes = target.lanes("float32")
-    width = _ACCUMULATORS * lanes
+    width = ACCUMULATORS * lanes
     data = Buffer("x", "float32", (E.const(max(1, size // (4 * width)) * width),))
-    acc = Accumulators(RegisterTile(1, _ACCUMULATORS, lanes, "float32"))
+    acc = Accumulators(RegisterTile(1, ACCUMULATORS, lanes, "float32"))
 
     def step(at: Expr) -> Stmt:
         return seq(acc.set(0, k, acc.get(0, k) + E.load(data, E.ramp(at * width + k * lanes, 1, lanes)))
-                   for k in range(_ACCUMULATORS))
+                   for k in range(ACCUMULATORS))
 
     again = loops.serial("pass", passes, lambda _: loops.serial("at", max(1, size // (4 * width)), step))
     total = seq(acc.set(0, 0, acc.joined()), store(data, E.ramp(0, 1, lanes), acc.get(0, 0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import threading
@@ -13,19 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from forge import loops
-from forge.backends.core_rates import best_seconds
-from forge.codegen.compile import compile_modules
-from forge.codegen.jit import JitLibrary
-from forge.codegen.module import emit_module, kernel_symbol
-from forge.loops import Accumulators, RegisterTile
+from forge.backends.core_rates import ACCUMULATORS, best_seconds, multiply_adds, native
 from forge.target import Target
-from forge.tir import expr as E
-from forge.tir.expr import Buffer
-from forge.tir.stmt import Function, seq, store
-
-_ACCUMULATORS = 12
-"""Independent chains of multiply-adds: more than latency times throughput, fewer than the registers."""
 
 _STEPS = 1_000_000
 """About 2 ms: some of many such runs are not interrupted on a busy machine."""
@@ -60,12 +48,9 @@ def _at_once(pool: ThreadPoolExecutor, work: Callable[[Any], object], items: Seq
 
 
 def _flops(target: Target, threads: int, pool: ThreadPoolExecutor) -> float:
-    function = _multiply_adds(target, _STEPS)
-    symbol = kernel_symbol(function.name)
-    library = JitLibrary(compile_modules([(function.name, emit_module([function], target))], target), [symbol])
-    kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(library.addresses[symbol])
-    arrays = [np.full(_ACCUMULATORS * target.lanes("float32"), 0.5, np.float32) for _ in range(threads)]
-    seconds = best_seconds(lambda: _at_once(pool, lambda array: kernel(array.ctypes.data, None), arrays), _REPEAT)
+    kernel = native(target, multiply_adds(target, _STEPS))
+    arrays = [np.full(ACCUMULATORS * target.lanes("float32"), 0.5, np.float32) for _ in range(threads)]
+    seconds = best_seconds(lambda: _at_once(pool, lambda array: kernel(array.ctypes.data), arrays), _REPEAT)
     return 2 * sum(a.size for a in arrays) * _STEPS / seconds
 
 
@@ -73,15 +58,3 @@ def _bandwidth(threads: int, pool: ThreadPoolExecutor) -> float:
     pairs = [(np.ones(_COPIED // threads, np.uint8), np.ones(_COPIED // threads, np.uint8)) for _ in range(threads)]
     seconds = best_seconds(lambda: _at_once(pool, lambda pair: np.copyto(*pair), pairs), _COPIES)
     return 2 * sum(a.nbytes for a, _ in pairs) / seconds
-
-
-def _multiply_adds(target: Target, steps: int) -> Function:
-    """Independent multiply-adds on registers only."""
-    lanes = target.lanes("float32")
-    result = Buffer("y", "float32", (E.const(_ACCUMULATORS * lanes),))
-    acc = Accumulators(RegisterTile(_ACCUMULATORS, 1, lanes, "float32"))
-    lets, x = loops.bind("x", E.load(result, E.ramp(0, 1, lanes)))
-    grow = loops.serial("step", steps, lambda _: loops.unroll(
-        "row", _ACCUMULATORS, lambda row: acc.set(row, 0, loops.multiply_add(acc.get(row, 0), x, x))))
-    write = acc.each(lambda row, _: store(result, E.ramp(row * lanes, 1, lanes), acc.get(row, 0)))
-    return Function("peak", (result,), (), seq(lets, acc.allocate(), acc.clear(), grow, write))

@@ -28,7 +28,7 @@ class Instructions:
                 self._rows.setdefault((row.operation, row.dtype, row.lanes), row)
 
     def find(self, operation: str, dtype: str = "", lanes: int = 0) -> Row | None:
-        """The instruction for ``operation`` on results of this type and so many lanes; None where there is none."""
+        """The instruction for ``operation`` on results of this type and number of lanes; None where there is none."""
         return self._rows.get((operation, dtype, lanes))
 
     def widest(self, operation: str, dtype: str) -> int:

@@ -43,7 +43,7 @@ class Table:
         rows: instructions; of several for one operation, type and number of lanes the first counts that a target has.
         clock: LLVM's intrinsic that reads a counter of constant rate, which any program may read, with its operands.
         has_layout: whether the text says the data layout. Without one, LLVM's passes assume another than the machine has.
-        attributes: attributes of functions, beside CPU and features, for vectors of so many bits.
+        attributes: attributes of functions, beside CPU and features, by the bits of a vector.
     """
 
     rows: tuple[Row, ...]

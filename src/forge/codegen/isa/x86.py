@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _avx512(lanes: int, bits: int = 32) -> tuple[str, ...]:
-    """What instructions of AVX-512 on vectors of so many lanes need."""
+    """What instructions of AVX-512 need on vectors of ``lanes`` elements of ``bits``."""
     return ("avx512f",) if lanes * bits == 512 else ("avx512vl",)
 
 
