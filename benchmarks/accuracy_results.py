@@ -132,7 +132,7 @@ def bound(errors: Errors) -> float:
 
 
 def page() -> str:
-    """The text of ``docs/accuracy.md``."""
+    """The text of ``docs/reference/accuracy.md``."""
     return HEADING + "".join(_row(name, by_type) for name, by_type in load().items()) + BITS
 
 

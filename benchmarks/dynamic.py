@@ -276,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=Effort.seconds, help="after three rounds, the limit for one size")
     parser.add_argument("--small", action="store_true", help="the tiny variants, to try the benchmark itself")
     parser.add_argument("--json", type=Path, help="file for all samples")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/performance_dynamic.md as well")
+    parser.add_argument("--markdown", action="store_true", help="also print the table of docs/reference/performance_dynamic.md")
     options = parser.parse_args(argv)
     parts = re.compile("|".join(map(re.escape, options.filter.split(","))))
     console = Console() if sys.stdout.isatty() else Console(width=150)

@@ -13,7 +13,7 @@ from benchmarks.results import geometric_mean, machine
 from forge import files
 
 STORE = Path(__file__).parent / "operators.json"
-PAGE = Path(__file__).parent.parent / "docs" / "performance_operators.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "performance_operators.md"
 PEERS = ("onnxruntime", "openvino")
 ENGINES = ("forge", *PEERS)
 FORMS = ("static", "dynamic")
@@ -183,7 +183,7 @@ def save(path: Path, measured: Measured) -> None:
 
 
 def page(measured: Measured | None = None) -> str:
-    """The text of ``docs/performance_operators.md``: what is slow, the means, and all rows."""
+    """The text of ``docs/reference/performance_operators.md``: what is slow, the means, and all rows."""
     measured = measured or read()
     parts = [HEADING, f"{len(ROWS)} rows{_where(measured.environment)}\n"]
     for threads in sorted({r.threads for r in measured.results}):

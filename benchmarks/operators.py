@@ -2,7 +2,7 @@
 
     python -m benchmarks.operators                                # all rows on one thread: what is slow stands first
     python -m benchmarks.operators --filter "pool: max" conv3d    # some rows
-    python -m benchmarks.operators --threads 1,2 --page           # also writes docs/performance_operators.md
+    python -m benchmarks.operators --threads 1,2 --page           # also writes docs/reference/performance_operators.md
 
 The rows are those of ``operator_table``: a slow operator gets a line there. Each has a static and a dynamic form; all engines run
 both in turns. A ratio is the time of the faster peer over that of Forge: above 1, Forge is faster. Peers that are not installed

@@ -1,4 +1,4 @@
-"""Writes ``docs/onnx.md``: the backend suite of ONNX, with us and with other runtimes."""
+"""Writes ``docs/reference/onnx_operators.md``: the backend suite of ONNX, with us and with other runtimes."""
 
 from __future__ import annotations
 

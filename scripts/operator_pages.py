@@ -1,4 +1,4 @@
-"""The pages of ``docs/operators``: what each operator means, takes and promises, from its class."""
+"""The pages of ``docs/reference/operators``: what each operator means, takes and promises, from its class."""
 
 from __future__ import annotations
 

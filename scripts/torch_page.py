@@ -1,4 +1,4 @@
-"""Writes ``docs/torch.md``: the operators of PyTorch that have converters."""
+"""Writes ``docs/reference/pytorch_operators.md``: the operators of PyTorch that have converters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from forge.frontends.torch.coverage import CORE_ATEN, coverage, missing_core
 
 HEADING = """# Operators of PyTorch
 
-`docs/pytorch.md` says how models are loaded. `forge support torch` lists all operators, `forge support model.pt2` those of a
-program.
+[PyTorch](../guides/pytorch.md) says how models are loaded. `forge support torch` lists all operators, `forge support model.pt2` those of
+a program.
 
 ## Files
 

@@ -1,4 +1,4 @@
-"""Writes the pages of ``docs/`` that come from tables in the sources. ``--check``: fails where one is out of date."""
+"""Writes the pages of ``docs/reference/`` that come from tables in the sources. ``--check``: fails where one is out of date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from scripts.torch_page import torch_page
 from scripts.zoo_page import zoo_page
 from tests.seeds import items as seeds
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs" / "reference"
 
 OPT_LEVELS = """# Optimisation levels
 
@@ -26,7 +27,7 @@ from top to bottom.
 
 Inside `with forge.PassContext(opt_level=1, required_pass=["use_winograd"], disabled_pass=["fusion"]):` what is compiled follows
 the context: single stages run below their level, or not at all (those of level 0 cannot be left out). Its `config` takes the
-options that `docs/settings.md` marks. What is given to `ir.compile` itself wins.
+options that [settings](settings.md) marks. What is given to `ir.compile` itself wins.
 
 """
 
@@ -66,7 +67,7 @@ def onnx_export() -> str:
     """The page about the ONNX exporter."""
     rows = "".join(f"| `{name}` | {way} |\n" for name, way in ways() if way)
     missing = "".join(f"| `{name}` | {reason} |\n" for name, reason in WITHOUT_ONNX.items())
-    suite = DOCS.parent / "tests" / "onnx_backend"
+    suite = ROOT / "tests" / "onnx_backend"
     exported = (suite / "exported.txt").read_text(encoding="utf-8").split()
     head = ONNX_EXPORT.replace("{count}", f"{len(exported):,}")
     return f"{head}{rows}\nRefused:\n\n| operator | reason |\n| --- | --- |\n{missing}"
@@ -76,9 +77,9 @@ def pages() -> dict[str, str]:
     """The text of each generated page, by file name."""
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
-    onnx = {"onnx.md": onnx_page(), "onnx_export.md": onnx_export()}
+    onnx = {"onnx_operators.md": onnx_page(), "onnx_export.md": onnx_export()}
     tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
-              "seeds.md": seeds.page(), "torch.md": torch_page(), "models_torch.md": zoo_page(), **onnx}
+              "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(), **onnx}
     return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages()}
 
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/models_torch.md``: architectures of model libraries, by what torch and Forge make of them."""
+"""Writes ``docs/reference/pytorch_models.md``: architectures of model libraries, by what torch and Forge make of them."""
 
 from __future__ import annotations
 

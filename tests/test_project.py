@@ -24,7 +24,7 @@ PACKAGE_LINES = {
     "quantization": 5500, "relax": 250, "relay": 450, "schedule": 3350, "target": 1000, "tir": 2700, "torch": 2700, "view": 1500,
     "": 3300,
 }
-"""Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/scope.md``)."""
+"""Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/reference/scope.md``)."""
 FAMILY_LINES = {"nn": 3600, "shape": 2950, "core": 2050, "reduce": 1450, "vision": 1400}
 """Of families of operators that are larger than `MOST_FAMILY_LINES`."""
 MOST_FAMILY_LINES = 1200

@@ -1,4 +1,4 @@
-"""The settings that come from the environment, all in one place. ``docs/settings.md`` is generated from this list."""
+"""The settings that come from the environment, all in one place. ``docs/reference/settings.md`` is generated from this list."""
 
 from __future__ import annotations
 

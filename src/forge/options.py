@@ -1,7 +1,8 @@
 """The options of a compilation, each declared once: as a field of a record.
 
 From the field follow the check of its value, its spelling in messages, the argument of ``forge compile`` and the other verbs, the
-entry of ``PassContext(config=...)``, its line in the docstring of ``IRModule.compile``, and its row in ``docs/settings.md``.
+entry of ``PassContext(config=...)``, its line in the docstring of ``IRModule.compile``, and its row in
+``docs/reference/settings.md``.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class CompileOptions:
         "Description of the host; must be of the target's architecture.", flags=("--host",)))
     opt_level: int = field(default=3, metadata=says(
         "Optimisation level.", flags=("--opt-level", "-O"), values=OPT_LEVELS,
-        detail="0 to 4; ``docs/opt_levels.md`` says what each turns on."))
+        detail="0 to 4; ``docs/reference/opt_levels.md`` says what each turns on."))
     float16: bool = field(default=False, metadata=says(
         "Compute in float16 where that is safe.", python="set_float16", flags=("--float16",), config=True,
         detail="Inputs and outputs keep their types."))
@@ -126,7 +127,7 @@ class CompileOptions:
     exact: bool = field(default=False, metadata=says(
         "Round quantised numbers where the model does.", flags=("--exact",), config=True,
         detail="By default one product and one rounding quantise a sum of integers, less than a step from what the model says "
-        "(``docs/quantised_models.md``)."))
+        "(``docs/guides/quantized_models.md``)."))
     check_indices: bool = field(default=True, metadata=says(
         "Let calls fail for indices out of range, integers divided by 0 and singular matrices.",
         flags=("--check-indices/--no-check-indices",), config=True,

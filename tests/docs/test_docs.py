@@ -100,7 +100,7 @@ def test_the_c_block_of_tensors_runs(tmp_path: Path) -> None:
     if torch is None or torch.origin is None:
         pytest.skip("could not import 'torch': its headers hold those of DLPack")
     source, program = tmp_path / "view.c", tmp_path / "view"
-    source.write_text(C_OF_TENSORS.format(block="\n".join(blocks(ROOT / "docs" / "tensors.md", "c"))))
+    source.write_text(C_OF_TENSORS.format(block="\n".join(blocks(ROOT / "docs" / "guides" / "tensors.md", "c"))))
     compile_c(f"-I{Path(torch.origin).parent / 'include' / 'ATen'}", source, "-o", program)
     assert subprocess.run([program], check=False).returncode == 0
 

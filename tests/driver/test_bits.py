@@ -1,4 +1,4 @@
-"""What changes the bits of a result and what does not: the promises of docs/accuracy.md."""
+"""What changes the bits of a result and what does not: the promises of docs/reference/accuracy.md."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ python -m tests.onnx_backend --update              # write the pass-lists anew
 python -m tests.onnx_backend -k 'test_conv*'       # some cases, with messages
 python -m tests.onnx_backend --peer onnxruntime    # another runtime, with messages
 python -m tests.onnx_backend --nodes FOLDER        # cases of single nodes that a release of onnx up to 1.21 has in files
-python -m tests.onnx_backend --count               # ours and all peers that are installed: what docs/onnx.md shows
+python -m tests.onnx_backend --count               # ours and all installed peers, for docs/reference/onnx_operators.md
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.onnx_backend", description=__doc__)
     parser.add_argument("--runtime", choices=cases.RUNTIMES, action="append", help="only this one")
     parser.add_argument("--peer", choices=PACKAGES, action="append", default=[], help="this runtime of others")
-    parser.add_argument("--count", action="store_true", help="count all outcomes and keep the numbers for docs/onnx.md")
+    parser.add_argument("--count", action="store_true", help="keep all outcomes for docs/reference/onnx_operators.md")
     parser.add_argument("-k", dest="pattern", default="*", help="only cases whose name matches")
     parser.add_argument("--update", action="store_true", help="write the pass-lists")
     parser.add_argument("--workers", type=int, default=2)

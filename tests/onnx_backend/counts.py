@@ -1,4 +1,5 @@
-"""Numbers of cases that each runtime passes, refuses, answers wrongly, crashes or hangs on: ``counts.json``, for docs/onnx.md."""
+"""Numbers of cases that each runtime passes, refuses, answers wrongly, crashes or hangs on: ``counts.json``,
+for docs/reference/onnx_operators.md."""
 
 from __future__ import annotations
 

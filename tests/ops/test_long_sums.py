@@ -1,4 +1,4 @@
-"""Sums of 2^24 terms are as exact as sums of a few hundred: what docs/accuracy.md says of each class of operators.
+"""Sums of 2^24 terms are as exact as sums of a few hundred: what docs/reference/accuracy.md says of each class of operators.
 
 Most terms are 0.1: added in order, every rounding goes the same way until the total is twice as large. The truth is in float64.
 """

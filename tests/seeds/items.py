@@ -1,6 +1,6 @@
 """What the seed documents describe, item by item. A decorator puts an item on the test that shows it.
 
-``docs/seeds.md`` lists them all.
+``docs/reference/seeds.md`` lists them all.
 
     @works("set_batch_size(batch_size) in place")
     def test_batch_size() -> None: ...
@@ -78,7 +78,7 @@ that shows it, in `tests/seeds`. It is written from those tests by `python -m sc
 
 
 def page() -> str:
-    """``docs/seeds.md``."""
+    """``docs/reference/seeds.md``."""
     parts, counts = [], dict.fromkeys(("works", "differs", "not built yet"), 0)
     for seed, title in SEEDS.items():
         rows = []

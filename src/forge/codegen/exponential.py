@@ -1,7 +1,7 @@
 """exp, log, hyperbolic functions and erf in loop IR.
 
 Coefficients are minimax fits of the relative error over the reduced range, made for this file by ``scripts/minimax.py``. Errors
-are in ``docs/accuracy.md``: measured over every float32, at most 4 units in the last place.
+are in ``docs/reference/accuracy.md``: measured over every float32, at most 4 units in the last place.
 """
 
 from __future__ import annotations

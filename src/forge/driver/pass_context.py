@@ -27,10 +27,10 @@ class PassContext:
     counts.
 
     Args:
-        opt_level: 0 to 4; ``docs/opt_levels.md`` says what each turns on.
+        opt_level: 0 to 4; ``docs/reference/opt_levels.md`` says what each turns on.
         required_pass: names of stages that run although their level is above ``opt_level``.
         disabled_pass: names of stages that do not run. Stages of level 0 cannot be left out.
-        config: other options by name, as of ``IRModule.compile``: those that ``docs/settings.md`` marks.
+        config: other options by name, as of ``IRModule.compile``: those that ``docs/reference/settings.md`` marks.
         instruments: accepted for compatibility; must be empty.
 
     Raises:
