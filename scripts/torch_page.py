@@ -7,8 +7,8 @@ from forge.frontends.torch.coverage import CORE_ATEN, coverage, missing_core
 
 HEADING = """# Operators of PyTorch
 
-[PyTorch](../guides/pytorch.md) says how models are loaded. `forge support torch` lists all operators, `forge support model.pt2` those of
-a program.
+[PyTorch](../guides/pytorch.md) says how models are loaded. `forge support torch` lists all operators,
+`forge support model.pt2` those of a program.
 
 ## Files
 
