@@ -12,6 +12,7 @@ from forge.knobs import KNOBS
 from forge.options import settings_table
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
+from scripts.speed_picture import speed_picture
 from scripts.torch_page import torch_page
 from scripts.zoo_page import zoo_page
 from tests.seeds import items as seeds
@@ -74,13 +75,14 @@ def onnx_export() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The text of each generated page, by file name."""
+    """The text of each generated page and picture, by file name."""
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx_operators.md": onnx_page(), "onnx_export.md": onnx_export()}
     tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(), **onnx}
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages()}
+    pictures = {"../static/speed.svg": speed_picture()}
+    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **pictures, **operator_pages()}
 
 
 def stale() -> list[str]:
