@@ -78,6 +78,12 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += contents("", sorted(p.stem for p in (FOLDER / page).parent.glob("*.md") if p.stem != "README"))
 
 
+def keep_first_line(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
+    """Napoleon takes the text before a colon in the first line of a property for its type: there is none in ours."""
+    if what == "property":
+        lines.insert(0, "")
+
+
 class RelayLexer(RegexLexer):
     """Text of graphs (``docs/reference/text_format.md``)."""
 
@@ -96,4 +102,5 @@ class RelayLexer(RegexLexer):
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add_contents)
+    app.connect("autodoc-process-docstring", keep_first_line, priority=400)  # napoleon's is 500
     app.add_lexer("relay", RelayLexer)
