@@ -49,7 +49,7 @@ All that Forge reads. The table comes from `forge.knobs`.
 """
 
 
-ONNX_EXPORT = """# Operators in ONNX
+ONNX_EXPORT = """# Operators as ONNX
 
 How `ir.to_onnx` and `forge export` write each operator: by a *row* of the exporter's table, as its *parts* (other
 operators), or as its tensor *expressions* (arithmetic on positions and elements; right, but slower than an operator would
