@@ -51,7 +51,7 @@ bench: $(VENV)/.installed-bench ## Time and memory of all benchmark models besid
 	$(BIN)/python -m benchmarks.compare
 
 site: $(VENV)/.installed-docs ## Build the documentation as a site into build/site; every warning is an error
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	$(BIN)/python -m sphinx -q -E -a -W --keep-going -b html docs build/site
 	@echo "build/site/index.html"
 
 wheels: $(VENV)/.installed-wheels ## Build the two wheels of a release into dist/
