@@ -51,15 +51,16 @@ napoleon_numpy_docstring = False
 copybutton_exclude = ".linenos, .gp, .go"
 
 SIDE_BAR = {
-    "Start": [f"start/{name}" for name in ("install", "onnx", "pytorch", "torch_compile", "transformers", "quantized", "cli", "c")],
+    "Start": [f"start/{name}" for name in (
+        "install", "onnx", "pytorch", "torch_compile", "transformers", "quantized", "cli", "c")],
     "Guides": [f"guides/{name}" for name in (
-        "faster", "quantization", "quantized_models", "comparing", "editing", "deploy", "other_machines", "troubleshooting", "pytorch",
-        "torch_compile", "transformers", "language_models", "programs", "tensors", "callbacks", "extending", "relay")],
+        "faster", "quantization", "quantized_models", "comparing", "editing", "deploy", "other_machines", "troubleshooting",
+        "pytorch", "torch_compile", "transformers", "language_models", "programs", "tensors", "callbacks", "extending", "relay")],
     "Notebooks": ["notebooks/pytorch_to_library", "notebooks/quantize_and_compare"],
     "Reference": [f"reference/{name}" for name in (
         "api/index", "settings", "opt_levels", "operators/README", "onnx_operators", "pytorch_operators", "pytorch_models",
-        "onnx_export", "text_format", "accuracy", "performance", "performance_dynamic", "performance_operators", "comparison", "scope",
-        "seeds")],
+        "onnx_export", "text_format", "accuracy", "performance", "performance_dynamic", "performance_operators", "comparison",
+        "scope", "seeds")],
     "Inside": [f"internals/{name}" for name in ("tour", "architecture", "benchmarks", "bandwidth")],
 }
 """Captions of the side bar, and the pages under each. A page that is missing here is a warning of Sphinx, and so an error."""
@@ -67,7 +68,8 @@ SIDE_BAR = {
 
 def contents(caption: str, pages: list[str]) -> str:
     """A table of contents that only the side bar shows."""
-    return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}" if caption else ":maxdepth: 1", "", *pages, "```", ""])
+    options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
+    return "\n".join(["", "```{toctree}", *options, "", *pages, "```", ""])
 
 
 def add_contents(app: Sphinx, page: str, source: list[str]) -> None:

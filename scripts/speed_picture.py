@@ -11,7 +11,8 @@ WIDTH, LABELS, TOP, ROW, UNIT = 720, 200, 52, 20, 190
 """In pixels: of the picture, of the names, of the heading, of a row, and of a ratio of 1."""
 
 STYLE = """
-.page { fill: #ffffff } text { font: 13px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 12px; fill: #59636e } .title { font-weight: 600 }
+.page { fill: #ffffff }
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 12px; fill: #59636e } .title { font-weight: 600 }
 .bar { fill: #2f6fd0 } .peer { stroke: #59636e; stroke-dasharray: 3 3 }
 @media (prefers-color-scheme: dark) {
   .page { fill: #0d1117 } text { fill: #e6edf3 } .small { fill: #9198a1 } .bar { fill: #5b9bf5 } .peer { stroke: #9198a1 }

@@ -35,7 +35,7 @@ def cells(notebook: Path) -> list[dict[str, Any]]:
 
 
 def script_of(page: Path) -> str:
-    """The Python blocks, each on the lines that it has in the page, so that tracebacks tell the place; of a notebook its cells."""
+    """The Python blocks, each on the lines that it has in the page, so that tracebacks tell the place; or a notebook's cells."""
     if page.suffix == ".ipynb":
         return "\n\n".join("".join(cell["source"]) for cell in cells(page))
     text = page.read_text()
