@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Page(HTMLParser):
-    """A page of the site: all of its links, and the words and links of its article, without the side bar that leads everywhere."""
+    """A page of the site: its links, and the words and links of its article, without the side bar that leads everywhere."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
