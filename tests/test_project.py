@@ -85,6 +85,14 @@ def test_no_path_of_a_machine_is_committed() -> None:
     assert not found
 
 
+def test_texts_end_lines_cleanly() -> None:
+    unclean = re.compile(rb"[ \t]+\n|\r|\n\n\Z|[^\n]\Z|^<{7} |^>{7} ", re.MULTILINE)
+    contents = {path: path.read_bytes() for path in tracked_files()}
+    found = {str(path.relative_to(ROOT)): match.start() for path, content in contents.items()
+             if b"\0" not in content and (match := unclean.search(content))}
+    assert not found, "spaces at the end of a line, carriage returns, an end that is not one line break, or marks of a conflict"
+
+
 def test_import_brings_no_framework() -> None:
     code = f"import sys, forge; print(*({FRAMEWORKS} & set(sys.modules)))"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -92,5 +92,4 @@ def test_doctor_names_our_distributions(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_compiler_and_runtime_have_one_version() -> None:
-    """Both distributions read it from the modules (``tests/packaging/test_release.py``)."""
     assert forge_runtime.__version__ == forge.__version__
