@@ -58,9 +58,9 @@ SIDE_BAR = {
         "pytorch", "torch_compile", "transformers", "language_models", "programs", "tensors", "callbacks", "extending", "relay")],
     "Notebooks": ["notebooks/pytorch_to_library", "notebooks/quantize_and_compare"],
     "Reference": [f"reference/{name}" for name in (
-        "api/index", "formats", "settings", "opt_levels", "operators/README", "onnx_operators", "pytorch_operators", "pytorch_models",
-        "onnx_export", "text_format", "accuracy", "performance", "performance_dynamic", "performance_operators", "comparison",
-        "scope", "seeds")],
+        "api/index", "formats", "settings", "opt_levels", "operators/README", "onnx_operators", "pytorch_operators",
+        "pytorch_models", "onnx_export", "text_format", "accuracy", "performance", "performance_dynamic", "performance_operators",
+        "comparison", "scope", "seeds")],
     "Inside": [f"internals/{name}" for name in ("tour", "architecture", "benchmarks", "bandwidth")],
 }
 """Captions of the side bar, and the pages under each. A page that is missing here is a warning of Sphinx, and so an error."""

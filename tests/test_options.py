@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,5 +107,5 @@ def test_each_option_is_documented() -> None:
 @pytest.mark.parametrize("function", [forge.IRModule.compile, forge.compile], ids=["method", "function"])
 def test_docstrings_have_the_options_as_arguments(function: Any) -> None:
     taken = [o.python for o in all_options() if o.python in inspect.signature(function).parameters]
-    arguments = [line.split(":")[0] for line in inspect.getdoc(function).splitlines() if line[:4].isspace() and line[4:5].strip()]
+    arguments = re.findall(r"^    (\w+):", inspect.getdoc(function) or "", re.MULTILINE)
     assert set(taken) <= set(arguments)
