@@ -78,6 +78,19 @@ def test_insert_after_an_input() -> None:
     assert text(graph) == ["%0 = add(%x, %y);", "add(%0, %y)"]
 
 
+def test_places_are_nodes_or_their_results() -> None:
+    by_node, by_value = graph_of("%a = nn.relu(%x); add(%a, %y)"), graph_of("%a = nn.relu(%x); add(%a, %y)")
+    with edit(by_node) as e:
+        e.insert_after(by_node.find("a"), "abs")
+        e.insert_before(by_node.find("a"), "exp", by_node.inputs[1], name="new")
+    with edit(by_value) as e:
+        e.insert_after(by_value.find("a").result, "abs")
+        e.insert_before(by_value.find("a").result, "exp", by_value.inputs[1], name="new")
+    assert text(by_node) == text(by_value) and by_node.nodes[0].op == "exp"
+    with pytest.raises(InvalidGraphError, match="got input %x; expected a node"), edit(by_node) as e:
+        e.insert_before(by_node.inputs[0], "abs", by_node.inputs[0])
+
+
 def test_replace() -> None:
     graph = graph_of(LINES)
     with edit(graph) as e:

@@ -153,13 +153,22 @@ class Editor:
         self.graph = graph
         self._old = frozenset(graph.nodes)
 
-    def insert_before(self, node: Node, op: str, *operands: Value | None, name: str = "", **attributes: Any) -> Value:
-        """A new node in front of ``node``; returns its result."""
+    def insert_before(self, node: Node | Value, op: str, *operands: Value | None, name: str = "", **attributes: Any) -> Value:
+        """A new node in front of ``node``, or of the node that makes this value; returns its result.
+
+        Raises:
+            InvalidGraphError: it is an input, or of another graph.
+        """
+        if isinstance(node, Value):
+            if node.producer is None:
+                raise InvalidGraphError(f"insert_before: got input %{node.name}; expected a node, or a value that one makes")
+            node = node.producer
         self._check_here(node, "insert_before")
         return Builder(self.graph, node, node.location).call(op, *operands, name=name, **attributes)
 
-    def insert_after(self, value: Value, op: str, *others: Value | None, name: str = "", **attributes: Any) -> Value:
-        """A new node applied to ``value`` (its first operand); every earlier use of ``value`` now uses the result."""
+    def insert_after(self, value: Value | Node, op: str, *others: Value | None, name: str = "", **attributes: Any) -> Value:
+        """A new node applied to ``value``, or to a node's only result; every earlier use of that now uses the new result."""
+        value = value.result if isinstance(value, Node) else value
         uses = list(value.uses)
         location = value.producer.location if value.producer is not None else ""
         result = Builder(self.graph, location=location).call(op, value, *others, name=name, **attributes)
