@@ -81,9 +81,9 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def keep_first_line(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
-    """Napoleon takes the text before a colon in the first line of a property for its type: there is none in ours."""
+    """Napoleon takes text before a colon in the first line of a property for its type: a comment stands there instead."""
     if what == "property":
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]
 
 
 class RelayLexer(RegexLexer):
