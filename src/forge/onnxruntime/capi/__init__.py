@@ -1,0 +1,1 @@
+"""The place where programs look for onnxruntime's exceptions."""

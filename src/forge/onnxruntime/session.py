@@ -1,0 +1,302 @@
+"""``InferenceSession``: onnxruntime's class of that name over models that Forge compiles."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from forge.errors import ForgeError, OptionError
+from forge.onnxruntime import devices
+from forge.onnxruntime.binding import IOBinding
+from forge.onnxruntime.devices import CPU, ProviderOptions, Providers
+from forge.onnxruntime.elements import dtype_of
+from forge.onnxruntime.errors import Fail, InvalidArgument, translated
+from forge.onnxruntime.model import Model, ModelMetadata, NodeArg, Program, read
+from forge.onnxruntime.options import RunOptions, SessionOptions
+from forge.onnxruntime.profile import Profiler
+from forge.onnxruntime.values import OrtValue, content
+
+Callback = Callable[[list[Any], Any, str], object]
+
+SEVERITIES = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+"""Levels of Python's logging for onnxruntime's severities."""
+
+
+class InferenceSession:
+    """A model, compiled when the session is made, and found in the compile cache the next time.
+
+    Calls are thread-safe. One compilation serves all sizes of the dimensions that the model leaves open.
+
+    Args:
+        path_or_bytes: an ONNX file, or its bytes; a module that Forge saved; or an artifact that it compiled.
+        sess_options: ``docs/guides/onnxruntime.md`` lists what they do.
+        providers: names, or pairs of a name and options, the CPU among them; None: the CPU.
+        provider_options: options of ``providers``, in order.
+        disabled_optimizers, enable_fallback: hints that change nothing.
+
+    Raises:
+        NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented: the model cannot be read, or not be compiled.
+        EPFail: the CPU is not among ``providers``; OptionError: an argument or option that does not fit.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | os.PathLike[str] | bytes,
+        sess_options: SessionOptions | None = None,
+        providers: Providers | None = None,
+        provider_options: Sequence[ProviderOptions] | None = None,
+        *,
+        disabled_optimizers: Sequence[str] | None = None,
+        enable_fallback: bool = True,
+    ) -> None:
+        _check_kind("InferenceSession: sess_options", sess_options, SessionOptions)
+        devices.chosen(providers, provider_options)
+        self._options = sess_options or SessionOptions()
+        self._model_path = None if isinstance(path_or_bytes, bytes) else path_or_bytes
+        self._profiler = Profiler(self._options.profile_file_prefix) if self._options.enable_profiling else None
+        begin = time.perf_counter_ns()
+        self._lock = threading.Lock()
+        self._programs: dict[frozenset[str], Program] = {}
+        try:
+            with _logging_from(self._options.log_severity_level):
+                self._model: Model = read(path_or_bytes, self._options)
+                self._program = self._program_for(frozenset())
+        except ForgeError as error:
+            raise translated(error) from error
+        self._types = {arg.name: arg.type for arg in (*self._model.inputs, *self._model.overridable)}
+        self._positions = {arg.name: position for position, arg in enumerate(self._model.outputs)}
+        if self._profiler is not None:
+            self._profiler.phase("session_initialization", begin)
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
+        """Runs the model.
+
+        Args:
+            output_names: which outputs, in this order; None or none: all.
+            input_feed: a value for each input, by name: an array, a tensor of torch, nested lists, or an `OrtValue`;
+                a list of them for a sequence; a value or None for an optional.
+
+        Returns:
+            Arrays; lists for sequences and maps.
+
+        Raises:
+            InvalidArgument: a name, rank, shape or element type that does not fit. RuntimeException: an operator met a value
+            that it cannot handle. Fail: ``run_options.terminate`` is set.
+        """
+        if run_options is not None:
+            _check_run_options(run_options)
+        try:
+            results = self._run(*self._bound(input_feed))
+        except ForgeError as error:
+            raise translated(error) from error
+        return results if not output_names else [results[k] for k in self._chosen(output_names)]
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As `run`, of `OrtValue`."""
+        return [OrtValue(value) for value in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def run_async(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], callback: Callback, user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """As `run`, in a thread of its own: ``callback(results, user_data, "")``, or ``callback([], user_data, message)``."""
+
+        def call() -> None:
+            try:
+                results, message = self.run(output_names, input_feed, run_options), ""
+            except (ForgeError, TypeError, ValueError) as error:
+                results, message = [], str(error)
+            callback(results, user_data, message)
+
+        threading.Thread(target=call, name="run_async", daemon=True).start()
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs for `run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Runs the model on what is bound. Outputs that are bound to memory are written there by the model itself, unless it lies
+        over an input, or their size depends on data: these are copied.
+
+        Raises:
+            RuntimeException: no output is bound, or its memory has another type or shape; others as `run`.
+        """
+        if run_options is not None:
+            _check_run_options(run_options)
+        try:
+            chosen = self._chosen(iobinding.outputs)
+            if not chosen:
+                raise Fail("run_with_iobinding: no output is bound; expected at least one; call bind_output")
+            program, inputs = self._bound(iobinding.inputs)
+            given: list[np.ndarray | None] = [None] * len(self._model.outputs)
+            for position, memory in zip(chosen, iobinding.outputs.values()):
+                if memory is not None and program.placeable[position] and not _overlaps(memory, inputs):
+                    given[position] = memory
+            results = self._run(program, inputs, given)
+            iobinding.take([results[k] for k in chosen])
+        except ForgeError as error:
+            raise translated(error) from error
+
+    def _bound(self, feed: Mapping[str, Any]) -> tuple[Program, tuple[Any, ...]]:
+        """The code that takes the inputs of ``feed``, and these in its order."""
+        program = self._program
+        if len(feed) > len(self._model.inputs):
+            program = self._overriding(feed)
+        try:
+            values = [feed[name] for name in program.input_names]
+        except (KeyError, TypeError):
+            self._refuse(feed)
+        if len(feed) != len(values):
+            self._refuse(feed)
+        if any(type(value) is not np.ndarray for value in values):
+            values = [self._array(name, value) for name, value in zip(program.input_names, values)]
+        return program, tuple(values)
+
+    def _run(self, program: Program, inputs: tuple[Any, ...], outputs: Sequence[np.ndarray | None] | None = None) -> list[Any]:
+        if self._profiler is None:
+            results = program.runtime.run(inputs, outputs)
+        else:
+            extended = None if outputs is None else [*outputs, None]
+            results = self._profiler.call(program, lambda: program.runtime.run(inputs, extended))
+        for position, labels in self._model.labels.items():
+            results[position] = [dict(zip(labels, row, strict=True)) for row in results[position].tolist()]
+        return results
+
+    def _array(self, name: str, value: Any) -> Any:
+        """What the runtime takes for ``value``."""
+        value, type_ = content(value), self._types[name]
+        if not isinstance(value, list | tuple) or not type_.startswith("tensor(") or type_ == "tensor(string)":
+            return value
+        dtype = dtype_of(_NUMPY.get(type_, type_[len("tensor(") : -1]), f"input {name!r}")
+        try:
+            return np.array(value, dtype)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"input {name!r}: got a list that is no array: {error}; expected {type_}") from error
+
+    def _program_for(self, given: frozenset[str]) -> Program:
+        with self._lock:
+            if given not in self._programs:
+                self._programs[given] = self._model.build(given)
+            return self._programs[given]
+
+    def _overriding(self, feed: Mapping[str, Any]) -> Program:
+        """Code for calls that give initialisers, too; compiled when the first one does."""
+        given = {arg.name for arg in self._model.overridable} & feed.keys()
+        return self._program_for(frozenset(given))
+
+    def _refuse(self, feed: Mapping[str, Any]) -> NoReturn:
+        if not isinstance(feed, Mapping):
+            raise OptionError(f"run: input_feed: got {type(feed).__name__}; expected a dictionary, values by name of input")
+        names = [arg.name for arg in self._model.inputs]
+        unknown = [name for name in feed if name not in self._types]
+        if unknown:
+            raise InvalidArgument(f"input: Invalid input name: {unknown[0]}; expected names of {[*self._types]}")
+        missing = [name for name in names if name not in feed]
+        raise InvalidArgument(f"input: Required inputs ({missing}) are missing from input feed ({[*feed]}); expected {names}")
+
+    def _chosen(self, names: Sequence[str] | Mapping[str, Any]) -> list[int]:
+        if isinstance(names, str):
+            raise OptionError(f"run: output_names: got {names!r}; expected a list of names, or None for all outputs")
+        try:
+            return [self._positions[name] for name in names]
+        except KeyError as error:
+            known = [*self._positions]
+            raise InvalidArgument(f"output: Invalid output name: {error.args[0]}; expected names of {known}") from None
+
+    def get_inputs(self) -> list[NodeArg]:
+        """What calls have to give."""
+        return list(self._model.inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        return list(self._model.outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """What calls may give; without, they are what the model says. The first call that gives one compiles the model for it."""
+        return list(self._model.overridable)
+
+    def get_modelmeta(self) -> ModelMetadata:
+        return self._model.metadata
+
+    def get_session_options(self) -> SessionOptions:
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        return [CPU]
+
+    def get_provider_options(self) -> dict[str, ProviderOptions]:
+        return {CPU: {}}
+
+    def set_providers(
+        self, providers: Providers | None = None, provider_options: Sequence[ProviderOptions] | None = None
+    ) -> None:
+        """Raises EPFail where the CPU is not among them."""
+        devices.chosen(providers, provider_options)
+
+    def disable_fallback(self) -> None:
+        """There is none."""
+
+    def enable_fallback(self) -> None:
+        """There is none."""
+
+    def end_profiling(self) -> str:
+        """Writes the times of calls for Chrome's trace viewer, and returns the path; "" without ``enable_profiling``."""
+        return "" if self._profiler is None else self._profiler.write()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Nanoseconds since 1970; 0 without ``enable_profiling``."""
+        return 0 if self._profiler is None else self._profiler.start_ns
+
+
+_NUMPY = {"tensor(float)": "float32", "tensor(double)": "float64"}
+
+
+def _check_kind(where: str, given: object, kind: type) -> None:
+    if not isinstance(given, kind | None):
+        got = f"{type(given).__module__}.{type(given).__name__}"
+        raise OptionError(f"{where}: got {got}; expected forge.onnxruntime.{kind.__name__}")
+
+
+def _check_run_options(options: RunOptions) -> None:
+    _check_kind("run: run_options", options, RunOptions)
+    if options.terminate:
+        raise Fail("run: Exiting due to terminate flag being set to true; set run_options.terminate to False, or pass no options")
+
+
+def _overlaps(memory: np.ndarray, inputs: Sequence[Any]) -> bool:
+    return any(isinstance(value, np.ndarray) and np.may_share_memory(memory, value) for value in inputs)
+
+
+@contextmanager
+def _logging_from(severity: int) -> Iterator[None]:
+    """Within the block, Forge logs from this severity on; -1 leaves it as it is."""
+    logger = logging.getLogger("forge")
+    before = logger.level
+    if severity >= 0:
+        logger.setLevel(SEVERITIES[severity])
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """What Forge logs from now on: from 0 (all) to 4 (nothing but fatal errors).
+
+    Raises:
+        OptionError: another number.
+    """
+    if severity not in range(len(SEVERITIES)):
+        raise OptionError(f"set_default_logger_severity: got {severity!r}; expected 0 (verbose) to 4 (fatal)")
+    logging.getLogger("forge").setLevel(SEVERITIES[severity])
