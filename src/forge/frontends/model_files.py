@@ -31,6 +31,7 @@ _KINDS: tuple[tuple[int, bytes, str, tuple[str, ...], str], ...] = (
     (0, b"\x89HDF", "an HDF5 file (a Keras model?)", ("from_keras",), _KERAS),
     (4, b"TFL3", "a TFLite model", ("from_tflite",), f"{_EXPORT}, as tf2onnx does"),
     (0, b"GGUF", "a GGUF file (a model of llama.cpp), which Forge does not read", (), _EXPORT),
+    (4, b"ORTM", "a model in onnxruntime's ORT format", (), "load the .onnx file that it was made of"),
     (0, b"\x7fELF", "a native library", (), "use forge.Runtime for a compiled model"),
     (0, b"\x80\x02", "a Python pickle, which Forge never loads", (), _EXPORT),
     (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", (), "run 'git lfs pull'"),

@@ -75,7 +75,7 @@ def chosen(providers: Providers | None, provider_options: Sequence[ProviderOptio
                      "among them, which is what Forge compiles for; add it as the last one")
     for name in missing:
         warnings.warn(f"Specified provider {name!r} is not in available provider names. Available providers: {CPU!r}; the CPU "
-                      "is used", stacklevel=4)
+                      "is used", stacklevel=3)
     for name in options.get(CPU, {}):
         if name not in _OPTIONS_OF_CPU:
             raise OptionError(f"InferenceSession: option {name!r} of {CPU}; expected {' or '.join(_OPTIONS_OF_CPU)}; "

@@ -31,6 +31,9 @@ Label = int | str
 
 _log = logging.getLogger(__name__)
 
+NO_VERSION = (1 << 63) - 1
+"""The version of a model that says none."""
+
 _ELF = b"\x7fELF"
 _SAVED = (".forge", ".relay")
 
@@ -86,7 +89,7 @@ class Model:
 
     Attributes:
         overridable: initialisers that are inputs, too: a call may give them.
-        labels: by the position of an output, the keys of the maps that the model makes of its rows.
+        labels: by the position of an output, the keys of the maps that the model makes of its rows, and their columns, in order.
         build: of the names of overridable inputs that calls give.
     """
 
@@ -94,7 +97,7 @@ class Model:
     outputs: list[NodeArg]
     overridable: list[NodeArg]
     metadata: ModelMetadata
-    labels: dict[int, tuple[Label, ...]]
+    labels: dict[int, list[tuple[Label, int]]]
     build: Callable[[frozenset[str]], Program]
 
 
@@ -318,19 +321,20 @@ def _text_of(dtype: str) -> str:
 
 def _metadata(proto: onnx.ModelProto) -> ModelMetadata:
     entries = {entry.key: entry.value for entry in proto.metadata_props}
+    version = proto.model_version if proto.HasField("model_version") else NO_VERSION
     return ModelMetadata(proto.producer_name, proto.graph.name, proto.domain, proto.doc_string, proto.graph.doc_string,
-                         proto.model_version, entries)
+                         version, entries)
 
 
-def _labels(graph: onnx.GraphProto) -> dict[int, tuple[Label, ...]]:
-    """Keys of the maps that outputs are, made by ZipMap."""
+def _labels(graph: onnx.GraphProto) -> dict[int, list[tuple[Label, int]]]:
+    """Of the outputs that ZipMap makes."""
     positions = {info.name: position for position, info in enumerate(graph.output)}
-    found: dict[int, tuple[Label, ...]] = {}
+    found: dict[int, list[tuple[Label, int]]] = {}
     for node in graph.node:
         if node.op_type == "ZipMap" and node.output[0] in positions:
             values = [label for attribute in node.attribute for label in (*attribute.ints, *attribute.strings)]
-            labels = tuple(v.decode() if isinstance(v, bytes) else int(v) for v in values)
-            found[positions[node.output[0]]] = labels
+            labels = [v.decode() if isinstance(v, bytes) else int(v) for v in values]
+            found[positions[node.output[0]]] = sorted((label, column) for column, label in enumerate(labels))
     return found
 
 

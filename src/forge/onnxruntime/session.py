@@ -58,15 +58,15 @@ class InferenceSession:
     ) -> None:
         _check_kind("InferenceSession: sess_options", sess_options, SessionOptions)
         devices.chosen(providers, provider_options)
-        self._options = sess_options or SessionOptions()
+        self._sess_options = sess_options or SessionOptions()
         self._model_path = None if isinstance(path_or_bytes, bytes) else path_or_bytes
-        self._profiler = Profiler(self._options.profile_file_prefix) if self._options.enable_profiling else None
+        self._profiler = Profiler(self._sess_options.profile_file_prefix) if self._sess_options.enable_profiling else None
         begin = time.perf_counter_ns()
         self._lock = threading.Lock()
         self._programs: dict[frozenset[str], Program] = {}
         try:
-            with _logging_from(self._options.log_severity_level):
-                self._model: Model = read(path_or_bytes, self._options)
+            with _logging_from(self._sess_options.log_severity_level):
+                self._model: Model = read(path_or_bytes, self._sess_options)
                 self._program = self._program_for(frozenset())
         except ForgeError as error:
             raise translated(error) from error
@@ -171,7 +171,7 @@ class InferenceSession:
             extended = None if outputs is None else [*outputs, None]
             results = self._profiler.call(program, lambda: program.runtime.run(inputs, extended))
         for position, labels in self._model.labels.items():
-            results[position] = [dict(zip(labels, row, strict=True)) for row in results[position].tolist()]
+            results[position] = [{label: row[column] for label, column in labels} for row in results[position].tolist()]
         return results
 
     def _array(self, name: str, value: Any) -> Any:
@@ -230,7 +230,7 @@ class InferenceSession:
         return self._model.metadata
 
     def get_session_options(self) -> SessionOptions:
-        return self._options
+        return self._sess_options
 
     def get_providers(self) -> list[str]:
         return [CPU]

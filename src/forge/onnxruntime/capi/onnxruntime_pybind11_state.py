@@ -1,23 +1,20 @@
 """The exceptions, and what programs import from here, at onnxruntime's place."""
 
-from forge.onnxruntime import (
+from forge.onnxruntime.errors import (
     EngineError,
     EPFail,
     Fail,
-    GraphOptimizationLevel,
     InvalidArgument,
     InvalidGraph,
     InvalidProtobuf,
     ModelLoaded,
-    ModelMetadata,
-    NodeArg,
     NoModel,
     NoSuchFile,
     NotImplemented,  # noqa: A004
-    RunOptions,
     RuntimeException,
-    SessionOptions,
 )
+from forge.onnxruntime.model import ModelMetadata, NodeArg
+from forge.onnxruntime.options import GraphOptimizationLevel, RunOptions, SessionOptions
 
 __all__ = [
     "EPFail", "EngineError", "Fail", "GraphOptimizationLevel", "InvalidArgument", "InvalidGraph", "InvalidProtobuf",
