@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,39 @@ def test_artifacts_and_saved_modules(tmp_path: Path) -> None:
     options.add_free_dimension_override_by_name("N", 2)
     with pytest.raises(OptionError, match=r"free dimensions: .* expected an ONNX model"):
         ours.InferenceSession(tmp_path / "build", options)
+
+
+def test_artifacts_need_neither_compiler_nor_onnx(tmp_path: Path) -> None:
+    forge.from_onnx(models.linear()).compile(output_path=tmp_path / "build")
+    program = """
+import sys
+import numpy as np
+import forge as ort
+print(ort.InferenceSession("build").run(["sum"], {"x": np.ones((1, 3), np.float32)})[0].shape)
+print([name for name in ("onnx", "llvmlite", "forge.driver", "forge.ops") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["(1, 3)", "[]"], done.stderr
+
+
+def test_inputs_without_a_rank(tmp_path: Path) -> None:
+    proto = models.linear()
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ours.InvalidGraph, match="input 'x': the model declares no shape"):
+        ours.InferenceSession(proto.SerializeToString())
+    forge.from_onnx(proto, shape={"x": (None, 3)}).save(tmp_path / "model.forge")
+    assert ours.InferenceSession(tmp_path / "model.forge").run(["sum"], {"x": X})[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", [
+    "InferenceSession", "SessionOptions", "RunOptions", "GraphOptimizationLevel", "ExecutionMode", "OrtValue", "OrtDevice",
+    "IOBinding", "NodeArg", "ModelMetadata", "get_available_providers", "get_all_providers", "get_device", "get_build_info",
+    "get_version_string", "set_default_logger_severity", "set_default_logger_verbosity", "set_seed",
+    "enable_telemetry_events", "disable_telemetry_events", "preload_dlls", "capi",
+])
+def test_forge_in_the_place_of_the_module(name: str) -> None:
+    assert getattr(forge, name) is getattr(ours, name)
+    assert hasattr(theirs, name)
 
 
 def test_ort_format_is_refused_by_name(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, direc
 __all__ = [
     "EPFail", "EngineError", "ExecutionMode", "ExecutionOrder", "Fail", "GraphOptimizationLevel", "IOBinding", "InferenceSession",
     "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "ModelLoaded", "ModelMetadata", "NoModel", "NoSuchFile", "NodeArg",
-    "NotImplemented", "OrtDevice", "OrtValue", "RunOptions", "RuntimeException", "SessionOptions", "capi", "disable_telemetry_events",
-    "enable_telemetry_events", "get_all_providers", "get_available_providers", "get_build_info", "get_device",
-    "get_version_string", "preload_dlls", "set_default_logger_severity", "set_default_logger_verbosity", "set_seed",
+    "NotImplemented", "OrtDevice", "OrtValue", "RunOptions", "RuntimeException", "SessionOptions", "capi",
+    "disable_telemetry_events", "enable_telemetry_events", "get_all_providers", "get_available_providers", "get_build_info",
+    "get_device", "get_version_string", "preload_dlls", "set_default_logger_severity", "set_default_logger_verbosity",
+    "set_seed",
 ]

@@ -140,11 +140,8 @@ class InferenceSession:
             if not chosen:
                 raise Fail("run_with_iobinding: no output is bound; expected at least one; call bind_output")
             program, inputs = self._bound(iobinding.inputs)
-            given: list[np.ndarray | None] = [None] * len(self._model.outputs)
-            for position, memory in zip(chosen, iobinding.outputs.values()):
-                if memory is not None and program.placeable[position] and not _overlaps(memory, inputs):
-                    given[position] = memory
-            results = self._run(program, inputs, given)
+            memories = {position: memory for position, memory in zip(chosen, iobinding.outputs.values()) if memory is not None}
+            results = self._run(program, inputs, _placed(program, memories, inputs) if memories else None)
             iobinding.take([results[k] for k in chosen])
         except ForgeError as error:
             raise translated(error) from error
@@ -274,8 +271,14 @@ def _check_run_options(options: RunOptions) -> None:
         raise Fail("run: Exiting due to terminate flag being set to true; set run_options.terminate to False, or pass no options")
 
 
-def _overlaps(memory: np.ndarray, inputs: Sequence[Any]) -> bool:
-    return any(isinstance(value, np.ndarray) and np.may_share_memory(memory, value) for value in inputs)
+def _placed(program: Program, memories: Mapping[int, np.ndarray], inputs: Sequence[Any]) -> list[np.ndarray | None]:
+    """Of all outputs, the memory that the model can write to: none that may lie over an input."""
+    fits = {p for p, memory in memories.items() if all(_is_apart(memory, value) for value in inputs)}
+    return [memories[p] if p in fits and is_placeable else None for p, is_placeable in enumerate(program.placeable)]
+
+
+def _is_apart(memory: np.ndarray, value: Any) -> bool:
+    return isinstance(value, np.ndarray) and not np.may_share_memory(memory, value)
 
 
 @contextmanager
