@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forge._version import __version__
 
 if TYPE_CHECKING:
-    from forge import errors, frontend, frontends, nd, relax, relay, torch, transform
+    from forge import errors, frontend, frontends, nd, onnxruntime, relax, relay, torch, transform
     from forge import errors as error
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
@@ -22,6 +22,30 @@ if TYPE_CHECKING:
     from forge.nd import cpu
     from forge.numerics import bisect, compare
     from forge.onnx_module import ONNXModule
+    from forge.onnxruntime import (
+        ExecutionMode,
+        GraphOptimizationLevel,
+        InferenceSession,
+        IOBinding,
+        ModelMetadata,
+        NodeArg,
+        OrtDevice,
+        OrtValue,
+        RunOptions,
+        SessionOptions,
+        capi,
+        disable_telemetry_events,
+        enable_telemetry_events,
+        get_all_providers,
+        get_available_providers,
+        get_build_info,
+        get_device,
+        get_version_string,
+        preload_dlls,
+        set_default_logger_severity,
+        set_default_logger_verbosity,
+        set_seed,
+    )
     from forge.ops.core.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime, Session, donate, get_registered_func, register_func, remove_registered_func
@@ -36,6 +60,12 @@ _HOMES = {name: module for module, names in {
     "forge.numerics": ("bisect", "compare"),
     "forge.executor": ("create_executor",),
     "forge.onnx_module": ("ONNXModule",),
+    "forge.onnxruntime": (
+        "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "OrtDevice",
+        "OrtValue", "RunOptions", "SessionOptions", "capi", "disable_telemetry_events", "enable_telemetry_events",
+        "get_all_providers", "get_available_providers", "get_build_info", "get_device", "get_version_string", "preload_dlls",
+        "set_default_logger_severity", "set_default_logger_verbosity", "set_seed",
+    ),
     "forge.ops.core.define": ("define_operator",),
     "forge.errors": ("ForgeError", "TVMError", "OpNotImplemented", "OpAttributeInvalid"),
 }.items() for name in names}  # fmt: skip
@@ -45,6 +75,7 @@ _MODULES = {
     "frontend": "forge.frontend",
     "frontends": "forge.frontends",
     "nd": "forge.nd",
+    "onnxruntime": "forge.onnxruntime",
     "relax": "forge.relax",
     "relay": "forge.relay",
     "torch": "forge.torch",
@@ -54,38 +85,61 @@ _MODULES = {
 OPERATOR_LIBRARIES = ["forge.ops"]
 
 __all__ = [
+    "ExecutionMode",
     "ForgeError",
+    "GraphOptimizationLevel",
+    "IOBinding",
     "IRModule",
+    "InferenceSession",
+    "ModelMetadata",
+    "NodeArg",
     "ONNXModule",
     "OpAttributeInvalid",
     "OpNotImplemented",
+    "OrtDevice",
+    "OrtValue",
     "PassContext",
     "RelayModule",
+    "RunOptions",
     "Runtime",
     "Session",
+    "SessionOptions",
     "TVMError",
     "Target",
     "__version__",
     "bisect",
+    "capi",
     "compare",
     "cpu",
     "create_executor",
     "define_operator",
+    "disable_telemetry_events",
     "donate",
+    "enable_telemetry_events",
     "error",
     "errors",
     "from_onnx",
     "from_torch",
     "frontend",
     "frontends",
+    "get_all_providers",
+    "get_available_providers",
+    "get_build_info",
+    "get_device",
     "get_registered_func",
+    "get_version_string",
     "join",
     "load",
     "nd",
+    "onnxruntime",
+    "preload_dlls",
     "register_func",
     "relax",
     "relay",
     "remove_registered_func",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_seed",
     "torch",
     "transform",
 ]
