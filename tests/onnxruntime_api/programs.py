@@ -224,6 +224,34 @@ def texts(ort: Ort, folder: Path) -> Any:
     return [[array.tolist() for array in outputs] for outputs in found], [node.type for node in session.get_inputs()]
 
 
+def bytes_as_texts(ort: Ort, folder: Path) -> Any:
+    session = ort.InferenceSession(models.strings().SerializeToString())
+    return session.run(["codes"], {"x": np.array([b"this", b"other", b"test"])})
+
+
+def examples(ort: Ort, folder: Path) -> Any:
+    """The models that come with onnxruntime."""
+    from onnxruntime import datasets
+
+    found = []
+    for name in ("mul_1.onnx", "sigmoid.onnx"):
+        session = ort.InferenceSession(datasets.get_example(name), providers=ort.get_available_providers()[-1:])
+        node = session.get_inputs()[0]
+        x = np.random.default_rng(0).random([size if isinstance(size, int) else 3 for size in node.shape]).astype(np.float32)
+        found.append([session.run(None, {node.name: x}), node.name, node.type, [output.name for output in session.get_outputs()]])
+    return found
+
+
+def passed_through(ort: Ort, folder: Path) -> Any:
+    """Outputs that are inputs are arrays of their own."""
+    proto = models.model("same (float[N] x) => (float[N] x, float[N] y) { y = Add(x, x) }", 17)
+    session = ort.InferenceSession(proto.SerializeToString())
+    x = np.ones(3, np.float32)
+    outputs = session.run(None, {"x": x})
+    x[:] = 5
+    return outputs
+
+
 def lists(ort: Ort, folder: Path) -> Any:
     session = ort.InferenceSession(models.sequences().SerializeToString())
     items = [np.array([1, 2]), np.array([3])]
@@ -345,7 +373,7 @@ def name_of_error(attempt: Any) -> str:
 
 
 PROGRAMS = [
-    embeddings, generation, generation_with_binding, preallocated_caches, images, detector, recogniser, regression, speech,
-    subclass, texts, lists, ortvalues, nested_lists, overridden_initializer, described, free_dimensions, added_initializer,
-    external_data, optimized_model, errors,
+    embeddings, generation, generation_with_binding, preallocated_caches, images, detector, recogniser, regression,
+    speech, subclass, texts, bytes_as_texts, examples, passed_through, lists, ortvalues, nested_lists,
+    overridden_initializer, described, free_dimensions, added_initializer, external_data, optimized_model, errors,
 ]

@@ -279,6 +279,13 @@ def test_tensors_of_other_libraries() -> None:
     assert torch.from_dlpack(value).data_ptr() == x.data_ptr() == value.data_ptr()
 
 
+def test_texts_of_raw_bytes() -> None:
+    session = ours.InferenceSession(models.strings().SerializeToString())
+    words = np.array([b"this", b"text", b"test"])
+    for x in (words, words.view("V4"), words.tolist()):
+        assert session.run(["codes"], {"x": x})[0].tolist() == [3, -1, 4]
+
+
 def test_maps_of_unnamed_rows() -> None:
     session = ours.InferenceSession(models.classifier().SerializeToString())
     maps = session.run(["output_probability"], {"X": np.zeros((0, 2), np.float32)})

@@ -93,8 +93,9 @@ def _by_name(providers: Providers | None, provider_options: Sequence[ProviderOpt
             raise OptionError(f"InferenceSession: providers: got {item!r}; expected a name, or a name and its options")
         names[name] = dict(options)
     if provider_options is not None:
-        if len(provider_options) != len(names) or any(names.values()):
-            raise OptionError(f"InferenceSession: provider_options: got {len(provider_options)} for {len(names)} providers; "
+        are_options = isinstance(provider_options, Sequence) and all(isinstance(o, Mapping) for o in provider_options)
+        if not are_options or len(provider_options) != len(names) or any(names.values()):
+            raise OptionError(f"InferenceSession: provider_options: got {provider_options!r} for {len(names)} providers; "
                               "expected a dictionary for each, and none in `providers`")
         names = {name: dict(options) for name, options in zip(names, provider_options, strict=True)}
     return names

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar, NoReturn
+
 from forge.errors import (
     CompileError,
     ExecutionError,
@@ -89,6 +92,18 @@ class EPFail(Status, OptionError, RuntimeError):
     """None of the execution providers that were asked for is there."""
 
     code, status = 11, "EP_FAIL"
+
+
+class Refusing:
+    """Has names of onnxruntime that mean nothing here; asking for one says what to do instead."""
+
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = type(self).__name__
+        if name in self.REFUSED:
+            raise AttributeError(f"{known}.{name}: is not supported; {self.REFUSED[name]}")
+        raise AttributeError(f"{known!r} object has no attribute {name!r}")
 
 
 _NAMES: tuple[tuple[type[ForgeError], type[Status]], ...] = (

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge.errors import OptionError
-from forge.onnxruntime.errors import RuntimeException
+from forge.onnxruntime.errors import Refusing, RuntimeException
 from forge.onnxruntime.values import OrtValue
 from forge.options import UNSET, CompileOptions, options_of
 
@@ -114,7 +114,7 @@ UNIFY = "unify_dimensions"
 _SEVERITIES = range(-1, 5)
 
 
-class _Checked:
+class _Checked(Refusing):
     """Attributes of a fixed set, each with the type of its default."""
 
     _defaults: ClassVar[Mapping[str, Any]]
@@ -160,6 +160,15 @@ class SessionOptions(_Checked):
     """
 
     _defaults: ClassVar = {name: default for table in (HONOURED, HINTS) for name, (default, _) in table.items()}
+    REFUSED: ClassVar = {
+        "add_external_initializers_from_files_in_memory": "give the arrays themselves to add_external_initializers",
+        "register_custom_ops_library": "such libraries are made for onnxruntime; write a converter instead: "
+                                       "forge.frontends.onnx.register",
+        **dict.fromkeys(("add_provider", "add_provider_for_devices", "set_provider_selection_policy",
+                         "set_provider_selection_policy_delegate"), "pass providers=[...] to InferenceSession"),
+        **dict.fromkeys(("set_ep_context_data_read_func", "clear_ep_context_data_read_func"), "Forge has no such contexts"),
+        "set_load_cancellation_flag": "compile ahead, with forge compile, in a process that can be ended",
+    }
 
     intra_op_num_threads: int
     inter_op_num_threads: int
@@ -224,17 +233,9 @@ class SessionOptions(_Checked):
         for name, value in zip(names, values):
             self.add_initializer(name, value)
 
-    def add_provider(self, name: str, options: Mapping[str, str]) -> None:
-        """Refused: providers are an argument of the session."""
-        _refuse("add_provider", f"got {name!r}; pass providers=[...] to InferenceSession")
-
     def has_providers(self) -> bool:
+        """False: providers are an argument of the session."""
         return False
-
-    def register_custom_ops_library(self, path: str) -> None:
-        """Refused: such a library is made for onnxruntime."""
-        _refuse("register_custom_ops_library", f"got {path!r}, a library for onnxruntime; write a converter instead: "
-                "forge.frontends.onnx.register (docs/guides/extending.md)")
 
     @property
     def compile_options(self) -> dict[str, Any]:
@@ -254,6 +255,7 @@ class RunOptions(_Checked):
 
     _defaults: ClassVar = {"log_severity_level": -1, "log_verbosity_level": 0, "logid": "", "only_execute_path_to_fetches": False,
                            "terminate": False}
+    REFUSED: ClassVar = {"add_active_adapter": "weights are compiled into the model; merge adapters into them before the export"}
 
     log_severity_level: int
     log_verbosity_level: int
@@ -275,15 +277,6 @@ class RunOptions(_Checked):
 
     def get_run_config_entry(self, key: str) -> str:
         return _entry(self.entries, key, "RunOptions")
-
-    def add_active_adapter(self, adapter: object) -> None:
-        """Refused: Forge has no LoRA adapters."""
-        _refuse("add_active_adapter", "Forge compiles weights into the model; merge the adapter into them before the export")
-
-
-def _refuse(where: str, text: str) -> NoReturn:
-    raise OptionError(f"{where}: is not supported; {text}")
-
 
 def _size(name: str, size: object) -> int:
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from forge.onnxruntime import devices
 from forge.onnxruntime.binding import IOBinding
 from forge.onnxruntime.devices import CPU, ProviderOptions, Providers
 from forge.onnxruntime.elements import dtype_of
-from forge.onnxruntime.errors import Fail, InvalidArgument, translated
+from forge.onnxruntime.errors import Fail, InvalidArgument, Refusing, translated
 from forge.onnxruntime.model import Model, ModelMetadata, NodeArg, Program, read
 from forge.onnxruntime.options import RunOptions, SessionOptions
 from forge.onnxruntime.profile import Profiler
@@ -29,7 +29,7 @@ SEVERITIES = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, loggi
 """Levels of Python's logging for onnxruntime's severities."""
 
 
-class InferenceSession:
+class InferenceSession(Refusing):
     """A model, compiled when the session is made, and found in the compile cache the next time.
 
     Calls are thread-safe. One compilation serves all sizes of the dimensions that the model leaves open.
@@ -45,6 +45,15 @@ class InferenceSession:
         NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented: the model cannot be read, or not be compiled.
         EPFail: the CPU is not among ``providers``; OptionError: an argument or option that does not fit.
     """
+
+    REFUSED: ClassVar = {
+        "run_with_ortvaluevector": "use run_with_ort_values, or run_with_iobinding",
+        "create_ortvalue_from_shape_and_type": "use OrtValue.ortvalue_from_shape_and_type",
+        **dict.fromkeys(("get_tuning_results", "set_tuning_results"), "forge tune measures kernels, and the entry forge.tuned "
+                        "of the options uses what it found"),
+        **dict.fromkeys(("get_input_memory_infos", "get_output_memory_infos", "get_input_epdevices", "set_ep_dynamic_options",
+                         "get_provider_graph_assignment_info", "release_captured_graph"), "all of a model runs on the CPU"),
+    }
 
     def __init__(
         self,
@@ -71,6 +80,7 @@ class InferenceSession:
         except ForgeError as error:
             raise translated(error) from error
         self._types = {arg.name: arg.type for arg in (*self._model.inputs, *self._model.overridable)}
+        self._has_texts = _TEXT in self._types.values()
         self._positions = {arg.name: position for position, arg in enumerate(self._model.outputs)}
         if self._profiler is not None:
             self._profiler.phase("session_initialization", begin)
@@ -157,7 +167,7 @@ class InferenceSession:
             self._refuse(feed)
         if len(feed) != len(values):
             self._refuse(feed)
-        if any(type(value) is not np.ndarray for value in values):
+        if self._has_texts or any(type(value) is not np.ndarray for value in values):
             values = [self._array(name, value) for name, value in zip(program.input_names, values)]
         return program, tuple(values)
 
@@ -174,7 +184,9 @@ class InferenceSession:
     def _array(self, name: str, value: Any) -> Any:
         """What the runtime takes for ``value``."""
         value, type_ = content(value), self._types[name]
-        if not isinstance(value, list | tuple) or not type_.startswith("tensor(") or type_ == "tensor(string)":
+        if type_ == _TEXT:
+            return _texts(np.asarray(value)) if isinstance(value, np.ndarray | list | tuple) else value
+        if not isinstance(value, list | tuple) or not type_.startswith("tensor("):
             return value
         dtype = dtype_of(_NUMPY.get(type_, type_[len("tensor(") : -1]), f"input {name!r}")
         try:
@@ -256,6 +268,14 @@ class InferenceSession:
         return 0 if self._profiler is None else self._profiler.start_ns
 
 
+def _texts(array: np.ndarray) -> np.ndarray:
+    """Strings of bytes as objects, which the runtime takes."""
+    if array.dtype.kind == "V":
+        array = array.view(f"S{array.itemsize}")
+    return array.astype(object) if array.dtype.kind == "S" else array
+
+
+_TEXT = "tensor(string)"
 _NUMPY = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
 

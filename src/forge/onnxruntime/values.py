@@ -12,16 +12,18 @@ import numpy as np
 from forge.errors import OptionError
 from forge.onnxruntime.devices import check_device
 from forge.onnxruntime.elements import Array, code_of, dtype_of, name_of, word
-from forge.onnxruntime.errors import InvalidArgument, RuntimeException
+from forge.onnxruntime.errors import InvalidArgument, Refusing, RuntimeException
 
 
-class OrtValue:
+class OrtValue(Refusing):
     """What calls take and give: an array, whose memory it shares; a list of arrays; or None, an empty optional.
 
     Args:
         ortvalue: such a value.
         numpy_obj: kept alive with it.
     """
+
+    REFUSED = dict.fromkeys(("as_sparse_tensor", "ort_value_from_sparse_tensor"), "Forge has dense tensors only; pass arrays")
 
     def __init__(self, ortvalue: Any, numpy_obj: object = None) -> None:
         self._value = ortvalue
