@@ -287,6 +287,28 @@ def overridden_initializer(ort: Ort, folder: Path) -> Any:
     return found, optional, [node.name for node in session.get_inputs()]
 
 
+def initializers_of_old_models(ort: Ort, folder: Path) -> Any:
+    """Before version 4 of the IR all initialisers are inputs, and calls cannot give them."""
+    proto = models.linear()
+    proto.ir_version = 3
+    proto.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [3, 2]))
+    session = ort.InferenceSession(proto.SerializeToString())
+    x = np.ones((2, 3), np.float32)
+    refused = name_of_error(lambda: session.run(None, {"x": x, "shift": x[0]}))
+    return session.run(None, {"x": x}), [node.name for node in session.get_inputs()], \
+        [node.name for node in session.get_overridable_initializers()], refused
+
+
+def one_row(ort: Ort, folder: Path) -> Any:
+    """A map of a vector of scores."""
+    proto = models.model("""
+        row (float[2] x) => (float[2] y) { y = ai.onnx.ml.ZipMap<classlabels_strings = ["b", "a"]>(x) }""", 15,
+        domains={"ai.onnx.ml": 1})
+    proto.graph.output[0].CopyFrom(models.classifier().graph.output[1])
+    proto.graph.output[0].name = "y"
+    return ort.InferenceSession(proto.SerializeToString()).run(None, {"x": np.array([1, 2], np.float32)})
+
+
 def described(ort: Ort, folder: Path) -> Any:
     """All that a session says of its model."""
     found = []
@@ -375,5 +397,6 @@ def name_of_error(attempt: Any) -> str:
 PROGRAMS = [
     embeddings, generation, generation_with_binding, preallocated_caches, images, detector, recogniser, regression,
     speech, subclass, texts, bytes_as_texts, examples, passed_through, lists, ortvalues, nested_lists,
-    overridden_initializer, described, free_dimensions, added_initializer, external_data, optimized_model, errors,
+    overridden_initializer, initializers_of_old_models, one_row, described, free_dimensions, added_initializer,
+    external_data, optimized_model, errors,
 ]

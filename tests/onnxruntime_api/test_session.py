@@ -279,6 +279,15 @@ def test_tensors_of_other_libraries() -> None:
     assert torch.from_dlpack(value).data_ptr() == x.data_ptr() == value.data_ptr()
 
 
+def test_later_changes_of_options_do_not_count() -> None:
+    options = ours.SessionOptions()
+    session = ours.InferenceSession(models.linear().SerializeToString(), options)
+    options.intra_op_num_threads = 7
+    options.add_session_config_entry("forge.winograd", "0")
+    kept = session.get_session_options()
+    assert (kept.intra_op_num_threads, kept.entries) == (0, {})
+
+
 def test_texts_of_raw_bytes() -> None:
     session = ours.InferenceSession(models.strings().SerializeToString())
     words = np.array([b"this", b"text", b"test"])

@@ -31,6 +31,9 @@ Label = int | str
 
 _log = logging.getLogger(__name__)
 
+OVERRIDABLE_SINCE = 4
+"""The version of ONNX's IR from which on initialisers may be no inputs; before, all are, and none may be given."""
+
 NO_VERSION = (1 << 63) - 1
 """The version of a model that says none."""
 
@@ -175,7 +178,8 @@ def _onnx_model(source: Path | bytes, options: SessionOptions) -> Model:
     graph = loaded.proto.graph
     weights = _weights(graph)
     sizes = _sizes(options)
-    optional = [_arg(info, sizes) for info in graph.input if info.name in weights]
+    may_override = loaded.proto.ir_version >= OVERRIDABLE_SINCE
+    optional = [_arg(info, sizes) for info in graph.input if info.name in weights and may_override]
     labels = {d.dim_param for info in graph.input for d in info.type.tensor_type.shape.dim}
     for name in options.sizes_by_name.keys() - labels:
         _log.warning("add_free_dimension_override_by_name: %r: no input has such a dimension; got %s", name, sorted(labels))

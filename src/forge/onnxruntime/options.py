@@ -191,6 +191,12 @@ class SessionOptions(_Checked):
         super().__init__()
         self.__dict__.update(sizes_by_name={}, sizes_by_denotation={}, entries={}, initializers={})
 
+    def copy(self) -> SessionOptions:
+        """What a session keeps, so that later changes do not count."""
+        copied = SessionOptions()
+        copied.__dict__.update({name: dict(v) if isinstance(v, dict) else v for name, v in self.__dict__.items()})
+        return copied
+
     sizes_by_name: dict[str, int]
     sizes_by_denotation: dict[str, int]
     entries: dict[str, str]

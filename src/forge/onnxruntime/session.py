@@ -67,7 +67,7 @@ class InferenceSession(Refusing):
     ) -> None:
         _check_kind("InferenceSession: sess_options", sess_options, SessionOptions)
         devices.chosen(providers, provider_options)
-        self._sess_options = sess_options or SessionOptions()
+        self._sess_options = (sess_options or SessionOptions()).copy()
         self._model_path = None if isinstance(path_or_bytes, bytes) else path_or_bytes
         self._profiler = Profiler(self._sess_options.profile_file_prefix) if self._sess_options.enable_profiling else None
         begin = time.perf_counter_ns()
@@ -178,7 +178,8 @@ class InferenceSession(Refusing):
             extended = None if outputs is None else [*outputs, None]
             results = self._profiler.call(program, lambda: program.runtime.run(inputs, extended))
         for position, labels in self._model.labels.items():
-            results[position] = [{label: row[column] for label, column in labels} for row in results[position].tolist()]
+            rows = np.atleast_2d(results[position]).tolist()
+            results[position] = [{label: row[column] for label, column in labels} for row in rows]
         return results
 
     def _array(self, name: str, value: Any) -> Any:
