@@ -196,10 +196,32 @@ def test_artifacts_and_saved_modules(tmp_path: Path) -> None:
         assert other.get_inputs() == [ours.NodeArg("x", "tensor(float)", ["N", 3])]
         assert [(a.name, a.type, a.shape) for a in other.get_outputs()] == [
             ("product", "tensor(float)", ["N", 2]), ("sum", "tensor(float)", ["N", 3])]
+    asked = {
+        "free dimensions": lambda options: options.add_free_dimension_override_by_name("N", 2),
+        "add_initializer": lambda options: options.add_initializer("w", ours.OrtValue(X)),
+        "optimized_model_filepath": lambda options: setattr(options, "optimized_model_filepath", "a.onnx"),
+        "entries": lambda options: options.add_session_config_entry("forge.unify_dimensions", "0"),
+    }
+    for name, ask in asked.items():
+        options = ours.SessionOptions()
+        ask(options)
+        for source in ("build", "linear.forge"):
+            with pytest.raises(OptionError, match=rf"{source}: {name}: .* expected an ONNX model"):
+                ours.InferenceSession(tmp_path / source, options)
     options = ours.SessionOptions()
-    options.add_free_dimension_override_by_name("N", 2)
-    with pytest.raises(OptionError, match=r"free dimensions: .* expected an ONNX model"):
+    options.enable_profiling = True
+    with pytest.raises(OptionError, match="build: enable_profiling: got True for a compiled model"):
         ours.InferenceSession(tmp_path / "build", options)
+
+
+def test_modules_with_states_are_refused(tmp_path: Path) -> None:
+    ir = forge.from_onnx(models.voice())
+    ir.as_session({"state": "stateN"})
+    ir.save(tmp_path / "voice.forge")
+    ir.compile(output_path=tmp_path / "build")
+    for source in ("voice.forge", "build"):
+        with pytest.raises(OptionError, match=rf"{source}: has states \(state\)"):
+            ours.InferenceSession(tmp_path / source)
 
 
 def test_artifacts_need_neither_compiler_nor_onnx(tmp_path: Path) -> None:

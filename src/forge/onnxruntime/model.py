@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from forge import dims
 from forge.dims import Dim
-from forge.errors import ForgeError, ImportModelError, OptionError
+from forge.errors import ImportModelError, OptionError
 from forge.onnxruntime.elements import word, word_of_code
 from forge.onnxruntime.errors import InvalidGraph, InvalidProtobuf, NoSuchFile
-from forge.onnxruntime.options import FOLDER, SessionOptions
+from forge.onnxruntime.options import FOLDER, OWN, UNIFY, SessionOptions
 from forge_runtime import Runtime
 
 if TYPE_CHECKING:
@@ -88,12 +88,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Model:
-    """A model and how to get code for it.
+    """A model and its code.
 
     Attributes:
         overridable: initialisers that are inputs, too: a call may give them.
         labels: by the position of an output, the keys of the maps that the model makes of its rows, and their columns, in order.
-        build: of the names of overridable inputs that calls give.
+        program: compiled.
+        overriding: of the names of overridable inputs that calls give, a program that takes them; compiles the model again.
     """
 
     inputs: list[NodeArg]
@@ -101,11 +102,12 @@ class Model:
     overridable: list[NodeArg]
     metadata: ModelMetadata
     labels: dict[int, list[tuple[Label, int]]]
-    build: Callable[[frozenset[str]], Program]
+    program: Program
+    overriding: Callable[[frozenset[str]], Program] | None = None
 
 
 def read(source: str | os.PathLike[str] | bytes, options: SessionOptions) -> Model:
-    """The model at a path, or in bytes.
+    """The model at a path, or in bytes, compiled.
 
     Raises:
         NoSuchFile, InvalidProtobuf: there is none; OptionError: ``source`` is neither, or an option does not fit what it is.
@@ -131,7 +133,7 @@ def _begins_with(path: Path, magic: bytes) -> bool:
 
 
 def _artifact(path: Path, options: SessionOptions) -> Model:
-    _refuse_options(path, options, enable_profiling=options.enable_profiling)
+    _refuse_options(path, options, "a compiled model", enable_profiling=options.enable_profiling, entries=options.own_entries)
     runtime = Runtime(path, num_threads=options.intra_op_num_threads or None)
     _refuse_states(path, runtime.states, "forge.Runtime(path).session()")
 
@@ -143,16 +145,17 @@ def _artifact(path: Path, options: SessionOptions) -> Model:
     inputs = args(runtime.input_names, runtime.input_dtypes, runtime.input_shapes)
     outputs = args(runtime.output_names, runtime.output_dtypes, runtime.output_shapes)
     about = ModelMetadata("forge", runtime.name, custom_metadata_map={"uuid": runtime.model_id})
-    return Model(inputs, outputs, [], about, {}, lambda given: Program(runtime, placeable))
+    return Model(inputs, outputs, [], about, {}, Program(runtime, placeable))
 
 
-def _refuse_options(path: Path, options: SessionOptions, **others: object) -> None:
-    """Raises OptionError for what is said of a model that only an ONNX model can be told."""
-    sizes, weights = _sizes(options), list(options.initializers)
-    others |= {"optimized_model_filepath": options.optimized_model_filepath, "add_initializer": weights, "free dimensions": sizes}
-    for name, given in others.items():
+def _refuse_options(path: Path, options: SessionOptions, kind: str, **others: object) -> None:
+    """Raises OptionError for what is asked of a model that is no ONNX model any more."""
+    entries = [entry for entry in (FOLDER, OWN + UNIFY) if entry in options.entries]
+    of_onnx = {"optimized_model_filepath": options.optimized_model_filepath, "add_initializer": list(options.initializers),
+               "free dimensions": _sizes(options), "entries": entries}
+    for name, given in (*of_onnx.items(), *others.items()):
         if given:
-            raise OptionError(f"InferenceSession: {path}: {name}: got {given!r} for {path.name}; expected an ONNX model")
+            raise OptionError(f"InferenceSession: {path}: {name}: got {given!r} for {kind}; expected an ONNX model")
 
 
 def _refuse_states(path: Path, states: list[str], instead: str) -> None:
@@ -162,15 +165,16 @@ def _refuse_states(path: Path, states: list[str], instead: str) -> None:
 
 
 def _saved_module(path: Path, options: SessionOptions) -> Model:
-    from forge.module import load
+    from forge.ir.saved import serialize
+    from forge.module import IRModule
 
-    _refuse_options(path, options)
-    ir = load(path)
+    _refuse_options(path, options, "a saved module")
+    ir = IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
     _refuse_states(path, list(ir.main.states), "forge.load(path).get_inference_function()")
     interface = [v for v in ir.main.inputs if v.name not in ir.params]
     inputs = [_arg_of_type(v.name, v.type) for v in interface]
     outputs = [_arg_of_type(name, v.type) for name, v in zip(ir.main.output_names, ir.main.outputs)]
-    return Model(inputs, outputs, [], ModelMetadata("forge", ir.main.name), {}, lambda given: _compile(ir, options))
+    return Model(inputs, outputs, [], ModelMetadata("forge", ir.main.name), {}, _compile(ir, options))
 
 
 def _onnx_model(source: Path | bytes, options: SessionOptions) -> Model:
@@ -183,18 +187,18 @@ def _onnx_model(source: Path | bytes, options: SessionOptions) -> Model:
     labels = {d.dim_param for info in graph.input for d in info.type.tensor_type.shape.dim}
     for name in options.sizes_by_name.keys() - labels:
         _log.warning("add_free_dimension_override_by_name: %r: no input has such a dimension; got %s", name, sorted(labels))
-    irs: dict[frozenset[str], IRModule] = {}
-
-    def build(given: frozenset[str]) -> Program:
-        return _compile(irs.pop(given) if given in irs else _imported(loaded, given, options), options)
-
-    irs[frozenset()] = ir = _imported(loaded, frozenset(), options)
+    ir = _imported(loaded, frozenset(), options)
     if options.optimized_model_filepath:
         ir.to_onnx(options.optimized_model_filepath)
     named = {size for info in graph.input for size in _arg(info, sizes).shape if isinstance(size, str)}
     outputs = [_output(info, v.type, sizes, named) for info, v in zip(graph.output, ir.main.outputs)]
     inputs = [_arg(info, sizes) for info in graph.input if info.name not in weights]
-    return Model(inputs, outputs, optional, _metadata(loaded.proto), _labels(graph), build)
+
+    def overriding(given: frozenset[str]) -> Program:
+        return _compile(_imported(loaded, given, options), options)
+
+    return Model(inputs, outputs, optional, _metadata(loaded.proto), _labels(graph), _compile(ir, options),
+                 overriding if optional else None)
 
 
 def _weights(graph: onnx.GraphProto) -> set[str]:
@@ -341,5 +345,3 @@ def _labels(graph: onnx.GraphProto) -> dict[int, list[tuple[Label, int]]]:
             found[positions[node.output[0]]] = sorted((label, column) for column, label in enumerate(labels))
     return found
 
-
-__all__ = ["ForgeError", "Model", "ModelMetadata", "NodeArg", "Program", "read"]

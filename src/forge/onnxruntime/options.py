@@ -246,9 +246,14 @@ class SessionOptions(_Checked):
     @property
     def compile_options(self) -> dict[str, Any]:
         """For `check_options`: what the level and the entries of Forge say."""
-        own = {key.removeprefix(OWN): _own_option(key, value) for key, value in self.entries.items() if key.startswith(OWN)}
+        own = {key.removeprefix(OWN): _own_option(key, self.entries[key]) for key in self.own_entries}
         own.pop(UNIFY, None)
         return {"opt_level": OPT_LEVELS[self.graph_optimization_level], **own}
+
+    @property
+    def own_entries(self) -> list[str]:
+        """Those of Forge."""
+        return [key for key in self.entries if key.startswith(OWN)]
 
     @property
     def unifies_dimensions(self) -> bool:

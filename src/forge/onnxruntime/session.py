@@ -72,13 +72,12 @@ class InferenceSession(Refusing):
         self._profiler = Profiler(self._sess_options.profile_file_prefix) if self._sess_options.enable_profiling else None
         begin = time.perf_counter_ns()
         self._lock = threading.Lock()
-        self._programs: dict[frozenset[str], Program] = {}
         try:
             with _logging_from(self._sess_options.log_severity_level):
                 self._model: Model = read(path_or_bytes, self._sess_options)
-                self._program = self._program_for(frozenset())
         except ForgeError as error:
             raise translated(error) from error
+        self._programs = {frozenset[str](): self._model.program}
         self._types = {arg.name: arg.type for arg in (*self._model.inputs, *self._model.overridable)}
         self._has_texts = _TEXT in self._types.values()
         self._positions = {arg.name: position for position, arg in enumerate(self._model.outputs)}
@@ -158,7 +157,7 @@ class InferenceSession(Refusing):
 
     def _bound(self, feed: Mapping[str, Any]) -> tuple[Program, tuple[Any, ...]]:
         """The code that takes the inputs of ``feed``, and these in its order."""
-        program = self._program
+        program = self._model.program
         if len(feed) > len(self._model.inputs):
             program = self._overriding(feed)
         try:
@@ -195,16 +194,13 @@ class InferenceSession(Refusing):
         except (TypeError, ValueError) as error:
             raise InvalidArgument(f"input {name!r}: got a list that is no array: {error}; expected {type_}") from error
 
-    def _program_for(self, given: frozenset[str]) -> Program:
-        with self._lock:
-            if given not in self._programs:
-                self._programs[given] = self._model.build(given)
-            return self._programs[given]
-
     def _overriding(self, feed: Mapping[str, Any]) -> Program:
         """Code for calls that give initialisers, too; compiled when the first one does."""
-        given = {arg.name for arg in self._model.overridable} & feed.keys()
-        return self._program_for(frozenset(given))
+        given = frozenset({arg.name for arg in self._model.overridable} & feed.keys())
+        with self._lock:
+            if given not in self._programs and self._model.overriding is not None:
+                self._programs[given] = self._model.overriding(given)
+            return self._programs[given]
 
     def _refuse(self, feed: Mapping[str, Any]) -> NoReturn:
         if not isinstance(feed, Mapping):
