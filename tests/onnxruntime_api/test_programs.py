@@ -66,11 +66,28 @@ try:
 except InvalidArgument as error:
     print(type(error).__module__)
 """)
-    (tmp_path / "program.py").write_text("""
+    (tmp_path / "whole.py").write_text("""
 import sys
 import forge.onnxruntime
 sys.modules["onnxruntime"] = forge.onnxruntime
 import package
 """)
-    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["(1, 3) True", "forge.onnxruntime.errors"], done.stderr
+    assert printed("whole.py", tmp_path) == ["(1, 3) True", "forge.onnxruntime.errors"]
+
+
+def test_names_are_replaced_in_an_onnxruntime_that_is_installed(tmp_path: Path) -> None:
+    saved(models.linear(), tmp_path)
+    (tmp_path / "names.py").write_text("""
+import onnxruntime
+import forge.onnxruntime
+vars(onnxruntime).update({name: getattr(forge.onnxruntime, name) for name in forge.onnxruntime.__all__})
+from onnxruntime import InferenceSession, quantization
+print(type(InferenceSession("model.onnx")).__module__, quantization.__name__)
+""")
+    assert printed("names.py", tmp_path) == ["forge.onnxruntime.session onnxruntime.quantization"]
+
+
+def printed(program: str, folder: Path) -> list[str]:
+    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

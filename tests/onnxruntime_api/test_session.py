@@ -16,7 +16,7 @@ import pytest
 
 import forge
 from forge import onnxruntime as ours
-from forge.errors import OptionError
+from forge.errors import InputError, OptionError
 from tests.frontends.onnx.support import assert_same
 from tests.onnxruntime_api import models
 from tests.onnxruntime_api.programs import saved
@@ -150,6 +150,9 @@ def test_profiles_are_traces(ort: Any, tmp_path: Path) -> None:
         assert_same(session.run(None, {"images": x}), plain.run(None, {"images": x}))
     assert session.get_profiling_start_time_ns() > 0
     path = Path(session.end_profiling())
+    session.run(None, {"images": x})
+    del session
+    assert list(tmp_path.iterdir()) == [path]
     assert path.name.startswith("profile_20")
     events = json.loads(path.read_text())
     assert {"cat", "pid", "tid", "dur", "ts", "ph", "name", "args"} <= {key for event in events for key in event}
@@ -161,6 +164,14 @@ def test_profiles_are_traces(ort: Any, tmp_path: Path) -> None:
     first = [k for k in kernels if calls[0]["ts"] <= k["ts"] <= calls[0]["ts"] + calls[0]["dur"]]
     assert 0 < sum(event["dur"] for event in first) <= calls[0]["dur"]
     assert (plain.end_profiling(), plain.get_profiling_start_time_ns()) == ("", 0)
+
+
+def test_profiles_of_sessions_that_go(ort: Any, tmp_path: Path) -> None:
+    options = ort.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
+    ort.InferenceSession(models.linear().SerializeToString(), options).run(None, {"x": X})
+    path, = tmp_path.iterdir()
+    assert "model_run" in [event["name"] for event in json.loads(path.read_text())]
 
 
 def test_profiles_of_bindings(tmp_path: Path) -> None:
@@ -268,6 +279,17 @@ def test_operators_without_a_converter_are_not_implemented() -> None:
     with pytest.raises(ours.NotImplemented, match=r"\[ONNXRuntimeError\] : 9 : NOT_IMPLEMENTED .*\n.*org.example.Fold") as caught:
         ours.InferenceSession(proto.SerializeToString())
     assert isinstance(caught.value, forge.OpNotImplemented)
+
+
+def test_errors_have_one_cause() -> None:
+    session = ours.InferenceSession(models.linear().SerializeToString())
+    with pytest.raises(ours.InvalidArgument) as caught:
+        session.run(None, {"x": X[0]})
+    assert isinstance(caught.value.__cause__, InputError)
+    assert caught.value.__cause__.__cause__ is None
+    with pytest.raises(ours.InvalidArgument) as caught:
+        session.run(["none"], {"x": X})
+    assert caught.value.__cause__ is None
 
 
 def test_values_that_operators_refuse() -> None:

@@ -119,8 +119,8 @@ _NAMES: tuple[tuple[type[ForgeError], type[Status]], ...] = (
 """The first that an error of Forge belongs to is raised in its place."""
 
 
-def translated(error: ForgeError) -> Exception:
-    """``error`` as onnxruntime names it. Bad options stay what they are."""
+def raise_named(error: ForgeError) -> NoReturn:
+    """Raises ``error`` as onnxruntime names it. Bad options stay what they are."""
     if isinstance(error, Status | OptionError):
-        return error
-    return next(name for kind, name in _NAMES if isinstance(error, kind))(str(error))
+        raise error
+    raise next(name for kind, name in _NAMES if isinstance(error, kind))(str(error)) from error

@@ -24,6 +24,7 @@ class Profiler:
         self._start = time.perf_counter_ns()
         self._prefix = prefix
         self._events: list[tuple[str, str, int, int, int, dict[str, str]]] = []
+        self._is_over = False
         self._calls: list[tuple[Program, int, int, int, np.ndarray]] = []
 
     def phase(self, name: str, begin: int) -> None:
@@ -33,11 +34,14 @@ class Profiler:
     def call(self, program: Program, run: Callable[[], Sequence[Any]]) -> list[Any]:
         begin = time.perf_counter_ns()
         *results, stamps = run()
-        self._calls.append((program, threading.get_native_id(), begin, time.perf_counter_ns(), np.array(stamps, np.float64)))
+        if not self._is_over:
+            end = time.perf_counter_ns()
+            self._calls.append((program, threading.get_native_id(), begin, end, np.array(stamps, np.float64)))
         return results
 
     def write(self) -> str:
-        """The path of the file, whose name ends with the current time."""
+        """Ends collecting; the path of the file, whose name ends with the current time."""
+        self._is_over = True
         path = f"{self._prefix}_{datetime.now():%Y-%m-%d_%H-%M-%S_%f}.json"
         rows = [self._row(*event) for event in sorted([*self._events, *self._kernels()], key=lambda event: event[3])]
         with open(path, "w", encoding="utf-8") as stream:

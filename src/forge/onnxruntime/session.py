@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
@@ -17,7 +18,7 @@ from forge.onnxruntime import devices
 from forge.onnxruntime.binding import IOBinding
 from forge.onnxruntime.devices import CPU, ProviderOptions, Providers
 from forge.onnxruntime.elements import dtype_of
-from forge.onnxruntime.errors import Fail, InvalidArgument, Refusing, translated
+from forge.onnxruntime.errors import Fail, InvalidArgument, Refusing, raise_named
 from forge.onnxruntime.model import Model, ModelMetadata, NodeArg, Program, read
 from forge.onnxruntime.options import RunOptions, SessionOptions
 from forge.onnxruntime.profile import Profiler
@@ -76,11 +77,12 @@ class InferenceSession(Refusing):
             with _logging_from(self._sess_options.log_severity_level):
                 self._model: Model = read(path_or_bytes, self._sess_options)
         except ForgeError as error:
-            raise translated(error) from error
+            raise_named(error)
         self._programs = {frozenset[str](): self._model.program}
         self._types = {arg.name: arg.type for arg in (*self._model.inputs, *self._model.overridable)}
         self._has_texts = _TEXT in self._types.values()
         self._positions = {arg.name: position for position, arg in enumerate(self._model.outputs)}
+        self._finish = None if self._profiler is None else weakref.finalize(self, self._profiler.write)
         if self._profiler is not None:
             self._profiler.phase("session_initialization", begin)
 
@@ -104,10 +106,11 @@ class InferenceSession(Refusing):
         if run_options is not None:
             _check_run_options(run_options)
         try:
+            chosen = self._chosen(output_names) if output_names else None
             results = self._run(*self._bound(input_feed))
         except ForgeError as error:
-            raise translated(error) from error
-        return results if not output_names else [results[k] for k in self._chosen(output_names)]
+            raise_named(error)
+        return results if chosen is None else [results[k] for k in chosen]
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue],
@@ -153,7 +156,7 @@ class InferenceSession(Refusing):
             results = self._run(program, inputs, _placed(program, memories, inputs) if memories else None)
             iobinding.take([results[k] for k in chosen])
         except ForgeError as error:
-            raise translated(error) from error
+            raise_named(error)
 
     def _bound(self, feed: Mapping[str, Any]) -> tuple[Program, tuple[Any, ...]]:
         """The code that takes the inputs of ``feed``, and these in its order."""
@@ -257,8 +260,8 @@ class InferenceSession(Refusing):
         """There is none."""
 
     def end_profiling(self) -> str:
-        """Writes the times of calls for Chrome's trace viewer, and returns the path; "" without ``enable_profiling``."""
-        return "" if self._profiler is None else self._profiler.write()
+        """Writes the times of calls for Chrome's trace viewer; the path, or "" without ``enable_profiling`` and from then on."""
+        return "" if self._finish is None else self._finish() or ""
 
     def get_profiling_start_time_ns(self) -> int:
         """Nanoseconds since 1970; 0 without ``enable_profiling``."""
