@@ -86,8 +86,11 @@ class IOBinding:
         """Copies of the outputs of the last call."""
         return [value.copy() if isinstance(value, np.ndarray) else value for value in self._results]
 
-    def take(self, results: list[Any]) -> None:
+    def take(self, results: list[Any], is_bound_to_memory: bool) -> None:
         """Keeps the results of a call; what belongs to memory that was bound, and is elsewhere, is copied there."""
+        self._results = results
+        if not is_bound_to_memory:
+            return
         for target, result in zip(self.outputs.values(), results, strict=True):
             if target is not None and target is not result and not _is_view(target, result):
                 _copy(target, result)

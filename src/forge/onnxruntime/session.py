@@ -154,7 +154,7 @@ class InferenceSession(Refusing):
             program, inputs = self._bound(iobinding.inputs)
             memories = {position: memory for position, memory in zip(chosen, iobinding.outputs.values()) if memory is not None}
             results = self._run(program, inputs, _placed(program, memories, inputs) if memories else None)
-            iobinding.take([results[k] for k in chosen])
+            iobinding.take([results[k] for k in chosen], bool(memories))
         except ForgeError as error:
             raise_named(error)
 
