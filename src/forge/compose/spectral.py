@@ -13,7 +13,7 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
 
 NORMS = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-"""NumPy's names for the direction that divides by the number of elements ("ortho": both, by its root) -> that of the other one."""
+"""NumPy's names for the direction that divides by the number of elements, or both by its root -> that of the other one."""
 
 
 def fftn(
@@ -90,10 +90,10 @@ def centred_stft(
     root of their size. ``as_pairs``: real and imaginary parts along a last axis in the place of complex numbers.
     """
     if window is not None and dtypes.is_complex(window.dtype):
-        parts = (g.call(f"complex.{name}", window) for name in ("real", "imag"))
         with_real, with_imag = (
-            Term(g, centred_stft(g, signal, part, size=size, hop=hop, pad_mode=pad_mode, normalized=normalized, onesided=onesided))
-            for part in parts
+            Term(g, centred_stft(g, signal, g.call(f"complex.{name}", window), size=size, hop=hop, length=length,
+                                 pad_mode=pad_mode, normalized=normalized, onesided=onesided))
+            for name in ("real", "imag")
         )
         return (with_real + with_imag * 1j).value
     rows = signal if signal.rank == 2 else g.reshape(signal, (1, *signal.shape))
