@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from forge import dims, dtypes
+from forge.compose import randomness
 from forge.frontends.converter import forwarding
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.random.distributions import drawn
+from forge.frontends.torch.converters.random.distributions import seed_of
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -101,15 +102,8 @@ def prelu_kernel(g: Context, self: Value, weight: Value) -> Value:
 @converts("rrelu.default")
 def rrelu(g: Context, self: Value, *, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Value:
     if training:
-        return _with_drawn_slopes(g, self, lower, upper)[0]
+        return randomness.rrelu(g, self, lower, upper, seed=seed_of(g))[0]
     return g.call("nn.leaky_relu", self, alpha=(lower + upper) / 2)
-
-
-def _with_drawn_slopes(g: Context, x: Value, lower: float, upper: float) -> list[Value]:
-    """``x`` times a number in [lower, upper) where it is not positive; these numbers, and 1 elsewhere."""
-    slopes = drawn(g, "random.uniform", x.shape, x.dtype, low=lower, high=upper)
-    noise = g.call("where", g.call("greater", x, g.scalar(0, x)), g.scalar(1, x), slopes)
-    return [g.call("multiply", x, noise), noise]
 
 
 @converts("rrelu_with_noise.default")
@@ -119,7 +113,7 @@ def rrelu_with_noise(
     """``noise`` is overwritten, but in training only."""
     if not training:
         return rrelu(g, self, lower=lower, upper=upper)
-    result, written = _with_drawn_slopes(g, self, lower, upper)
+    result, written = randomness.rrelu(g, self, lower, upper, seed=seed_of(g))
     g.write("noise", written)
     return result
 
@@ -130,7 +124,7 @@ def functional_rrelu_with_noise(
 ) -> list[Value]:
     if not training:
         return [rrelu(g, self, lower=lower, upper=upper), noise]
-    return _with_drawn_slopes(g, self, lower, upper)
+    return list(randomness.rrelu(g, self, lower, upper, seed=seed_of(g)))
 
 
 @converts("glu.default")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import zlib
-
 from forge import dims
 from forge.compose import randomness
 from forge.compose.checks import checked_indices
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.random.distributions import seed_of
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
 
 _MODES = ("sum", "mean", "max")
-_LEAST_OF_SELU = 1.7580993408473766
-"""SELU tends to its negative."""
 
 
 @converts("embedding.default")
@@ -76,7 +72,7 @@ def native_dropout(g: Context, input: Value, *, p: float, train: bool | None) ->
     if p == 1:
         nothing = g.call("broadcast_to", g.constant(0, input.dtype), shape=input.shape)
         return [nothing, g.cast(nothing, "bool")]
-    return list(randomness.dropout(g, input, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode())))
+    return list(randomness.dropout(g, input, g.constant(p, "float32"), seed=seed_of(g)))
 
 
 @converts("dropout.default")
@@ -93,16 +89,8 @@ def _special_dropout(op: str, of_channels: bool, keeps_variance: bool) -> None:
             return input
         if p == 1:
             return g.call("multiply", input, g.scalar(0, input))
-        shape = (*input.shape[:2], *(1,) * (input.rank - 2)) if of_channels else input.shape
-        ones = g.call("broadcast_to", g.scalar(1, input), shape=shape)
-        _, kept = randomness.dropout(g, ones, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode()))
-        mask, x = Term(g, kept), Term(g, input)
-        if not keeps_variance:
-            return (x * mask.where(Term(g, g.scalar(1 / (1 - p), input)), 0)).value
-        scale = 1 / math.sqrt((_LEAST_OF_SELU**2 * p + 1) * (1 - p))
-        shift = _LEAST_OF_SELU * scale * p
-        factor = mask.where(Term(g, g.scalar(scale, input)), 0)
-        return (x * factor + mask.where(Term(g, g.scalar(shift, input)), shift - _LEAST_OF_SELU * scale)).value
+        return randomness.special_dropout(
+            g, input, p, of_channels=of_channels, keeps_variance=keeps_variance, seed=seed_of(g))
 
 
 _special_dropout("feature_dropout", True, False)
