@@ -30,3 +30,9 @@ def dense(g: Composer, x: Value, weight: Value) -> Value:
     """``x`` of any rank times the transpose of ``weight``, [N, K]."""
     data = x if x.rank < 2 else for_product(g.builder, x, weight, -1)[0]
     return g.call("nn.dense", data, weight, units=weight.shape[0])
+
+
+def affine(g: Composer, x: Value, weight: Value, bias: Value | None) -> Value:
+    """``x @ weight.T + bias``, for weight [N, K]."""
+    product = dense(g, x, weight)
+    return product if bias is None else g.call("add", product, bias)
