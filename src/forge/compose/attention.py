@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge import dims
 from forge.compose.checks import checked_indices
+from forge.compose.products import matmul
+from forge.compose.randomness import known_dropout
 from forge.dims import Dim
 from forge.errors import option
 from forge.ir.nodes import Value
-from forge.ops.core.broadcast import simplest, with_equal_sizes
+from forge.ops.core.broadcast import common_size, simplest, with_equal_sizes
 from forge.ops.core.composer import Composer
+from forge.ops.core.inference import HALF_TYPES
 from forge.ops.core.term import Term
 
 
@@ -71,6 +74,61 @@ def attention(
     )
     out = joined(g, results[0]) if is_joined else results[0]
     return AttentionResult(out, key, value, results[1] if len(results) > 1 else None)
+
+
+def broadcast_attention(
+    g: Composer, query: Value, key: Value, value: Value, mask: Value | None = None, *, is_causal: bool = False,
+    scale: float | None = None, grouped: bool = False, scores: str = "none", dropout: float = 0.0, seed: int = 0,
+) -> tuple[Value, AttentionResult]:
+    """`attention` of operands ``[..., H, L, D]``, ``[..., G, S, D]`` and ``[..., G, S, E]`` whose leading axes broadcast.
+
+    The result, ``[..., H, L, E]``, and all results for operands of rank 4. Heads broadcast, too, unless ``grouped``. Scores and
+    probabilities of half precision are of float32, and ``dropout`` is the share of these that is dropped.
+
+    Raises:
+        OpAttributeUnimplemented: biased scores are asked for, and probabilities dropped.
+    """
+    if dropout and scores == "biased":
+        raise g.unsupported(f"dropout: got {dropout} with the sums of scores read; supported: 0")
+    narrow, rank = query.dtype, max(v.rank for v in (query, key, value))
+    operands = [g.reshape(v, (*(1,) * (max(rank, 4) - v.rank), *v.shape)) for v in (query, key, value)]
+    lead = _common([v.shape[:-3] for v in operands])
+    heads = None if grouped else _common([v.shape[-3:-2] for v in operands])
+    query, key, value = (_spread(g, v, (*lead, *(heads or v.shape[-3:-2]), *v.shape[-2:])) for v in operands)
+    if mask is not None and mask.rank > 3:
+        mask = _spread(g, mask, (*lead, *mask.shape[-3:]))
+    query, key, value = (g.cast(v, score_type(narrow)) for v in (query, key, value))
+    kind = "probabilities" if dropout else scores
+    found = attention(g, query, key, value, mask=mask, scale=scale, is_causal=is_causal, scores=kind)
+    if dropout and found.scores is not None:
+        kept, _ = known_dropout(g, found.scores, dropout, seed=seed)
+        found = replace(found, out=_weighted(g, kept, value), scores=kept)
+    found = replace(found, out=g.cast(found.out, narrow))
+    shape = (*lead, *found.out.shape[1:])
+    return g.reshape(found.out, shape[max(4 - rank, 0) :]), found
+
+
+def score_type(dtype: str) -> str:
+    """The type of scores and probabilities of operands of ``dtype``."""
+    return "float32" if dtype in HALF_TYPES else dtype
+
+
+def _weighted(g: Composer, probabilities: Value, value: Value) -> Value:
+    """The sums of values, ``[B, G, S, E]``, with the weights ``probabilities``, ``[B, H, L, S]``: ``[B, H, L, E]``."""
+    batch, heads, length, size = probabilities.shape
+    groups = value.shape[1]
+    by_group = g.reshape(probabilities, (batch, groups, dims.floordiv(heads * length, groups), size))
+    return g.reshape(matmul(g, by_group, value), (batch, heads, length, value.shape[3]))
+
+
+def _common(shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
+    return tuple(common_size(column) for column in zip(*shapes))
+
+
+def _spread(g: Composer, x: Value, shape: Sequence[Dim]) -> Value:
+    """``x`` broadcast to ``shape``, with one batch axis."""
+    full = x if x.shape == tuple(shape) else g.call("broadcast_to", x, shape=tuple(shape))
+    return g.reshape(full, (dims.product(shape[:-3]), *shape[-3:]))
 
 
 def _by_head(g: Composer, x: Value, heads: int | None) -> Value:

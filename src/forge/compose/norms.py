@@ -173,3 +173,14 @@ def mean_variance_norm(g: Composer, x: Value, axes: Sequence[int]) -> Value:
     centred = Term(g, x) - Term(g, g.call("mean", x, axis=tuple(axes), keepdims=True))
     deviation = g.call("sqrt", g.call("mean", (centred * centred).value, axis=tuple(axes), keepdims=True))
     return (centred / (Term(g, deviation) + 1e-9)).value
+
+
+def limited_rows(g: Composer, table: Value, indices: Value, *, most: float, p: float) -> Value:
+    """``table``, ``[N, D]``, whose rows at ``indices`` are divided by their ``p``-norm over ``most``, where that is above 1."""
+    total = g.call("sum", g.call("power", g.call("abs", table), g.scalar(p, table)), axis=1, keepdims=True)
+    norm = Term(g, g.call("power", total, g.scalar(1 / p, table)))
+    places = g.reshape(indices, (dims.product(indices.shape),))
+    marks = g.call("full", g.constant(False), shape=table.shape[:1])
+    named = g.call("scatter_elements", marks, places, g.call("full", g.constant(True), shape=places.shape), axis=0)
+    is_long = (norm > most).both(Term(g, g.reshape(named, (table.shape[0], 1))))
+    return (Term(g, table) * is_long.where(most / (norm + 1e-7), 1)).value

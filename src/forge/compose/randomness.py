@@ -26,6 +26,16 @@ def dropout(g: Composer, x: Value, rate: Value, *, seed: int, training: Value | 
     return on.where(kept, Term(g, x)).value, mask.either(Term(g, g.call("logical_not", on.value))).value
 
 
+def known_dropout(g: Composer, x: Value, rate: float, *, seed: int) -> tuple[Value, Value]:
+    """`dropout` with a rate that is known, which may be 0 or 1."""
+    if rate == 0:
+        return x, g.call("broadcast_to", g.constant(True), shape=x.shape)
+    if rate == 1:
+        nothing = g.call("broadcast_to", g.constant(0, x.dtype), shape=x.shape)
+        return nothing, g.cast(nothing, "bool")
+    return dropout(g, x, g.constant(rate, "float32"), seed=seed)
+
+
 LEAST_OF_SELU = 1.7580993408473766
 """SELU tends to its negative (Klambauer et al., "Self-Normalizing Neural Networks", 2017)."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from forge import dims
-from forge.compose import randomness
+from forge.compose import norms, randomness
 from forge.compose.checks import checked_indices
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.random.distributions import seed_of
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 _MODES = ("sum", "mean", "max")
 
@@ -23,17 +21,8 @@ def embedding(
 
 @converts("embedding_renorm.default")
 def embedding_renorm(g: Context, self: Value, indices: Value, *, max_norm: float, norm_type: float) -> Value:
-    """Rows that ``indices`` name, divided by their norm where that is more than ``max_norm``."""
-    x = Term(g, g.call("abs", self))
-    power = g.scalar(norm_type, self)
-    total = g.call("sum", g.call("power", x.value, power), axis=1, keepdims=True)
-    norm = Term(g, g.call("power", total, g.scalar(1 / norm_type, self)))
     indices = checked_indices(g, indices, self.shape[0], from_end=False)
-    places = g.reshape(indices, (dims.product(indices.shape),))
-    marks = g.call("full", g.constant(False), shape=self.shape[:1])
-    named = g.call("scatter_elements", marks, places, g.call("full", g.constant(True), shape=places.shape), axis=0)
-    is_long = (norm > max_norm).both(Term(g, g.reshape(named, (self.shape[0], 1))))
-    return (Term(g, self) * is_long.where(max_norm / (norm + 1e-7), 1)).value
+    return norms.limited_rows(g, self, indices, most=max_norm, p=norm_type)
 
 
 def _bags(*targets: str, wraps: bool) -> None:
@@ -67,12 +56,7 @@ _bags("_embedding_bag.default", "_embedding_bag_forward_only.default", wraps=Fal
 @converts("native_dropout.default")
 def native_dropout(g: Context, input: Value, *, p: float, train: bool | None) -> list[Value]:  # noqa: A002
     """The result, and which elements are kept; at random in training, unless ``train`` is False."""
-    if train is False or p == 0:
-        return [input, g.call("broadcast_to", g.constant(True), shape=input.shape)]
-    if p == 1:
-        nothing = g.call("broadcast_to", g.constant(0, input.dtype), shape=input.shape)
-        return [nothing, g.cast(nothing, "bool")]
-    return list(randomness.dropout(g, input, g.constant(p, "float32"), seed=seed_of(g)))
+    return list(randomness.known_dropout(g, input, 0 if train is False else p, seed=seed_of(g)))
 
 
 @converts("dropout.default")
