@@ -31,7 +31,7 @@ def channels_to_space(g: Composer, x: Value, block_size: int) -> Value:
 def unfold(
     g: Composer, x: Value, *, block_shape: Sequence[Dim], strides: Sequence[Dim], padding: Sequence[Dim], dilation: Sequence[Dim]
 ) -> Value:
-    """``[N, C, H, W]`` as ``[N, C * taps, windows]``, the operand of ``nn.fold``; padding is as much after each axis as before."""
+    """``[N, C, H, W]`` as ``[N, C * taps, windows]``, which ``nn.fold`` reads; padding is as much after each axis as before."""
     windows = g.call(
         "sliding_window", x, axis=2, window_shape=tuple(block_shape), strides=tuple(strides), dilation=tuple(dilation),
         padding=(*padding, *padding),
