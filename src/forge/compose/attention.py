@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from forge import dims
@@ -129,6 +130,57 @@ def _spread(g: Composer, x: Value, shape: Sequence[Dim]) -> Value:
     """``x`` broadcast to ``shape``, with one batch axis."""
     full = x if x.shape == tuple(shape) else g.call("broadcast_to", x, shape=tuple(shape))
     return g.reshape(full, (dims.product(shape[:-3]), *shape[-3:]))
+
+
+def scored_attention(
+    g: Composer, query: Value, key: Value, value: Value, scale: Value, score: Callable[[Value, Sequence[Value]], Value],
+    holds: Callable[[Sequence[Value]], Value],
+) -> Value:
+    """``softmax(score(scale * query @ key^T, places), where holds(places)) @ value``; 0 for queries that see no key.
+
+    query is ``[B, H, L, D]``, key ``[B, G, S, D]``, value ``[B, G, S, E]``, with sizes of 1 in the place of B, and H a multiple
+    of G. ``places`` are the numbers, of int32, of batch, head, query and key, in the shape of the scores, ``[B, H, L, S]``, as what
+    is given back is. Scores of half precision are of float32, which is the type of ``scale``.
+    """
+    batch, heads, rows = query.shape[:3]
+    shape = (batch, heads, rows, key.shape[2])
+    keys, values = (_repeated(g, v, batch, heads) for v in (key, value))
+    q, k = (g.cast(v, score_type(v.dtype)) for v in (query, keys))
+    scores = g.reshape(g.call("nn.batch_matmul", _flat(g, q), _flat(g, k), transpose_b=True), shape)
+    scores = g.call("multiply", scores, scale)
+    places = [_places(g, shape, axis) for axis in range(4)]
+    scores = g.cast(score(scores, places), scores.dtype)
+    held = holds(places)
+    lowest = g.scalar(-math.inf, scores)
+    weights = g.call("nn.softmax", g.call("where", held, scores, lowest), axis=-1)
+    seen = g.call("any", g.call("logical_and", held, g.call("greater", scores, lowest)), axis=(3,), keepdims=True)
+    weights = g.cast(g.call("where", seen, weights, g.scalar(0, weights)), value.dtype)
+    result = g.call("nn.batch_matmul", _flat(g, weights), _flat(g, values), transpose_b=False)
+    return g.reshape(result, (batch, heads, rows, value.shape[3]))
+
+
+def _flat(g: Composer, x: Value) -> Value:
+    """``x`` with its batches and heads as one axis."""
+    batch, heads, *rest = x.shape
+    return g.reshape(x, (batch * heads, *rest))
+
+
+def _repeated(g: Composer, x: Value, batch: Dim, heads: Dim) -> Value:
+    """Keys or values for each head of the queries, of which several may share one."""
+    own_batch, own_heads, rows, columns = x.shape
+    if own_heads != heads:
+        if not isinstance(heads, int) or not isinstance(own_heads, int):
+            raise g.unsupported(f"got {heads} heads of queries and {own_heads} of keys; supported: fixed numbers")
+        x = g.call("repeat", x, repeats=heads // own_heads, axis=1)
+    return x if own_batch == batch else g.call("broadcast_to", x, shape=(batch, heads, rows, columns))
+
+
+def _places(g: Composer, shape: Sequence[Dim], axis: int) -> Value:
+    """The number of each score along ``axis``, of type int32."""
+    ends = (g.constant(0, "int32"), g.cast(g.size(shape[axis]), "int32"), g.constant(1, "int32"))
+    numbers = g.call("arange", *ends, dtype="int32")
+    along = tuple(shape[axis] if k == axis else 1 for k in range(4))
+    return g.call("broadcast_to", g.reshape(numbers, along), shape=tuple(shape))
 
 
 def _by_head(g: Composer, x: Value, heads: int | None) -> Value:
