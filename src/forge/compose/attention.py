@@ -139,8 +139,8 @@ def scored_attention(
     """``softmax(score(scale * query @ key^T, places), where holds(places)) @ value``; 0 for queries that see no key.
 
     query is ``[B, H, L, D]``, key ``[B, G, S, D]``, value ``[B, G, S, E]``, with sizes of 1 in the place of B, and H a multiple
-    of G. ``places`` are the numbers, of int32, of batch, head, query and key, in the shape of the scores, ``[B, H, L, S]``, as what
-    is given back is. Scores of half precision are of float32, which is the type of ``scale``.
+    of G. ``places`` are the numbers, of int32, of batch, head, query and key; they have the shape of the scores,
+    ``[B, H, L, S]``, and so has what both functions give. Scores of half precision are of float32, the type of ``scale``.
     """
     batch, heads, rows = query.shape[:3]
     shape = (batch, heads, rows, key.shape[2])

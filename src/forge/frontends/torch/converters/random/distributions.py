@@ -19,13 +19,9 @@ def seed_of(g: Context) -> int:
 
 
 def _standard(draw: Callable[..., Value], name: str) -> None:
-    @converts(f"{name}.default", f"{name}.generator")
-    def sized(g: Context, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
-        return draw(g, size, g.dtype, seed=seed_of(g))
-
-    @converts(f"{name}_like.default", f"{name}_like.generator")
-    def like(g: Context, self: Value, *, dtype: str | None = None) -> Value:
-        return draw(g, self.shape, g.dtype, seed=seed_of(g))
+    @converts(*(f"{name}{like}.{overload}" for like in ("", "_like") for overload in ("default", "generator")))
+    def convert(g: Context, self: Value | None, size: Sequence[Dim] | None = None, *, dtype: str | None = None) -> Value:
+        return draw(g, _sizes(self, size), g.dtype, seed=seed_of(g))
 
 
 _standard(distributions.uniform, "rand")
@@ -36,24 +32,20 @@ def integers(g: Context, low: Operand, high: Operand, shape: Sequence[Dim]) -> V
     return distributions.integers(g, g.tensor(low, "float64"), g.tensor(high, "float64"), shape, g.dtype, seed=seed_of(g))
 
 
-@converts("randint.default", "randint.generator")
-def randint(g: Context, high: Operand, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
-    return integers(g, 0, high, size)
+@converts(
+    "randint.default", "randint.generator", "randint.low", "randint.low_generator", "randint_like.default", "randint_like.Tensor",
+    "randint_like.low_dtype",
+)
+def randint(
+    g: Context, self: Value | None, low: Operand | None, high: Operand, size: Sequence[Dim] | None = None,
+    *, dtype: str | None = None,
+) -> Value:
+    return integers(g, 0 if low is None else low, high, _sizes(self, size))
 
 
-@converts("randint.low", "randint.low_generator")
-def randint_between(g: Context, low: Operand, high: Operand, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
-    return integers(g, low, high, size)
-
-
-@converts("randint_like.default", "randint_like.Tensor")
-def randint_like(g: Context, self: Value, high: Operand, *, dtype: str | None = None) -> Value:
-    return integers(g, 0, high, self.shape)
-
-
-@converts("randint_like.low_dtype")
-def randint_like_between(g: Context, self: Value, low: Operand, high: Operand, *, dtype: str | None = None) -> Value:
-    return integers(g, low, high, self.shape)
+def _sizes(like: Value | None, size: Sequence[Dim] | None) -> Sequence[Dim]:
+    assert like is not None or size is not None
+    return like.shape if like is not None else size or ()
 
 
 @converts("randperm.default", "randperm.generator")
@@ -70,14 +62,12 @@ def normal(g: Context, mean: Operand, std: Operand = 1.0) -> Value:
     return normals(g, mean, std, g.shape)
 
 
-@converts("normal.float_float")
-def normal_sized(g: Context, mean: Operand, std: Operand, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
-    return normals(g, mean, std, size)
-
-
-@converts("normal.default", "normal_functional.default")
-def normal_like(g: Context, self: Value, mean: Operand = 0.0, std: Operand = 1.0) -> Value:
-    return normals(g, mean, std, self.shape)
+@converts("normal.float_float", "normal.default", "normal_functional.default")
+def normal_sized(
+    g: Context, self: Value | None, mean: Operand = 0.0, std: Operand = 1.0, size: Sequence[Dim] | None = None,
+    *, dtype: str | None = None,
+) -> Value:
+    return normals(g, mean, std, _sizes(self, size))
 
 
 @converts("log_normal.default")
