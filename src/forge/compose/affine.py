@@ -12,6 +12,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.compose import quantized
+from forge.compose.products import dense
 from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
@@ -202,3 +203,20 @@ def rounded_rows(g: Composer, x: Value) -> Value:
     whole = g.call("add", whole, g.call("where", half, g.call("sign", scaled), zero))
     codes = g.call("clip", g.call("add", whole, zero_point), a_min=-128.0, a_max=127.0)
     return g.call("multiply", g.call("subtract", codes, zero_point), g.call("divide", one, factor))
+
+
+def product_of_blocks(
+    g: Composer, x: Value, codes: np.ndarray, scales: np.ndarray, block_size: int, offsets: np.ndarray | None = None
+) -> Value:
+    """``x @ (codes * scales + offsets).T`` in float32, for codes of four bits.
+
+    x is ``[M, K]``, codes are ``[N, K]``, scales and offsets ``[N, K / block_size]``. Offsets are the same for all columns of a
+    block, so that they are multiplied by its sum.
+    """
+    weight = quantized.weight(g.builder, codes.astype(dtypes.numpy_dtype("int4")))
+    real = g.call("qnn.dequantize", weight, g.constant(scales, "float32"), axis=1, block_size=block_size)
+    product = dense(g, x, real)
+    if offsets is None or not offsets.any():
+        return product
+    sums = g.call("sum", g.reshape(x, (x.shape[0], offsets.shape[1], block_size)), axis=(2,))
+    return g.call("add", product, dense(g, sums, g.constant(offsets, "float32")))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forge import dtypes
-from forge.compose import affine, quantized
-from forge.compose.products import dense
+from forge.compose import affine
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.layouts import MissingLayout, rows_of_packed_block
 from forge.frontends.torch.registry import converts
@@ -73,18 +71,8 @@ def weight_int4pack_mm(g: Context, self: Value, mat2: Value, qScaleAndZeros: Val
     packed, parameters = _known(g, mat2, "mat2"), _known(g, qScaleAndZeros, "qScaleAndZeros")
     codes = unpacked_rows(packed, _block_rows(g))
     scales, zeros = parameters.astype(np.float32).transpose(2, 1, 0)
-    x = g.cast(self, "float32")
-    product = dense(g, x, _blocks(g, codes, scales, qGroupSize))
-    if zeros.any():  # the same for all columns of a block, so that it is multiplied by their sum
-        sums = g.call("sum", g.reshape(x, (x.shape[0], zeros.shape[1], qGroupSize)), axis=(2,))
-        product = g.call("add", product, dense(g, sums, g.constant(zeros, "float32")))
+    product = affine.product_of_blocks(g, g.cast(self, "float32"), codes.astype(np.int8) - 8, scales, qGroupSize, zeros)
     return g.cast(product, g.dtype)
-
-
-def _blocks(g: Context, codes: np.ndarray, scales: np.ndarray, size: int) -> Value:
-    """``(codes - 8) * scales`` of float32: codes are [N, K], scales [N, K / size]."""
-    weight = quantized.weight(g.builder, (codes.astype(np.int8) - 8).astype(dtypes.numpy_dtype("int4")))
-    return g.call("qnn.dequantize", weight, g.constant(scales, "float32"), axis=1, block_size=size)
 
 
 @converts("_dyn_quant_pack_4bit_weight.default")
@@ -114,7 +102,7 @@ def dyn_quant_matmul(
             f"where it has no kernels of Arm: {size + blocks} float32, or {out_features} more")
     codes = packed[:size].astype(np.uint8).reshape(out_features, -1)
     codes = np.stack([codes & 15, codes >> 4], -1).reshape(out_features, in_features)
-    real = _blocks(g, codes, packed[size : size + blocks].reshape(out_features, -1), block_size)
-    product = dense(g, affine.rounded_rows(g, inp), real)
+    scales = packed[size : size + blocks].reshape(out_features, -1)
+    product = affine.product_of_blocks(g, affine.rounded_rows(g, inp), codes.astype(np.int8) - 8, scales, block_size)
     offsets = packed[size + blocks :]
     return g.call("add", product, g.constant(offsets, "float32")) if offsets.size else product
