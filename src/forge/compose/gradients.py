@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims
+from forge.compose.norms import wide
 from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
@@ -43,8 +44,8 @@ def group_norm(
 
 def _normalized(g: Composer, grad: Value, x: Value, mean: Value, inverse: Value) -> tuple[Term, Term, Term]:
     """The gradient, the normalised data and ``inverse``, in float32 or more."""
-    wide = "float64" if x.dtype == "float64" else "float32"
-    d, data, centre, scale = (Term(g, g.cast(v, wide)) for v in (grad, x, mean, inverse))
+    data = Term(g, wide(g, x))
+    d, centre, scale = (Term(g, g.cast(v, data.value.dtype)) for v in (grad, mean, inverse))
     return d, (data - centre) * scale, scale
 
 
@@ -78,7 +79,7 @@ def embedding(g: Composer, grad: Value, indices: Value, rows: Dim, ignored: int 
     """Of a table ``[rows, D]`` from ``grad``, ``[..., D]``; vectors at the index ``ignored`` do not count."""
     size = grad.shape[-1]
     places = g.reshape(g.cast(indices, "int64"), (dims.product(indices.shape), 1))
-    updates = g.cast(g.reshape(grad, (places.shape[0], size)), "float64" if grad.dtype == "float64" else "float32")
+    updates = wide(g, g.reshape(grad, (places.shape[0], size)))
     if ignored is not None:
         updates = g.call("where", g.call("equal", places, g.constant(ignored, "int64")), g.scalar(0, updates), updates)
     zeros = g.call("full", g.scalar(0, updates), shape=(rows, size))

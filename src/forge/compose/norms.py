@@ -53,9 +53,14 @@ def training_batch_norm(
     g: Composer, x: Value, scale: Value | None, bias: Value | None, *, epsilon: float
 ) -> tuple[Value, Value, Value]:
     """The result with mean and variance of the batch, and these, in float32 or more."""
-    data, axes = wide(g, x), (0, *range(2, x.rank))
-    mean, variance = g.call("mean", data, axis=axes, keepdims=False), g.call("variance", data, axis=axes, keepdims=False)
+    mean, variance = _moments(g, wide(g, x))
     return mixed_batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon), mean, variance
+
+
+def _moments(g: Composer, x: Value) -> tuple[Value, Value]:
+    """Mean and variance of each channel of a batch."""
+    axes = (0, *range(2, x.rank))
+    return g.call("mean", x, axis=axes, keepdims=False), g.call("variance", x, axis=axes, keepdims=False)
 
 
 def running_statistics(g: Composer, x: Value, mean: Value, old: Sequence[Value], *, share: float) -> list[Value]:
@@ -101,8 +106,7 @@ def batch_statistics(
     g: Composer, x: Value, mean: Value, variance: Value, *, momentum: float
 ) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
     """Mean and variance of each channel (axis 1) of a batch, and the running ones: ``momentum * old + (1 - momentum) * new``."""
-    axes = (0, *range(2, x.rank))
-    own = g.call("mean", x, axis=axes, keepdims=False), g.call("variance", x, axis=axes, keepdims=False)
+    own = _moments(g, x)
     mean, variance = (blend(g, old, new, momentum, 1 - momentum) for old, new in zip((mean, variance), own))
     return own, (mean, variance)
 
