@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from forge import dims as sizes
 from forge import dtypes
+from forge.compose.bits import bitcast
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import slice_end, with_bits
+from forge.frontends.torch.converters.core.views import slice_end
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -147,7 +148,7 @@ def to(g: Context, self: Value, other: Value | None = None, *, dtype: str | None
 
 @converts("view.dtype", "view_copy.dtype")
 def view_bits(g: Context, self: Value, *, dtype: str) -> Value:
-    return with_bits(g, self, dtype)
+    return bitcast(g, self, dtype)
 
 
 @converts("convert_element_type.default", domain="prims")
