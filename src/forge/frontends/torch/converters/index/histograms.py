@@ -41,13 +41,13 @@ def histc(g: Context, self: Value, *, bins: int = 100, min: float = 0, max: floa
 def _edges(g: Context, column: Value, bins: int, low: float | None, high: float | None) -> Value:
     """The ends of ``bins`` equal intervals of a vector; without ends from its least to its largest element, or 0 to 1."""
     if low is not None and high is not None:
-        return spaced(g, low, high, bins + 1).cast(column.dtype).value
+        return g.cast(spaced(g, low, high, bins + 1), column.dtype)
     if column.shape == (0,):
-        return spaced(g, 0, 1, bins + 1).cast(column.dtype).value
+        return g.cast(spaced(g, 0, 1, bins + 1), column.dtype)
     first, last = (Term(g, g.call(op, column)) for op in ("min", "max"))
     same = first.equals(last)
     first, last = same.where(first - 0.5, first), same.where(last + 0.5, last)
-    return spaced(g, first.value, last.value, bins + 1).cast(column.dtype).value
+    return g.cast(spaced(g, first.value, last.value, bins + 1), column.dtype)
 
 
 def _counted(g: Context, columns: Sequence[Value], edges: Sequence[Value], weight: Value | None, density: bool) -> Value:
