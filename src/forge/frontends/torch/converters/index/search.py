@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from forge import dims, dtypes
+from forge.compose.axes import ravel
 from forge.compose.checks import check_that, checked_indices
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
-from forge.frontends.torch.converters.index.along import flat
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -28,7 +28,7 @@ def _searched(g: Context, ordered: Value, values: Operand, right: bool, out_int3
     wanted = g.tensor(values, dtype)
     shape = wanted.shape
     if ordered.rank == 1:
-        wanted = flat(g, wanted)
+        wanted = ravel(g, wanted)
     found = g.call("searchsorted", g.cast(ordered, dtype), wanted, right=right, dtype="int32" if out_int32 else "int64")
     return g.reshape(found, shape)
 
@@ -65,7 +65,7 @@ def isin(
     g: Context, elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False
 ) -> Value:
     found, among = g.promoted(elements, test_elements)
-    tests = flat(g, among)
+    tests = ravel(g, among)
     same = g.call("equal", g.reshape(found, (*found.shape, 1)), tests)
     result = g.call("any", same, axis=(found.rank,))
     return g.call("logical_not", result) if invert else result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from forge.compose.axes import moved, transposed
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import moved, with_diagonal
-from forge.frontends.torch.converters.shape.order import transposed
+from forge.frontends.torch.converters.core.views import with_diagonal
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
