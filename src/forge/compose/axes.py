@@ -9,6 +9,7 @@ from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ops.core.broadcast import common_size
 from forge.ops.core.composer import Composer
+from forge.ops.core.term import Term
 
 
 def part(g: Composer, x: Value, axis: int, begin: Dim, end: Dim, step: int = 1) -> Value:
@@ -22,6 +23,43 @@ def neighbours(g: Composer, x: Value, axis: int) -> tuple[Value, Value]:
     """All elements along ``axis`` but the last, and all but the first."""
     size = x.shape[axis]
     return part(g, x, axis, 0, size - 1), part(g, x, axis, 1, size)
+
+
+def slice_at(g: Composer, x: Value, axis: int, start: Value, length: Value, size: Dim | None = None) -> Value:
+    """``length`` elements (``size`` where it is known) from ``start`` on, which counts from the end where it is negative."""
+    zero = g.constant(0, "int64")
+    begin = g.call("where", g.call("less", start, zero), g.call("add", start, g.extent(x, axis)), start)
+    return g.call("take", x, g.call("add", g.count(length, size), begin), axis=axis)
+
+
+def split_at(g: Composer, x: Value, axis: int, ends: Value, parts: int) -> list[Value]:
+    """The ``parts`` between ``ends``, an int64 vector of one element less, by the rules of Python's slices."""
+    size = Term(g, g.extent(x, axis))
+    given = Term(g, ends)
+    bounds = (given < 0).where(given + size, given).maximum(0).minimum(size).value
+    begin, found = Term(g, g.constant(0, "int64")), []
+    for k in range(parts):
+        end = Term(g, g.call("take", bounds, g.constant(k, "int64"), axis=0)) if k < parts - 1 else size
+        positions = Term(g, g.count((end - begin).maximum(0).value)) + begin
+        found.append(g.call("take", x, positions.value, axis=axis))
+        begin = end
+    return found
+
+
+def repeat(g: Composer, x: Value, repeats: Dim, axis: int) -> Value:
+    """Each element along ``axis`` ``repeats`` times."""
+    if isinstance(repeats, int):
+        return g.call("repeat", x, repeats=repeats, axis=axis) if repeats else part(g, x, axis, 0, 0)
+    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    wide = g.call("broadcast_to", g.call("expand_dims", x, axis=axis + 1), shape=(*before, size, repeats, *after))
+    return g.reshape(wide, (*before, size * repeats, *after))
+
+
+def diag_embed(g: Composer, x: Value, offset: int) -> Value:
+    """Matrices with the last axis of ``x`` as the diagonal that is ``offset`` above the main one, else 0."""
+    size = x.shape[-1] + abs(offset)
+    zeros = g.call("zeros", shape=(*x.shape[:-1], size, size), dtype=x.dtype)
+    return g.call("matrix_set_diag", zeros, x, k1=offset, k2=offset)
 
 
 def ravel(g: Composer, x: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims, dtypes
-from forge.compose.axes import along, neighbours
+from forge.compose.axes import along, broadcast, neighbours
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
@@ -30,6 +30,15 @@ def histc(g: Composer, x: Value, bins: int, low: float, high: float, dtype: str)
     place = g.call("minimum", place, g.constant(bins - 1, "int64"))
     zeros = g.call("zeros", shape=(bins,), dtype=dtype)
     return g.call("scatter_elements", zeros, place, g.cast(inside, dtype), axis=0, reduction="add")
+
+
+def bincount(g: Composer, x: Value, weights: Value | None, minlength: Value, dtype: str) -> Value:
+    """How often 0, 1, .. occur in a vector of int64, or the sums of their ``weights``; as ``dtype``, ``minlength`` or more."""
+    longest = g.call("concatenate", g.reshape(minlength, (1,)), g.call("add", x, g.constant(1, "int64")), axis=0)
+    wide = dtypes.WIDER.get(dtype, dtype)
+    zeros = g.call("zeros", g.call("max", longest, axis=(0,), keepdims=True), dtype=wide)
+    updates = broadcast(g, g.constant(1, wide), x.shape) if weights is None else g.cast(weights, wide)
+    return g.cast(g.call("scatter_elements", zeros, x, updates, axis=0, reduction="add"), dtype)
 
 
 def widened_range(g: Composer, x: Value) -> tuple[Value, Value]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forge import dtypes
-from forge.compose.axes import along, broadcast, broadcast_arrays, moved, transposed
+from forge.compose.axes import along, broadcast, broadcast_arrays, moved, ravel, transposed
 from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.ir.nodes import Value
@@ -161,6 +161,11 @@ def _mean(g: Composer, write: Write, x: Value, updates: Value, include_self: boo
         x, count = write(x, zeros, "update"), write(count, zeros, "update")
     total, number = write(x, updates, "add"), write(count, ones, "add")
     return g.call("floor_divide" if dtypes.is_integer(x.dtype) else "divide", total, number)
+
+
+def isin(g: Composer, x: Value, tests: Value) -> Value:
+    """Which elements of ``x`` are among those of ``tests``."""
+    return g.call("any", g.call("equal", g.reshape(x, (*x.shape, 1)), ravel(g, tests)), axis=(x.rank,))
 
 
 def take_along_axis(g: Composer, x: Value, indices: Value, axis: int) -> Value:

@@ -1,4 +1,4 @@
-"""Window functions, by which frames of a signal are multiplied, with SciPy's names; and numbers at equal distances.
+"""Window functions, by which frames of a signal are multiplied, with SciPy's names.
 
 A window has ``length`` numbers of float64; ``length`` is an int64 of rank 0, and ``size`` the same where it is known. With
 ``periodic`` it is the symmetric window of one number more, without the last, as spectral analysis wants it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from forge import dtypes
 from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
@@ -51,23 +50,3 @@ def _places(g: Composer, length: Value, size: Dim | None, periodic: bool, end: f
 def _or_one(g: Composer, length: Value, window: Term) -> Value:
     """``window``, or 1 where it has a single number."""
     return Term(g, length).equals(1).where(1, window).value
-
-
-def linspace(
-    g: Composer, start: Value, stop: Value, number: Value, *, size: Dim | None = None, rounded: str | None = None
-) -> Value:
-    """``number`` numbers from ``start`` to ``stop``, both of rank 0, counted from the nearer of both, in float64 or complex128.
-
-    ``rounded``: the type that the distance of ends and the step are rounded to, which products are not, so that the result is
-    PyTorch's for that type to the last bit.
-    """
-    work = "complex128" if dtypes.is_complex(start.dtype) else "float64"
-
-    def narrow(t: Term) -> Term:
-        return t if rounded is None else t.cast(rounded).cast(work)
-
-    first, last, count = Term(g, g.cast(start, work)), Term(g, g.cast(stop, work)), Term(g, number)
-    places = Term(g, g.count(number, size))
-    step = narrow(narrow(last - first) / (count - 1).maximum(1).cast(work))
-    near = places < count.floor_divide(2).maximum(1)
-    return near.where(first + step * places.cast(work), last - step * (count - 1 - places).cast(work)).value

@@ -178,16 +178,10 @@ def slogdet(g: Context, A: Value) -> list[Value | None]:  # noqa: N803
     return [*linalg.slogdet(g, A), None, None]
 
 
-@converts("logdet.default")
-def logdet(g: Context, self: Value) -> Value:
-    return linalg.logdet(g, self)
-
-
 @converts("linalg_matrix_power.default", "matrix_power.default")
 def matrix_power(g: Context, self: Value, *, n: int) -> Value:
     return linalg.matrix_power(g, inverse(g, self) if n < 0 else self, abs(n))
 
 
-@converts("linalg_matrix_exp.default", "matrix_exp.default")
-def matrix_exp(g: Context, self: Value) -> Value:
-    return linalg.matrix_exp(g, self)
+converts("logdet.default")(linalg.logdet)
+converts("linalg_matrix_exp.default", "matrix_exp.default")(linalg.matrix_exp)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
-from forge.compose.window_functions import bartlett, general_cosine, kaiser, linspace
+from forge.compose import ranges
+from forge.compose.window_functions import bartlett, general_cosine, kaiser
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 
 def filled(g: Context, number: Operand, shape: Sequence[Dim]) -> Value:
@@ -90,21 +90,16 @@ def arange(g: Context, start: Operand, end: Operand, step: Operand = 1, *, dtype
     whole = (isinstance(x, int | dims.DimExpr) or isinstance(x, Value) and dtypes.is_integer(x.dtype) for x in numbers)
     if g.dtype == "int64" or all(whole):
         return g.cast(g.call("arange", *(g.tensor(x, "int64") for x in numbers), dtype="int64"), g.dtype)
-    first, last, width = (Term(g, g.tensor(x, "float64")) for x in numbers)
-    places = g.count(g.cast(((last - first) / width).ceil().value, "int64"))
-    if dtypes.is_integer(g.dtype):
-        return (Term(g, places) * width.cast("int64") + first.cast("int64")).cast(g.dtype).value
-    return (Term(g, places).cast("float64") * width + first).cast(g.dtype).value
+    first, last, width = (g.tensor(x, "float64") for x in numbers)
+    return ranges.arange(g, first, last, width, g.dtype)
 
 
 def spaced(g: Context, start: Operand, end: Operand, steps: Dim) -> Value:
-    """``steps`` numbers from ``start`` to ``end``; those of a result of float32 are torch's to the last bit: histograms depend
-    on it.
-    """
+    """``steps`` numbers from ``start`` to ``end``; those of float32 are torch's to the last bit: histograms depend on it."""
     work = "complex128" if dtypes.is_complex(g.dtype) else "float64"
     first, last = (g.reshape(g.cast(g.tensor(x, _narrowed(g, x)), work), ()) for x in (start, end))
     rounded = g.dtype if g.dtype == "float32" else None
-    return linspace(g, first, last, g.tensor(steps, "int64"), size=steps, rounded=rounded)
+    return ranges.linspace(g, first, last, g.tensor(steps, "int64"), size=steps, rounded=rounded)
 
 
 def _narrowed(g: Context, number: Operand) -> str:
@@ -115,7 +110,7 @@ def _narrowed(g: Context, number: Operand) -> str:
 
 
 @converts(*(f"linspace.{o}" for o in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")))
-def evenly_spaced(g: Context, start: Operand, end: Operand, *, steps: Dim, dtype: str | None = None) -> Value:
+def linspace(g: Context, start: Operand, end: Operand, *, steps: Dim, dtype: str | None = None) -> Value:
     return g.cast(spaced(g, start, end, steps), g.dtype)
 
 

@@ -62,12 +62,7 @@ def repeat_interleave(
     """Without ``dim`` of the elements as a vector."""
     if dim is None:
         self, dim = axes.ravel(g, self), 0
-    axis = g.axis(dim, self.rank, "dim")
-    if isinstance(repeats, int):
-        return g.call("repeat", self, repeats=repeats, axis=axis) if repeats else axes.part(g, self, axis, 0, 0)
-    before, size, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
-    wide = g.call("broadcast_to", g.call("expand_dims", self, axis=axis + 1), shape=(*before, size, repeats, *after))
-    return g.reshape(wide, (*before, size * repeats, *after))
+    return axes.repeat(g, self, repeats, g.axis(dim, self.rank, "dim"))
 
 
 @converts("repeat_interleave.self_Tensor")
