@@ -10,10 +10,14 @@ from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 
 
+def differences(g: Composer, a: Value, b: Value) -> Value:
+    """``a[.., i, :] - b[.., j, :]`` at ``[.., i, j, :]``."""
+    return g.call("subtract", g.call("expand_dims", a, axis=a.rank - 1), g.call("expand_dims", b, axis=b.rank - 2))
+
+
 def cdist(g: Composer, a: Value, b: Value, p: float = 2.0) -> Value:
-    """The ``p``-norm of ``a[.., i, :] - b[.., j, :]`` at ``[.., i, j]``."""
-    rows, others = g.call("expand_dims", a, axis=a.rank - 1), g.call("expand_dims", b, axis=b.rank - 2)
-    return _norm(g, g.call("subtract", rows, others), p)
+    """The ``p``-norms of `differences`."""
+    return _norm(g, differences(g, a, b), p)
 
 
 def pdist(g: Composer, x: Value, p: float = 2.0) -> Value:
