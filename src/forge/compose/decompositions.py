@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from forge import dims, dtypes
 from forge.compose.axes import matrix_transpose, part
 from forge.compose.linalg import identity
@@ -84,6 +86,14 @@ class Tolerance(NamedTuple):
         largest = Term(g, g.call("max", sizes, axis=(sizes.rank - 1,), keepdims=True))
         absolute, relative = (Term(g, g.call("expand_dims", v, axis=v.rank) if v.rank else v) for v in self)
         return Term(g, sizes) > absolute.maximum(relative * largest)
+
+
+def default_tolerance(g: Composer, x: Value) -> Value:
+    """What NumPy's ``matrix_rank`` takes relative to the largest singular value: epsilon times the longer side."""
+    dtype = dtypes.part(x.dtype) if dtypes.is_complex(x.dtype) else x.dtype
+    epsilon = float(np.finfo(dtypes.numpy_dtype(dtype)).eps)
+    rows, columns = (Term(g, g.extent(x, x.rank - k)) for k in (2, 1))
+    return (rows.maximum(columns).cast("float64") * epsilon).cast(dtype).value
 
 
 def matrix_rank(g: Composer, x: Value, tolerance: Tolerance, *, hermitian: bool = False) -> Value:

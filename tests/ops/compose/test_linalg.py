@@ -115,8 +115,8 @@ def test_values(dtype: Any) -> None:
         close(got, np.linalg.eigvalsh(square))
 
 
-def tolerance(g: Composer) -> Tolerance:
-    return Tolerance(g.constant(0.0, "float64"), g.constant(1e-9, "float64"))
+def tolerance(g: Composer, x: Value) -> Tolerance:
+    return Tolerance(g.constant(0.0, "float64"), decompositions.default_tolerance(g, x))
 
 
 @pytest.mark.parametrize("hermitian", [False, True])
@@ -124,9 +124,9 @@ def tolerance(g: Composer) -> Tolerance:
 def test_pseudo_inverses_and_ranks(hermitian: bool, dtype: Any) -> None:
     x = WIDE + (1j * WIDE[::-1] if dtype is np.complex128 else 0)
     x = x.conj().swapaxes(1, 2) @ x if hermitian else x
-    (got,) = run(lambda g, v: decompositions.pinv(g, v, tolerance(g), hermitian=hermitian), x)
+    (got,) = run(lambda g, v: decompositions.pinv(g, v, tolerance(g, v), hermitian=hermitian), x)
     close(got, np.linalg.pinv(x))
-    (got,) = run(lambda g, v: decompositions.matrix_rank(g, v, tolerance(g), hermitian=hermitian), x)
+    (got,) = run(lambda g, v: decompositions.matrix_rank(g, v, tolerance(g, v), hermitian=hermitian), x)
     assert got.tolist() == [2, 2, 2]
 
 

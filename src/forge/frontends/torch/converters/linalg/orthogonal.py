@@ -8,16 +8,13 @@ Factors of QR have LAPACK's signs. Those of singular vectors and eigenvectors, w
 
 from __future__ import annotations
 
-import numpy as np
-
-from forge import dims, dtypes
+from forge import dtypes
 from forge.compose import decompositions
 from forge.compose.axes import matrix_transpose
 from forge.compose.decompositions import Tolerance
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 
 def real(g: Context, matrices: Value) -> Value:
@@ -104,10 +101,9 @@ def _tolerance(g: Context, matrices: Value, atol: Operand | None, rtol: Operand 
     absolute = g.tensor(0.0 if atol is None else atol, dtype)
     if rtol is not None:
         return Tolerance(absolute, g.tensor(rtol, dtype))
-    epsilon = float(np.finfo(dtypes.numpy_dtype(dtype)).eps)
-    side = Term(g, g.tensor(dims.maximum(*matrices.shape[-2:]), "int64")).cast("float64") * epsilon
     zero = g.constant(0.0, dtype)
-    return Tolerance(absolute, g.call("where", g.call("greater", absolute, zero), zero, side.cast(dtype).value))
+    own = decompositions.default_tolerance(g, matrices)
+    return Tolerance(absolute, g.call("where", g.call("greater", absolute, zero), zero, own))
 
 
 @converts("linalg_matrix_rank.atol_rtol_tensor", "linalg_matrix_rank.atol_rtol_float")

@@ -35,10 +35,10 @@ def new_full(g: Context, self: Value, size: Sequence[Dim], fill_value: Operand, 
     return filled(g, fill_value, size)
 
 
-def _filled_with(number: int, name: str, size_overload: str) -> None:
+def _filled_with(number: int, name: str, sized_ops: Sequence[str], new_ops: Sequence[str] = ()) -> None:
     """Tensors of one number; what torch leaves undefined is 0."""
 
-    @converts(f"{name}.{size_overload}")
+    @converts(*sized_ops)
     def sized(g: Context, size: Sequence[Dim], *, dtype: str | None = None, stride: Sequence[Dim] = (),
               physical_layout: Sequence[int] = ()) -> Value:
         return filled(g, number, size)
@@ -47,25 +47,15 @@ def _filled_with(number: int, name: str, size_overload: str) -> None:
     def like(g: Context, self: Value, *, dtype: str | None = None) -> Value:
         return filled(g, number, self.shape)
 
-    @converts(f"new_{name}.default")
-    def new(g: Context, self: Value, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
+    @converts(f"new_{name}.default", *new_ops)
+    def new(g: Context, self: Value, size: Sequence[Dim], *, stride: Sequence[Dim] = (), dtype: str | None = None) -> Value:
         return filled(g, number, size)
 
 
-_filled_with(0, "zeros", "default")
-_filled_with(1, "ones", "default")
-_filled_with(0, "empty", "memory_format")
-
-
-@converts("empty_strided.default", "empty_permuted.default", "_efficientzerotensor.default")
-def empty(g: Context, size: Sequence[Dim], *, stride: Sequence[Dim] = (), physical_layout: Sequence[int] = (),
-          dtype: str | None = None) -> Value:
-    return filled(g, 0, size)
-
-
-@converts("new_empty_strided.default")
-def new_empty_strided(g: Context, self: Value, size: Sequence[Dim], *, stride: Sequence[Dim], dtype: str | None = None) -> Value:
-    return filled(g, 0, size)
+_filled_with(0, "zeros", ["zeros.default", "_efficientzerotensor.default"])
+_filled_with(1, "ones", ["ones.default"])
+_filled_with(0, "empty", ["empty.memory_format", "empty_strided.default", "empty_permuted.default"],
+             ["new_empty_strided.default"])
 
 
 @converts("_new_zeros_with_same_feature_meta.default")
@@ -125,24 +115,18 @@ def eye(g: Context, *, n: Dim, m: Dim | None = None, dtype: str | None = None) -
     return g.call("eye", n=n, m=n if m is None else m, dtype=g.dtype)
 
 
-@converts("tril.default")
-def tril(g: Context, self: Value, diagonal: Operand = 0) -> Value:
-    return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=False)
+def _triangle(name: str, upper: bool, indices: Callable[..., tuple[np.ndarray, ...]]) -> None:
+    @converts(f"{name}.default")
+    def part(g: Context, self: Value, diagonal: Operand = 0) -> Value:
+        return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=upper)
+
+    @converts(f"{name}_indices.default")
+    def places(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
+        return g.constant(np.stack(indices(row, offset, col)), g.dtype)
 
 
-@converts("triu.default")
-def triu(g: Context, self: Value, diagonal: Operand = 0) -> Value:
-    return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=True)
-
-
-@converts("tril_indices.default")
-def tril_indices(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
-    return g.constant(np.stack(np.tril_indices(row, offset, col)), g.dtype)
-
-
-@converts("triu_indices.default")
-def triu_indices(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
-    return g.constant(np.stack(np.triu_indices(row, offset, col)), g.dtype)
+_triangle("tril", False, np.tril_indices)
+_triangle("triu", True, np.triu_indices)
 
 
 _COSINES = {"hann": (0.5, -0.5), "blackman": (0.42, -0.5, 0.08)}
