@@ -11,6 +11,14 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
 
 
+def offsets(g: Composer, lengths: Value) -> Value:
+    """Where parts of these lengths begin and end: 0, and the sums of the first 1, 2, .. along the last axis, as int64."""
+    last = lengths.rank - 1
+    sums = g.call("cumsum", g.cast(lengths, "int64"), axis=last)
+    zero = g.call("broadcast_to", g.constant(0, "int64"), shape=(*lengths.shape[:-1], 1))
+    return g.call("concatenate", zero, sums, axis=last)
+
+
 def extremes(g: Composer, op: str, x: Value, axis: int) -> list[Value]:
     """The largest ("cummax") or smallest ("cummin") element so far, and its position; False is less than True."""
     if x.dtype != "bool":

@@ -22,9 +22,18 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
 
 
+def householder_multiply(
+    g: Composer, factors: Value, tau: Value, other: Value, *, left: bool = True, transpose: bool = False
+) -> Value:
+    """``Q @ other``, or ``other @ Q``, for Q = H_0 H_1 .. of ``linalg.householder``, or with its transpose."""
+    if left:
+        return g.call("linalg.householder_multiply", factors, tau, other, transpose=transpose)
+    return matrix_transpose(g, householder_multiply(g, factors, tau, matrix_transpose(g, other), transpose=not transpose))
+
+
 def householder_product(g: Composer, factors: Value, tau: Value) -> Value:
     """The first columns of H_0 H_1 .., as many as ``factors`` has."""
-    return g.call("linalg.householder_multiply", factors, tau, identity(g, factors), transpose=False)
+    return householder_multiply(g, factors, tau, identity(g, factors))
 
 
 def qr(g: Composer, x: Value, *, complete: bool = False) -> tuple[Value, Value]:
@@ -34,7 +43,7 @@ def qr(g: Composer, x: Value, *, complete: bool = False) -> tuple[Value, Value]:
     size = rows if complete else dims.minimum(rows, columns)
     one = g.call("broadcast_to", g.call("eye", n=rows, m=size, dtype=factors.dtype), shape=(*batch, rows, size))
     right = g.call("trilu", part(g, factors, factors.rank - 2, 0, size), upper=True)
-    return g.call("linalg.householder_multiply", factors, tau, one, transpose=False), right
+    return householder_multiply(g, factors, tau, one), right
 
 
 def _doubled(g: Composer, re: Value, im: Value) -> Value:

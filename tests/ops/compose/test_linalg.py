@@ -104,6 +104,22 @@ def test_qr(complete: bool, x: np.ndarray) -> None:
     close(r, wanted.R)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_products_with_reflectors(transpose: bool) -> None:
+    def compose(g: Composer, x: Value, other: Value) -> list[Value]:
+        factors, tau = g.multi("linalg.householder", x)
+        left, right = (
+            decompositions.householder_multiply(g, factors, tau, other, left=left, transpose=transpose) for left in (True, False)
+        )
+        return [left, right, decompositions.householder_product(g, factors, tau)]
+
+    left, right, q = run(compose, A, SYMMETRIC)
+    turned = q.swapaxes(1, 2) if transpose else q
+    close(q, np.linalg.qr(A).Q)
+    close(left, turned @ SYMMETRIC)
+    close(right, SYMMETRIC @ turned)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_values(dtype: Any) -> None:
     x = WIDE + (1j * WIDE[::-1] if dtype is np.complex128 else 0)

@@ -34,10 +34,6 @@ def geqrf(g: Context, self: Value) -> list[Value]:
     return g.multi("linalg.householder", real(g, self))
 
 
-def _applied(g: Context, factors: Value, tau: Value, other: Value, *, transpose: bool = False) -> Value:
-    return g.call("linalg.householder_multiply", factors, tau, other, transpose=transpose)
-
-
 @converts("linalg_householder_product.default", "orgqr.default")
 def householder_product(g: Context, self: Value, input2: Value) -> Value:
     return decompositions.householder_product(g, real(g, self), input2)
@@ -45,10 +41,7 @@ def householder_product(g: Context, self: Value, input2: Value) -> Value:
 
 @converts("ormqr.default")
 def ormqr(g: Context, self: Value, input2: Value, input3: Value, *, left: bool = True, transpose: bool = False) -> Value:
-    real(g, self)
-    if left:
-        return _applied(g, self, input2, input3, transpose=transpose)
-    return matrix_transpose(g, _applied(g, self, input2, matrix_transpose(g, input3), transpose=not transpose))
+    return decompositions.householder_multiply(g, real(g, self), input2, input3, left=left, transpose=transpose)
 
 
 @converts("linalg_qr.default")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge.compose import reductions
+from forge.compose import cumulative, reductions
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -16,14 +16,7 @@ def segment_reduce(
     """Parts of ``axis``, the last one of ``lengths`` [..., S] or ``offsets`` [..., S + 1]; where both are absent, torch fails."""
     if indices is not None:
         raise g.unsupported("indices: got a tensor; supported: lengths or offsets")
-    ends = _cumulated(g, lengths) if lengths is not None else offsets
+    ends = cumulative.offsets(g, lengths) if lengths is not None else offsets
     if ends is None:
         raise g.invalid("got neither lengths nor offsets; expected one of them")
     return reductions.segment_reduce(g, data, ends, reduce, g.axis(axis, data.rank, "axis"), initial)
-
-
-def _cumulated(g: Context, lengths: Value) -> Value:
-    """0, and the sums of the first 1, 2, .. lengths."""
-    sums = g.call("cumsum", g.cast(lengths, "int64"), axis=lengths.rank - 1)
-    zero = g.call("broadcast_to", g.constant(0, "int64"), shape=(*lengths.shape[:-1], 1))
-    return g.call("concatenate", zero, sums, axis=lengths.rank - 1)
