@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forge import dims
-from forge.compose.axes import along
 from forge.compose.checks import checked_indices
-from forge.compose.reductions import vector_norm
 from forge.dims import Dim
 from forge.errors import option
 from forge.ir.nodes import Value
@@ -75,7 +73,7 @@ def global_pool(g: Composer, x: Value, kind: str) -> Value:
 
 def global_lp_pool(g: Composer, x: Value, p: float) -> Value:
     """``(sum of |x|^p over the spatial axes) ^ (1 / p)``."""
-    return vector_norm(g, x, p, spatial_axes(x), keepdims=True)
+    return _root(g, g.call("sum", _powered(g, x, p), axis=spatial_axes(x), keepdims=True), p)
 
 
 def lp_pool(g: Composer, x: Value, p: float, **window: Any) -> Value:
@@ -205,7 +203,8 @@ def _positions(
 
 def _along(g: Composer, count: Term, axis: int, rank: int) -> Term:
     """0, 1, .. count - 1 along one of ``rank`` axes."""
-    return Term(g, along(g, g.count(count.value), axis, rank))
+    numbers = g.count(count.value)
+    return Term(g, g.reshape(numbers, [numbers.shape[0] if k == axis else 1 for k in range(rank)]))
 
 
 def _product(terms: Sequence[Term]) -> Term:
