@@ -20,20 +20,20 @@ def part(g: Composer, x: Value, axis: int, begin: Dim, end: Dim, step: int = 1) 
 
 
 def neighbours(g: Composer, x: Value, axis: int) -> tuple[Value, Value]:
-    """All elements along ``axis`` but the last, and all but the first."""
+    """``x`` without its last, and without its first, element along ``axis``."""
     size = x.shape[axis]
     return part(g, x, axis, 0, size - 1), part(g, x, axis, 1, size)
 
 
 def slice_at(g: Composer, x: Value, axis: int, start: Value, length: Value, size: Dim | None = None) -> Value:
-    """``length`` elements (``size`` where it is known) from ``start`` on, which counts from the end where it is negative."""
+    """``length`` elements along ``axis`` from ``start``, which may be negative; ``size`` is ``length`` where it is known."""
     zero = g.constant(0, "int64")
     begin = g.call("where", g.call("less", start, zero), g.call("add", start, g.extent(x, axis)), start)
     return g.call("take", x, g.call("add", g.count(length, size), begin), axis=axis)
 
 
 def split_at(g: Composer, x: Value, axis: int, ends: Value, parts: int) -> list[Value]:
-    """The ``parts`` between ``ends``, an int64 vector of one element less, by the rules of Python's slices."""
+    """NumPy's ``split`` at ``ends``, an int64 vector of ``parts - 1`` elements that arrives at run time."""
     size = Term(g, g.extent(x, axis))
     given = Term(g, ends)
     bounds = (given < 0).where(given + size, given).maximum(0).minimum(size).value
@@ -91,12 +91,12 @@ def along(g: Composer, vector: Value, axis: int, rank: int) -> Value:
 
 
 def places(g: Composer, x: Value, axis: int) -> Value:
-    """0, 1, .. up to the size of ``x`` along ``axis``, as int64."""
+    """The positions 0, 1, .. along ``axis`` of ``x``, as an int64 vector."""
     return g.count(g.extent(x, axis), x.shape[axis])
 
 
 def broadcast(g: Composer, x: Value, shape: Sequence[Dim]) -> Value:
-    """``x`` in ``shape``."""
+    """``x`` broadcast to ``shape``."""
     return x if x.shape == tuple(shape) else g.call("broadcast_to", x, shape=tuple(shape))
 
 

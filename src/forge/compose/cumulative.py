@@ -12,7 +12,7 @@ from forge.ops.core.term import Term
 
 
 def offsets(g: Composer, lengths: Value) -> Value:
-    """Where parts of these lengths begin and end: 0, and the sums of the first 1, 2, .. along the last axis, as int64."""
+    """0 followed by the cumulative sums of ``lengths`` along the last axis, int64: the bounds of parts of these lengths."""
     last = lengths.rank - 1
     sums = g.call("cumsum", g.cast(lengths, "int64"), axis=last)
     zero = g.call("broadcast_to", g.constant(0, "int64"), shape=(*lengths.shape[:-1], 1))
@@ -20,7 +20,7 @@ def offsets(g: Composer, lengths: Value) -> Value:
 
 
 def extremes(g: Composer, op: str, x: Value, axis: int) -> list[Value]:
-    """The largest ("cummax") or smallest ("cummin") element so far, and its position; False is less than True."""
+    """The running maximum ("cummax") or minimum ("cummin") along ``axis``, and its positions; bools are ordered, too."""
     if x.dtype != "bool":
         return g.multi(op, x, axis=axis)
     values, positions = g.multi(op, g.cast(x, "uint8"), axis=axis)

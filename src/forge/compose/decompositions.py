@@ -85,13 +85,13 @@ def eigvalsh(g: Composer, x: Value, *, lower: bool = True) -> Value:
 
 
 class Tolerance(NamedTuple):
-    """What sizes of singular values must exceed to count: ``absolute``, and ``relative`` to the largest; one for each matrix."""
+    """What a singular value must exceed to count as nonzero, ``absolute`` and ``relative`` to the largest, for each matrix."""
 
     absolute: Value
     relative: Value
 
     def exceeded(self, g: Composer, sizes: Value) -> Term:
-        """Which of ``sizes`` count, in any order."""
+        """Which of ``sizes``, in any order, exceed the tolerance."""
         largest = Term(g, g.call("max", sizes, axis=(sizes.rank - 1,), keepdims=True))
         absolute, relative = (Term(g, g.call("expand_dims", v, axis=v.rank) if v.rank else v) for v in self)
         return Term(g, sizes) > absolute.maximum(relative * largest)

@@ -33,7 +33,7 @@ def histc(g: Composer, x: Value, bins: int, low: float, high: float, dtype: str)
 
 
 def bincount(g: Composer, x: Value, weights: Value | None, minlength: Value, dtype: str) -> Value:
-    """How often 0, 1, .. occur in a vector of int64, or the sums of their ``weights``; as ``dtype``, ``minlength`` or more."""
+    """How often each of 0, 1, .. occurs in an int64 vector, or the sum of its ``weights``; ``minlength`` or more results."""
     longest = g.call("concatenate", g.reshape(minlength, (1,)), g.call("add", x, g.constant(1, "int64")), axis=0)
     wide = dtypes.WIDER.get(dtype, dtype)
     zeros = g.call("zeros", g.call("max", longest, axis=(0,), keepdims=True), dtype=wide)

@@ -14,7 +14,7 @@ from forge.ops.core.composer import Composer
 from forge.ops.reduce.window import neutral
 
 Write = Callable[[Value, Value, str], Value]
-"""Of the old value, the updates and the reduction: the new value."""
+"""(old value, updates, reduction) -> new value"""
 
 _OF_BOOL = {"add": "max", "mul": "min", "max": "max", "min": "min", "mean": "mean"}
 _NEUTRAL = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
@@ -29,13 +29,13 @@ def nonzero(g: Composer, x: Value) -> list[Value]:
 
 
 @dataclass(frozen=True)
-class Places:
+class _Places:
     """Places in a tensor.
 
     Attributes:
-        axes: that have indices.
-        indices: of each of them, all of one shape.
-        result_axis: where the axes of the indices are in what is read there.
+        axes: the axes that are indexed.
+        indices: one tensor of indices for each of them, all of one shape.
+        result_axis: where the axes of the indices begin in the result of a read.
     """
 
     axes: list[int]
@@ -47,8 +47,8 @@ class Places:
         return self.indices[0].shape
 
 
-def _places(g: Composer, x: Value, indices: Sequence[Value | None], checks: bool) -> Places:
-    """What ``indices`` name: integers count along an axis; a mask covers as many as it has itself; None is a whole axis."""
+def _places(g: Composer, x: Value, indices: Sequence[Value | None], checks: bool) -> _Places:
+    """Resolves ``indices``: integers index one axis, a mask as many as it has itself, None takes a whole axis."""
     axes: list[int] = []
     found: list[Value] = []
     axis = 0
@@ -64,13 +64,13 @@ def _places(g: Composer, x: Value, indices: Sequence[Value | None], checks: bool
         found += columns
         axis += max(len(columns), 1)
     together = axes == list(range(axes[0], axes[0] + len(axes)))
-    return Places(axes, broadcast_arrays(g, *found), axes[0] if together else 0)
+    return _Places(axes, broadcast_arrays(g, *found), axes[0] if together else 0)
 
 
 def index(g: Composer, x: Value, indices: Sequence[Value | None], *, checks: bool = True) -> Value:
-    """``x[indices]``: integers, masks of bools that have axes, or None for each of the first axes; one at least is not None.
+    """``x[indices]``, with integers, a boolean mask of rank 1 or more, or None for each of the first axes; not all are None.
 
-    ``checks``: integers that arrive at run time may be out of range, where a call fails.
+    With ``checks``, a call fails if integers that arrive at run time are out of range.
     """
     at = _places(g, x, indices, checks)
     if len(at.axes) == 1:
@@ -82,7 +82,7 @@ def index(g: Composer, x: Value, indices: Sequence[Value | None], *, checks: boo
 
 
 def put(g: Composer, x: Value, indices: Sequence[Value | None], values: Value, *, accumulate: bool = False) -> Value:
-    """``x`` after ``x[indices] = values``, or ``+=`` if ``accumulate``, where each element of ``values`` counts."""
+    """``x`` after ``x[indices] = values``; with ``accumulate`` after ``numpy.add.at(x, indices, values)``."""
     masked = None if accumulate else _masked(g, x, values, indices)
     if masked is not None:
         return masked
@@ -103,7 +103,7 @@ def put(g: Composer, x: Value, indices: Sequence[Value | None], values: Value, *
 
 
 def _masked(g: Composer, x: Value, values: Value, indices: Sequence[Value | None]) -> Value | None:
-    """A write of what does not depend on the number of places, by one mask; None where it is something else."""
+    """A write through a single mask whose values do not depend on how many elements it marks; else None."""
     given = [(k, i) for k, i in enumerate(indices) if i is not None]
     ((axis, mask),) = given if len(given) == 1 else ((0, None),)
     if mask is None or mask.dtype != "bool":
@@ -120,8 +120,8 @@ def scatter(
 ) -> Value:
     """``scatter_elements`` of any element type, with "mean" among the reductions; ``updates`` has the shape of ``indices``.
 
-    Without ``include_self``, elements that are written to do not take part in what is written. Bools are added and multiplied
-    as logic does it.
+    Without ``include_self``, the old value of an element that is written to takes no part in the reduction. For bools, "add" is
+    logical or and "mul" is logical and.
     """
 
     def write(old: Value, new: Value, mode: str) -> Value:
@@ -133,7 +133,7 @@ def scatter(
 def scatter_slices(
     g: Composer, x: Value, indices: Value, updates: Value, axis: int, reduction: str = "update", *, include_self: bool = True
 ) -> Value:
-    """`scatter` of whole slices: slice k of ``updates``, which broadcasts, goes to slice ``indices[k]`` along ``axis``."""
+    """Scatters slice k of ``updates``, which broadcasts, to slice ``indices[k]`` of ``x`` along ``axis``; see `scatter`."""
     shape = (*x.shape[:axis], indices.shape[0], *x.shape[axis + 1 :])
     each = g.call("broadcast_to", along(g, indices, axis, x.rank), shape=shape)
     return scatter(g, x, each, broadcast(g, updates, shape), axis, reduction, include_self=include_self)

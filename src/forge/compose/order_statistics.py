@@ -1,4 +1,4 @@
-"""What depends on the order of elements along an axis: sorting, medians, modes, runs of equal elements."""
+"""Order statistics along an axis: sorting, medians, modes, runs of equal elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge.ops.core.term import Term
 
 
 def sort(g: Composer, x: Value, axis: int, descending: bool = False) -> tuple[Value, Value]:
-    """The elements in order along ``axis``, and their positions; equal ones keep their order."""
+    """The elements sorted along ``axis``, and their positions in ``x``; the sort is stable."""
     keys = g.cast(x, "uint8") if x.dtype == "bool" else x
     order = g.call("argsort", keys, axis=axis, is_ascend=not descending, dtype="int64")
     return g.call("gather", x, order, axis=axis), order
@@ -20,9 +20,9 @@ def sort(g: Composer, x: Value, axis: int, descending: bool = False) -> tuple[Va
 def median(
     g: Composer, x: Value, axis: int, keepdims: bool = False, *, skips_nan: bool = False
 ) -> tuple[Value, Value]:
-    """The smaller one of the two elements in the middle along ``axis``, and its position.
+    """The median along ``axis``, the smaller one of an even number of elements, and its position.
 
-    One NaN among them gives NaN, unless ``skips_nan``.
+    NaN if there is a NaN, unless ``skips_nan``: then the median of the other elements.
     """
     data = _with_last(g, x, axis)
     last = data.rank - 1
@@ -41,7 +41,7 @@ def median(
 
 
 def mode(g: Composer, x: Value, axis: int, keepdims: bool = False) -> tuple[Value, Value]:
-    """The most frequent element along ``axis``, of several the smallest, and where it stands last."""
+    """The most frequent element along ``axis``, the smallest in case of a tie, and its last position."""
     if x.dtype == "bool":
         value, index = mode(g, g.cast(x, "uint8"), axis, keepdims)
         return g.cast(value, "bool"), index

@@ -21,7 +21,7 @@ Axes = Sequence[int]
 
 
 def reduced(g: Composer, op: str, x: Value, axes: Axes, keepdims: bool = False, **options: Any) -> Value:
-    """A reduction that is an operator."""
+    """Applies a reduction that is an operator."""
     if x.rank == 0:
         return g.call(op, g.reshape(x, (1,)), axis=(0,), keepdims=False, **options)
     return g.call(op, x, axis=tuple(axes), keepdims=keepdims, **options)
@@ -41,7 +41,7 @@ def size(g: Composer, x: Value, axes: Axes) -> Term:
 
 
 def of_some(g: Composer, found: Value, x: Value, axes: Axes, what: str) -> Value:
-    """``found``, which is ``x`` or made of it; a call in which there is nothing that ``what`` could reduce fails."""
+    """``found``, derived from ``x``; a call fails if ``axes`` are empty. ``what`` names the reduction in the message."""
     given = count(x, axes)
     least = dims.bounds(given)[0]
     if least is not None and least > 0:
@@ -67,7 +67,7 @@ def variance(g: Composer, x: Value, axes: Axes, keepdims: bool = False, *, corre
 
 
 def vector_norm(g: Composer, x: Value, p: float, axes: Axes, keepdims: bool = False) -> Value:
-    """``(sum of |x| ** p) ** (1 / p)``: the largest or smallest size for infinite p, how many are not 0 for p = 0."""
+    """``(sum of |x| ** p) ** (1 / p)``; the number of nonzero elements for p = 0, the extreme of ``|x|`` for infinite p."""
     x = g.call("abs", x) if dtypes.is_complex(x.dtype) else x
     if math.isinf(p):
         return reduced(g, "max" if p > 0 else "min", g.call("abs", x), axes, keepdims)
