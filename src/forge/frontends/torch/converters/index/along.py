@@ -125,9 +125,9 @@ def put(g: Context, self: Value, index: Value, source: Value, *, accumulate: boo
 
 @converts("take_along_dim.default")
 def take_along_dim(g: Context, self: Value, indices: Value, *, dim: int | None = None) -> Value:
-    """Without ``dim`` of vectors; sizes along other axes broadcast."""
+    """Without ``dim`` of vectors, whose indices do not count from the end; sizes along other axes broadcast."""
     if dim is None:
         return gather(g, ravel(g, self), ravel(g, indices), dim=0)
     axis = g.axis(dim, self.rank, "dim")
-    indices = checked_indices(g, indices, self.shape[axis], from_end=False)
+    indices = checked_indices(g, indices, self.shape[axis])
     return indexing.take_along_axis(g, self, indices, axis)
