@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from forge import dims
+from forge.compose.axes import part
 from forge.compose.checks import checked_indices
 from forge.compose.products import matmul
 from forge.compose.randomness import known_dropout
@@ -267,27 +268,23 @@ def rotary_embedding(
         positions = checked_indices(g, positions, cosines.shape[0], from_end=False, what="a position")
         cosines, sines = (g.call("take", table, positions, axis=0, mode="clip") for table in (cosines, sines))
     cosine, sine = (Term(g, g.reshape(t, (t.shape[0], 1, *t.shape[1:]))) for t in (cosines, sines))
-    first, second = (Term(g, part) for part in _pairs(g, x, count, interleaved))
+    first, second = (Term(g, half) for half in _pairs(g, x, count, interleaved))
     turned = _paired(g, (first * cosine - second * sine).value, (second * cosine + first * sine).value, interleaved)
     if count == size:
         return turned
-    return g.call("concatenate", *with_equal_sizes(g.builder, [turned, _cut(g, x, count, size, 1)], 3), axis=3)
-
-
-def _cut(g: Composer, x: Value, begin: int, end: int, step: int) -> Value:
-    return g.call("strided_slice", x, begin=(begin,), end=(end,), strides=(step,), axes=(3,))
+    return g.call("concatenate", *with_equal_sizes(g.builder, [turned, part(g, x, 3, count, size)], 3), axis=3)
 
 
 def _pairs(g: Composer, x: Value, count: int, interleaved: bool) -> tuple[Value, Value]:
     if interleaved:
-        return _cut(g, x, 0, count, 2), _cut(g, x, 1, count, 2)
-    return _cut(g, x, 0, count // 2, 1), _cut(g, x, count // 2, count, 1)
+        return part(g, x, 3, 0, count, 2), part(g, x, 3, 1, count, 2)
+    return part(g, x, 3, 0, count // 2), part(g, x, 3, count // 2, count)
 
 
 def _paired(g: Composer, first: Value, second: Value, interleaved: bool) -> Value:
     if not interleaved:
         return g.call("concatenate", first, second, axis=3)
     shape = first.shape
-    columns = [g.reshape(part, (*shape, 1)) for part in (first, second)]
+    columns = [g.reshape(half, (*shape, 1)) for half in (first, second)]
     size = shape[3]
     return g.reshape(g.call("concatenate", *columns, axis=4), (*shape[:3], size * 2))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
+from forge.compose.axes import moved
 from forge.compose.bits import bitcast
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
@@ -92,14 +93,6 @@ def _swapped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index:
     a, b = (g.axis(rest.get(name, default), old.rank) for name, default in zip(names, (-2, -1)))
     axes[a], axes[b] = b, a
     return g.call("transpose", new, axes=tuple(axes))
-
-
-def moved(rank: int, sources: Sequence[int], targets: Sequence[int]) -> tuple[int, ...]:
-    """The axes of a transposition that puts axes ``sources`` where ``targets`` say, the others in order."""
-    order = [axis for axis in range(rank) if axis not in sources]
-    for target, source in sorted(zip(targets, sources)):
-        order.insert(target, source)
-    return tuple(order)
 
 
 def _moved_back(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:

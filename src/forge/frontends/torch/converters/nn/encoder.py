@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from forge import dims
 from forge.compose.attention import broadcast_attention, by_head, joined
+from forge.compose.axes import part
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.nn.normalization import layer_norm
 from forge.frontends.torch.converters.nn.products import linear
-from forge.frontends.torch.converters.shape.parts import part
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
