@@ -382,7 +382,7 @@ def _module(node: Node) -> str:
 
 def source_line(stack_trace: str) -> str:
     """The innermost line of Python outside of torch."""
-    frames = [f for f in _SOURCE.findall(stack_trace) if not f[0].endswith("/forge/frontends/torch/traces.py")]
+    frames = [f for f in _SOURCE.findall(stack_trace) if "/forge/frontends/torch/script/" not in f[0]]
     own = [f for f in frames if "/torch/" not in f[0]] or frames
     if not own:
         return ""
