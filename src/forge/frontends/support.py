@@ -72,7 +72,7 @@ class Format:
 
 def format_names() -> list[str]:
     """The formats that there are importers for: the packages of ``forge.frontends``."""
-    return sorted(module.name for module in pkgutil.iter_modules(frontends.__path__) if module.ispkg)
+    return sorted(module.name for module in pkgutil.iter_modules(frontends.__path__) if module.ispkg and module.name != "state")
 
 
 def load_format(name: str) -> Format:
