@@ -100,6 +100,24 @@ def test_attributes_are_kept_where_torch_takes_operators_apart() -> None:
     compare(import_model(exported(module, calls[0])), module, *calls, compiled=False)
 
 
+class Statistics(torch.nn.Module):
+    """Keeps running statistics in one buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.tensor([[0.5, -1.0, 2.0], [1.0, 2.0, 3.0]]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.batch_norm(x, self.kept[0], self.kept[1], training=True)
+
+
+def test_statistics_that_are_views_of_a_buffer_make_it_a_state() -> None:
+    calls = [(torch.linspace(-2, 3, 12).reshape(4, 3).sin(),), (torch.linspace(1, 7, 12).reshape(4, 3).cos(),)]
+    imported = import_model(exported(Statistics(), calls[0]))
+    assert list(imported.main.states) == ["kept"]
+    compare(imported, Statistics(), *calls, compiled=False)
+
+
 class Applied(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
