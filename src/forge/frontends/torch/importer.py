@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -65,6 +65,7 @@ def import_program(program: Program, keep_params_as_input: bool = False) -> Modu
         written = written_tensors(program)
         _check_memory(program, written)
         add_inputs(scope, program)
+        program.weights = _beside_inputs(program)
         for name, weight in program.weights.items():
             scope.lazy[name] = partial(_weight, scope, weight, name in written)
         convert_steps(scope, program.steps, program)
@@ -334,6 +335,12 @@ def _check_memory(program: Program, written: set[str]) -> None:
                 raise OpAttributeUnimplemented(
                     f"it writes to {first!r}, which shares memory with {second!r}; supported: buffers with memory of their own; "
                     "register a clone, or one buffer of which the other is a view in forward")
+
+
+def _beside_inputs(program: Program) -> dict[str, Weight]:
+    """The weights of a program, none of which is called as an input is."""
+    taken = {item.label for item in program.inputs}
+    return {n: replace(w, label=f"{w.label}_") if w.label in taken else w for n, w in program.weights.items()}
 
 
 def _weight(scope: TorchScope, weight: Weight, is_written: bool) -> Value:

@@ -70,18 +70,6 @@ class Step:
     mutates: tuple[str, ...] = ()
 
 
-COMPARISONS = frozenset(f"operator.{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge"))
-"""What torch's assertions are of. Their arguments are values even where torch, which believes assertions, says what they are."""
-
-
-WITH_EFFECTS = "higher_order.with_effects"
-"""Applies an operator with effects, after the token that is its first argument. Steps have an order, and need no tokens."""
-
-
-FUNCTIONALIZED = frozenset(("higher_order.auto_functionalized", "higher_order.auto_functionalized_v2"))
-"""They apply an operator that writes its arguments to copies of them."""
-
-
 @dataclass(frozen=True)
 class Input:
     """An input of the user. ``constant`` holds one that is no tensor and was fixed when the program was exported."""
