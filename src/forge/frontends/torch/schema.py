@@ -14,13 +14,13 @@ import numpy as np
 from forge import dtypes
 from forge.dims import Dim
 from forge.errors import ImportModelError
+from forge.frontends.records import Record, parse
 from forge.frontends.scope import MAX_NESTING
 from forge.frontends.torch import reader, symbols
 from forge.frontends.torch.exported import output_label, source_line
 from forge.frontends.torch.parts import inlined
 from forge.frontends.torch.program import Meta, Program, Ref, ScalarMeta, Step, TensorMeta
 from forge.frontends.torch.reader import Spec
-from forge.frontends.torch.records import Record, parse
 
 VERSION = 8
 _STRIDED = 7
