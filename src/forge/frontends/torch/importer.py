@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ from forge.frontends.torch.converters.core.views import (
 from forge.frontends.torch.corrections import advice, corrected
 from forge.frontends.torch.inputs import add_inputs, keep_checks
 from forge.frontends.torch.overloads import functional, without_out
-from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, refs
+from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, label_weights, refs
 from forge.frontends.torch.registry import REGISTRY, key
 from forge.frontends.torch.scope import TorchScope, TorchState
 from forge.frontends.torch.steps import destinations, is_number, lookup, needed_steps, used_operators
@@ -65,7 +65,7 @@ def import_program(program: Program, keep_params_as_input: bool = False) -> Modu
         written = written_tensors(program)
         _check_memory(program, written)
         add_inputs(scope, program)
-        program.weights = _beside_inputs(program)
+        label_weights(program)
         for name, weight in program.weights.items():
             scope.lazy[name] = partial(_weight, scope, weight, name in written)
         convert_steps(scope, program.steps, program)
@@ -335,12 +335,6 @@ def _check_memory(program: Program, written: set[str]) -> None:
                 raise OpAttributeUnimplemented(
                     f"it writes to {first!r}, which shares memory with {second!r}; supported: buffers with memory of their own; "
                     "register a clone, or one buffer of which the other is a view in forward")
-
-
-def _beside_inputs(program: Program) -> dict[str, Weight]:
-    """The weights of a program, none of which is called as an input is."""
-    taken = {item.label for item in program.inputs}
-    return {n: replace(w, label=f"{w.label}_") if w.label in taken else w for n, w in program.weights.items()}
 
 
 def _weight(scope: TorchScope, weight: Weight, is_written: bool) -> Value:

@@ -9,7 +9,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from forge.frontends.torch.importer import hidden_views, import_program
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.lost_writes import loses_writes
 from forge.frontends.torch.nesting import deep_enough
-from forge.frontends.torch.program import Program
+from forge.frontends.torch.program import Program, label_weights
 from forge.frontends.torch.steps import used_operators
 from forge.ir.graph import Module
 
@@ -387,24 +386,13 @@ Otherwise = Callable[["ExportedProgram", Sequence[InputInfo] | None, ForgeError]
 
 def _converted(program: Program, plain_names: bool, keep_params_as_input: bool) -> Module:
     if plain_names:
-        rename_weights(program)
+        label_weights(program, lambda label: label.replace(".", "_"))
     return import_program(program, keep_params_as_input)
 
 
 def _rename(program: Program, infos: Sequence[InputInfo] | None, where: str) -> None:
     if infos is not None:
         input_info.rename(program, infos, where)
-
-
-def rename_weights(program: Program) -> None:
-    """Names of weights without dots: ``layer.weight`` is ``layer_weight``."""
-    taken = {item.label for item in program.inputs}
-    for name, weight in program.weights.items():
-        label = weight.label.replace(".", "_")
-        while label in taken:
-            label += "_"
-        taken.add(label)
-        program.weights[name] = replace(weight, label=label)
 
 
 def model_operators(path: Path) -> list[Use]:

@@ -7,7 +7,7 @@ integers or expressions of torch's symbols, the rest is plain Python. Steps may 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -129,3 +129,14 @@ def refs(argument: Any) -> list[str]:
     if isinstance(argument, Sequence) and not isinstance(argument, str):
         return [name for item in argument for name in refs(item)]
     return []
+
+
+def label_weights(program: Program, rename: Callable[[str], str] = str) -> None:
+    """Gives weights labels that no input or other weight has: ``rename`` of their own, where that is free."""
+    taken = {item.label for item in program.inputs}
+    for name, weight in program.weights.items():
+        label = rename(weight.label)
+        while label in taken:
+            label += "_"
+        taken.add(label)
+        program.weights[name] = replace(weight, label=label)
