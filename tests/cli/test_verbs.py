@@ -19,7 +19,7 @@ import pytest
 
 import forge
 from forge import peers
-from forge.cli import VERBS, examples, main, source
+from forge.cli import VERBS, examples, main, source, tables
 from forge.driver import STAGES
 from forge.options import CompileOptions
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
@@ -297,7 +297,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(here: Path, capsys: p
     (here / "plain.relay").write_text('def @main(%"[red]x[/]": Tensor[(n), float32]) { negative(%"[red]x[/]") }')
     assert run("inspect", "plain.relay") == 0
     assert "[red]x[/]" in capsys.readouterr().out
-    source.show("[/b]", ["[i]"], [[":smile:"]])
+    tables.show("[/b]", ["[i]"], [[":smile:"]])
     assert capsys.readouterr().out.split() == ["[/b]", "[i]", ":smile:"]
 
 
@@ -503,7 +503,7 @@ def in_terminal(*arguments: str, cwd: Path) -> str:
 
 def test_progress_is_shown_in_a_terminal_and_nowhere_else(here: Path) -> None:
     shown = in_terminal("compile", "model.onnx", "-o", "out", cwd=here)
-    for phase in ("load", "lower", "compile", "link"):
+    for phase in ("load", "lower", "compile", "link", "elapsed", "left"):
         assert phase in shown
     command = [sys.executable, "-m", "forge", "compile", "model.onnx", "-o", "out2"]
     piped = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)

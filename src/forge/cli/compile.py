@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.cli.records import takes_records
 from forge.driver import GRAPH_STAGES, STAGES, Compilation, CompiledModel, Stage, artifact, compile_module, run_stages
 from forge.driver.integers import Layers
@@ -98,12 +98,12 @@ def _explained(kept: journal.Journal) -> dict[str, list[Any]]:
 
 def _explain(kept: journal.Journal, layers: Layers) -> None:
     fired = [(stage, rule, str(count), ", ".join(labels)) for stage, rule, count, labels in kept.fired()]
-    source.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",))
+    tables.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",))
     declined = [(a.stage, a.rule, a.label, a.reason) for a in kept.declined()]
-    source.show("rules that declined", ("stage", "rule", "node", "reason"), declined)
+    tables.show("rules that declined", ("stage", "rule", "node", "reason"), declined)
     if layers.found:
         rows = [(layer.label, layer.operator, "no" if layer.reason else "yes", layer.reason) for layer in layers.found]
-        source.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)
+        tables.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)
     if moved := kept.moved():
         counted = source.count_text(len(moved), "rounding")
         source.say(f"{counted} to quantised numbers moved, and may be one step off; --exact leaves them: {', '.join(moved)}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.errors import OptionError
 from forge.quantization.compression import Compressed
 
@@ -58,6 +58,7 @@ def compress(
 
 
 def _print(found: Compressed, output: Path) -> None:
-    source.show(output.name, found.COLUMNS, found.rows, right=found.COLUMNS[2:4] + found.COLUMNS[5:8])
+    tables.show(output.name, found.COLUMNS, found.rows, right=found.COLUMNS[2:4] + found.COLUMNS[5:8],
+                spare=("scheme", "kind", "bytes before", "group"))
     sizes = [source.bytes_text(n) for n in (found.bytes_before, found.bytes_after)]
     source.say(f"wrote {output} ({source.bytes_text(output.stat().st_size)}); weights: {sizes[0]} before, {sizes[1]} after")

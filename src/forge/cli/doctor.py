@@ -14,7 +14,7 @@ import typer
 
 import forge_runtime
 from forge._version import __version__
-from forge.cli import source
+from forge.cli import source, tables
 from forge.errors import ForgeError
 from forge.target import Target
 
@@ -40,11 +40,11 @@ def doctor(
     if as_json:
         source.print_json({**facts, "rates": [asdict(rate) for rate in measured]} if rates else facts)
         return
-    source.show("doctor", ("what", "found"), facts.items())
+    tables.show("doctor", ("what", "found"), facts.items())
     if rates:
         rows = [(rate.name, rate.unit, f"{rate.assumed:.1f}", "none" if rate.measured is None else f"{rate.measured:.1f}",
                  "far off" if rate.is_off else "") for rate in measured]
-        source.show("one core, in a cycle", ("rate", "of", "assumed", "measured", ""), rows, right=("assumed", "measured"))
+        tables.show("one core, in a cycle", ("rate", "of", "assumed", "measured", ""), rows, right=("assumed", "measured"))
 
 
 def _measured() -> list[Rate]:

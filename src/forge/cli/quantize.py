@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.errors import OptionError
 from forge.files import replacing
 
@@ -117,11 +117,13 @@ def _write(module: IRModule, output: Path | None) -> None:
 def _print(found: Report, written: list[Path]) -> None:
     columns = ("layer", "in the model", "alone", "weight", "data", "output without", "weight bytes", "what would help")
     rows = [(row.label, *found.cells(row), row.size_text, row.advice) for row in found.worst]
-    source.show(f"{found.name}: signal to noise in dB, of {found.samples} samples", columns, rows, right=columns[1:7])
+    if rows:
+        title = f"{found.name}: signal to noise in dB, of {source.count_text(found.samples, 'sample')}"
+        tables.show(title, columns, rows, right=columns[1:7], spare=("weight bytes", "data", "weight", "alone"))
     if found.left:
-        source.show("layers that stay real", ("layer", "reason"), found.left.items())
+        tables.show("layers that stay real", ("layer", "reason"), found.left.items())
     if found.values:
-        source.show("values that are rounded", ("value", "range", "of codes"), map(_value, found.values))
+        tables.show("values that are rounded", ("value", "range", "of codes"), map(_value, found.values))
     if found.variants:
         _print_variants(found)
     for line in found.lines():
@@ -140,4 +142,4 @@ def _print_variants(found: Report) -> None:
     rows: list[Any] = [
         (v.title, "-" if v.sqnr is None else f"{v.sqnr:.1f}", "-" if v.agreement is None else f"{100 * v.agreement:.1f}",
          f"{1e3 * v.seconds:.4g}", source.bytes_text(v.bytes)) for v in found.variants]
-    source.show("variants", columns, rows, right=columns[1:])
+    tables.show("variants", columns, rows, right=columns[1:])

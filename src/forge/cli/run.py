@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from forge.cli import source, structures
+from forge.cli import source, structures, tables
 from forge.errors import OptionError
 from forge.files import replacing
 
@@ -71,7 +71,7 @@ def run(
     for name, array in outputs.items():
         cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
         rows.append([name, source.shape_text(array.shape), _dtype(array), *cells])
-    source.show("outputs", ("name", "shape", "dtype", *numbers), rows, right=numbers)
+    tables.show("outputs", ("name", "shape", "dtype", *numbers), rows, right=numbers, spare=("mean",))
 
 
 def _bytes(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -110,10 +110,10 @@ class Quantization(Edits):
 
         module, bound = self._verified().copy(), self._module.copy()
         bind_params(bound.main)
-        found = samples(calib_data, specs_of(self.input_nodes), where="calibrate: calib_data")
         with shown(progress) as report:
-            counted = calibration.counted(found, len(calib_data) if isinstance(calib_data, Sized) else 0, report)
-            calibration.calibrate(bound, counted, sites_of(layers_of(bound.main)).channel_axis, reset)
+            found = samples(calib_data, specs_of(self.input_nodes), where="calibrate: calib_data",
+                            report=lambda done, total: report("calibrate", done, total))
+            calibration.calibrate(bound, found, sites_of(layers_of(bound.main)).channel_axis, reset)
         module.calibration = bound.calibration
         return module
 
