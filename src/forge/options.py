@@ -205,7 +205,7 @@ class OutputOptions:
         for name in ("uuid", "encrypt_password"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
-                shown = repr(value) if name == "uuid" else f"an empty text or {type(value).__name__}"
+                shown = repr(value) if name == "uuid" or not value else type(value).__name__  # never a password
                 raise OptionError(f"compile: {option(name)}: got {shown}; expected a text that is not empty, or None")
         if self.weights == "beside" and self.encrypt_password is not None:
             given = f"{option('weights')} beside and {option('encrypt_password')}"

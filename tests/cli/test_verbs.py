@@ -18,9 +18,9 @@ import onnx
 import pytest
 
 import forge
-from forge import peers
+from forge import knobs, optional, peers
 from forge.cli import VERBS, examples, main, source, tables
-from forge.driver import STAGES
+from forge.driver import STAGES, check_options
 from forge.options import CompileOptions
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
@@ -123,7 +123,8 @@ WRONG = {
     "inspect empty": "modelLibrary.so",
     "inspect bad.so": "bad.so",
     "inspect build --text": "--text",
-    "inspect encrypted": "is encrypted; pass --key FILE",
+    "inspect encrypted": "password: got none, and nobody to ask; set FORGE_PASSWORD",
+    "inspect encrypted.so": "is encrypted; got no modelLibrary.key next to it; pass --key FILE",
     "compile model.onnx -o build": "exists; pass --force or choose another",
     "compile nowhere.onnx -o out": "no such file",
     "compile model.onnx -o out --target cuda": "cuda",
@@ -157,7 +158,7 @@ WRONG = {
     "run build -i picture=x.npy": "'picture' is not an input of the model; expected one of: image",
     "run build -i x.npy -i x.npy": "more files than inputs",
     "run build -i wrong.npy": "float64",
-    "run encrypted -i x.npy": "is encrypted; pass --key FILE",
+    "run encrypted.so -i x.npy": "is encrypted; got no modelLibrary.key next to it; pass --key FILE",
     "run encrypted -i x.npy --key build/none.key": "FORGE_PASSWORD",
     "run model.onnx -i x.npy --key build/none.key": "--key",
     "run nowhere.onnx -o empty/no/out.npz": "empty/no/out.npz: there is no folder empty/no",
@@ -215,6 +216,7 @@ def broken_files(build: Path, here: Path, encrypted: Path) -> Path:
     np.save(here / "wrong.npy", np.zeros((1, 1, 8, 8)))
     np.save(here / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     shutil.copytree(encrypted, here / "encrypted")
+    shutil.copy(encrypted / "modelLibrary.so", here / "encrypted.so")
     return here
 
 
@@ -481,6 +483,36 @@ def test_doctor_names_a_missing_compiler(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.delenv("CC", raising=False)
     assert run("doctor", "--json") == 0
     assert "install one" in json.loads(capsys.readouterr().out)["C compiler"]
+
+
+def test_doctor_says_what_is_supported_and_what_packages_are_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = {"torch": "2.9.1+cpu", "numpy": "2.0"}
+    monkeypatch.setattr(optional, "installed", versions.get)
+    assert run("doctor", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "x86-64 and AArch64" in found["supported"] and "no GPU" in found["supported"]
+    assert found["cache"].startswith(os.environ["FORGE_CACHE_DIR"]) and "forge cache clear" in found["cache"]
+    assert found["torch"] == "2.9.1+cpu; older than 2.13, the oldest that is tested"
+    assert found["jax"] == "not installed; for sharing tensors"
+    assert found["llvmlite"] == "missing; reinstall Forge"
+
+
+def test_misspelt_settings_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("FORGE_NUM_THREAD", "4")
+    knobs.check_names.cache_clear()
+    with caplog.at_level("WARNING"):
+        check_options()
+    assert "FORGE_NUM_THREAD: no such setting; did you mean FORGE_NUM_THREADS" in caplog.text
+    assert knobs.misspelt(["FORGE_CACHE", "FORGE_CLIENT_ID", "forge_cache_dir", "HOME", "FORGE_TEST_CACHE"]) == {
+        "forge_cache_dir": "FORGE_CACHE_DIR"}
+
+
+def test_inspect_lists_the_features_of_the_cpu(build: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", "build", "--json") == 0
+    features = json.loads(capsys.readouterr().out)["cpu_features"]
+    assert isinstance(features, list) and "sse2" in features
 
 
 def in_terminal(*arguments: str, cwd: Path) -> str:

@@ -86,12 +86,14 @@ def _options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Compiles trained models into small, fast native libraries."""
+    from forge import knobs
     from forge.errors import spelled
     from forge.options import spellings
 
     context.with_resource(spelled({**OPTIONS, **spellings()}))
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", force=True)
     logging.getLogger("forge").setLevel(logging.INFO if verbose else logging.WARNING)
+    knobs.check_names()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,7 +38,7 @@ def bench(
     options: CompileOptions,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Samples of each.")] = 30,
-    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model, if not next to it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measures latency, beside other runtimes on the same inputs.

@@ -25,7 +25,7 @@ def inspect(
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     text: Annotated[bool, typer.Option("--text", help="Print the module as text, with types.")] = False,
-    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model, if not next to it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Shows a model's operators, inputs, outputs, size and cost."""
@@ -107,6 +107,7 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
 
 
 def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None:
+    metadata = {**metadata, "cpu_features": metadata.get("cpu_features", "").split(",")}
     if as_json:
         source.print_json(metadata)
         return

@@ -32,7 +32,7 @@ def run(
         list[str] | None, typer.Option("--input", "-i", metavar="FILE", help="FILE.npy, NAME=FILE.npy or FILE.npz.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model, if not next to it.")] = None,
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,

@@ -25,7 +25,7 @@ from forge.module import IRModule, load
 from forge.progress import Progress, shown
 from forge.samples import read_arrays
 from forge_runtime import Runtime
-from forge_runtime.artifact import LIBRARY_NAME
+from forge_runtime.artifact import KEY_NAME, LIBRARY_NAME, key_of
 
 Report = Progress
 progress = shown
@@ -104,14 +104,15 @@ def open_artifact(path: Path, key: Path | None, opened: Callable[..., T]) -> T:
     """What ``opened`` (`Runtime`, `read_metadata`) makes of a compiled model.
 
     Raises:
-        OptionError: it is encrypted, and ``key`` or the password is missing; ArtifactError: it cannot be loaded.
+        OptionError: it is encrypted, and the key file or the password is missing; ArtifactError: it cannot be loaded.
     """
-    try:
-        return opened(path) if key is None else opened(path, password=password(), key=key)
-    except PasswordError as error:
-        if key is None:
-            raise OptionError(f"{path}: is encrypted; pass --key FILE, its key file") from error
-        raise
+    if key is None:
+        try:
+            return opened(path)
+        except PasswordError as error:
+            if not key_of(path).exists():
+                raise OptionError(f"{path}: is encrypted; got no {KEY_NAME} next to it; pass --key FILE") from error
+    return opened(path, password=password(), key=key)
 
 
 def open_runtime(
