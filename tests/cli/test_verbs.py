@@ -19,7 +19,7 @@ import pytest
 
 import forge
 from forge import knobs, optional, peers
-from forge.cli import VERBS, examples, main, source, tables
+from forge.cli import VERBS, examples, function, main, source, summary, tables
 from forge.driver import STAGES, check_options
 from forge.options import CompileOptions
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
@@ -254,8 +254,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"forge {forge.__version__}\n"
 
 
-def test_version_imports_no_compiler() -> None:
-    code = "import sys; from forge.cli import main; main(['--version']); print(*sorted(sys.modules))"
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_version_and_help_import_no_compiler(flag: str) -> None:
+    code = f"import sys; from forge.cli import main; main(['{flag}']); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert [name for name in loaded if name.startswith("forge.")] == ["forge._version", "forge.cli"]
     assert not {"numpy", "llvmlite", "onnx", "rich", "forge_runtime"} & set(loaded)
@@ -293,6 +294,22 @@ def test_tables_in_pipes_have_no_spaces_at_the_ends_of_lines(here: Path, capsys:
         assert run(*arguments) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines == [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_all_verbs_has_what_each_says_of_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    said = (function(verb).__doc__ or "").partition("\n")[0]
+    assert said and f"  {verb} " in capsys.readouterr().out
+    assert summary(verb) == said
+
+
+@pytest.mark.parametrize(("line", "place", "expected"), [
+    ("forge co", 1, {"compress", "compile", "compare"}), ("forge cache --js", 2, {"--json"})])
+def test_completion_of_the_shell(line: str, place: int, expected: set[str]) -> None:
+    environment = {**os.environ, "_FORGE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)}
+    found = subprocess.run([sys.executable, "-m", "forge"], env=environment, capture_output=True, text=True, check=False)
+    assert set(found.stdout.split()) == expected
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
