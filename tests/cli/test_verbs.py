@@ -465,6 +465,20 @@ def test_a_peer_that_is_not_installed(here: Path, capsys: pytest.CaptureFixture[
     assert "pip install onnxruntime" in capsys.readouterr().err
 
 
+def test_what_winograd_adds_to_a_library_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filters = onnx.numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float32), "w")
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64, 32, 32]) for name in ("x", "y")]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", ends[:1], ends[1:], [filters]), ir_version=10,
+                                     opset_imports=[onnx.helper.make_opsetid("", 20)]), here / "conv.onnx")
+    assert run("compile", "conv.onnx", "-o", "with") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "; a call runs " in shown[0]
+    assert shown[1].endswith(" KiB of it are for Winograd's algorithm; --no-winograd is smaller and slower")
+    assert run("compile", "conv.onnx", "-o", "without", "--no-winograd") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
 def test_the_cache_is_shown_and_cleared(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,9 @@ EXAMPLES = (
     "forge compile model.onnx --stop-after fold_constants",
 )
 
+_NOTED = 0.1
+"""The part of a library for Winograd's algorithm that is worth a line."""
+
 
 @takes_records("--encrypt")
 def compile_(
@@ -120,8 +123,11 @@ def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: boo
         return
     cached = "" if compiled.seconds else ", from the cache"
     calls, kernels = (int(compiled.summary[what]) for what in ("groups", "kernels"))
-    counts = f"{source.count_text(calls, 'kernel call')}, {source.count_text(kernels, 'kernel')}"
-    source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s{cached}")
+    different = f", {kernels} of them different" if kernels < calls else ""
+    source.say(f"wrote {library} ({source.bytes_text(size)}) in {seconds:.1f} s{cached}; "
+               f"a call runs {source.count_text(calls, 'kernel')}{different}")
+    if (grown := compiled.summary["winograd_bytes"]) > _NOTED * size:
+        source.say(f"{source.bytes_text(grown)} of it are for Winograd's algorithm; --no-winograd is smaller and slower")
     if compiled.summary["registered"]:
         source.say(f"calls registered functions: {', '.join(compiled.summary['registered'])}")
     if encrypted:
