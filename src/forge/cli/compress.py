@@ -21,7 +21,7 @@ EXAMPLES = (
 def compress(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .forge or .onnx.")],
-    bits: Annotated[int, typer.Option(help="Of a code: 2, 4 or 8.")] = 4,
+    bits: Annotated[int, typer.Option(help="Bits of a weight: 2, 4 or 8.")] = 4,
     group: Annotated[int, typer.Option(help="Elements that share a scale; -1: those of a row.")] = 32,
     scheme: Annotated[str | None, typer.Option(help="rtn, awq or gptq; with --data gptq, else rtn.")] = None,
     data: Annotated[Path | None, typer.Option(help="Samples: a .npy or .npz, or a folder of them.")] = None,
@@ -30,9 +30,9 @@ def compress(
     ] = None,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="No zero points.")] = False,
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name or pattern of layers or operators that stay real.")
+        list[str] | None, typer.Option(metavar="NAME", help="Name or pattern of layers or operators that stay in float.")
     ] = None,
-    embeddings: Annotated[int, typer.Option(help="Bits of embedding tables: 2, 4 or 8; 0 leaves them real.")] = 8,
+    embeddings: Annotated[int, typer.Option(help="Bits of embedding tables: 2, 4 or 8; 0 leaves them in float.")] = 8,
     convolutions: Annotated[bool, typer.Option("--convolutions", help="Weights of convolutions too, in the file only.")] = False,
     shape: source.ShapeOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,

@@ -25,7 +25,7 @@ Data = Iterable[Any] | PathLike[str]
 
 
 class Quantization(Edits):
-    """Statistics of values, and integers in the place of real numbers."""
+    """Statistics of values, and integers in the place of floats."""
 
     _quantisation: Quantised | None = None
 
@@ -62,7 +62,7 @@ class Quantization(Edits):
         if not isinstance(force, bool):
             raise OptionError(f"split_tensors: force: got {force!r}; expected True or False")
         if self.is_quantized:
-            raise OptionError("split_tensors: the model is quantised; expected weights of real numbers; split them before")
+            raise OptionError("split_tensors: the model is quantised; expected float weights; split them before")
         if self.is_calibrated and not force:
             problem = "the model is calibrated, which holds for the weights as they are"
             raise OptionError(f"split_tensors: {problem}; pass force=True, and calibrate it again after")
@@ -251,7 +251,7 @@ class Quantization(Edits):
         embeddings: int = 8,
         convolutions: bool = False,
     ) -> Compressed:
-        """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
+        """Weights of ``main`` become integers of few bits, which stay packed up to the kernels; data stay in float. In place.
 
         Dense layers get ``bits``, or 8 where their depth allows no fewer; embedding tables and recurrent layers 8. The result
         says what each weight became, and ``print`` shows it as a table. Weights in ``params`` become constants.
@@ -269,10 +269,10 @@ class Quantization(Edits):
             size: bytes that all constants may have, or the share of what they have; layers that lose most get 8 bits, or stay
                 real, as long as there is room. None: all get ``bits``.
             symmetric: no zero points.
-            exclude: layers that stay real, as of `quantize`.
-            embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; 0: they stay real.
+            exclude: layers that stay in float, as of `quantize`.
+            embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; 0: they stay in float.
             convolutions: weights of convolutions as int8, with a scale for each channel, in the module and its files; artifacts
-                hold them as real numbers.
+                hold them in float.
 
         Raises:
             OptionError: an argument of the wrong kind or value, no samples, or a ``size`` that cannot be reached.

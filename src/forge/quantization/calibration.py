@@ -131,7 +131,7 @@ def _count(statistics: Statistics, counts: np.ndarray, low: np.ndarray, high: np
 
 
 KEPT_SAMPLES, KEPT_BYTES = 32, 64 << 20
-"""How many of the first samples are kept, to round weights, correct biases, and compare a quantised model with the real one."""
+"""How many of the first samples are kept, to round weights, correct biases, and compare a quantised model with the float one."""
 KEPT_SMALL_SAMPLES, KEPT_SMALL_BYTES = 256, 64 << 10
 """How many are while they are tiny: a layer reads few rows of them then, and needs many."""
 
