@@ -324,6 +324,12 @@ def test_counts_agree_with_their_nouns() -> None:
     assert [source.count_text(n, "kernel") for n in (0, 1, 2)] == ["0 kernels", "1 kernel", "2 kernels"]
 
 
+@pytest.mark.parametrize(("op", "said"), [("Relu", "1 of 1 operator loads"), ("Conv", "1 of 2 operators load")])
+def test_support_counts_operators(op: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("support", "onnx", op) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{said} in all versions"
+
+
 def test_support_of_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [
         onnx.helper.make_node("Relu", ["x"], ["a"], name="first"), onnx.helper.make_node("Relu", ["a"], ["b"]),

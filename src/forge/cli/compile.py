@@ -101,9 +101,9 @@ def _explained(kept: journal.Journal) -> dict[str, list[Any]]:
 
 def _explain(kept: journal.Journal, layers: Layers) -> None:
     fired = [(stage, rule, str(count), ", ".join(labels)) for stage, rule, count, labels in kept.fired()]
-    tables.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",))
+    tables.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",), spare=("stage",))
     declined = [(a.stage, a.rule, a.label, a.reason) for a in kept.declined()]
-    tables.show("rules that declined", ("stage", "rule", "node", "reason"), declined)
+    tables.show("rules that declined", ("stage", "rule", "node", "reason"), declined, spare=("stage",))
     if layers.found:
         rows = [(layer.label, layer.operator, "no" if layer.reason else "yes", layer.reason) for layer in layers.found]
         tables.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)

@@ -52,8 +52,10 @@ def _format(found: Format, operator: str | None, as_json: bool) -> None:
         return
     cells = [(r.domain or found.registry.domain_name, r.op, ", ".join(map(str, r.versions)), r.how) for r in rows]
     tables.show(f"{found.title} operators", ("domain", "operator", "versions", "how"), cells)
-    loaded = {(r.domain, r.op) for r in rows} - {(r.domain, r.op) for r in rows if r.how == MISSING}
-    source.say(f"{len(loaded)} of {source.count_text(len({(r.domain, r.op) for r in rows}), 'operator')} load in all versions")
+    known = {(r.domain, r.op) for r in rows}
+    loaded = known - {(r.domain, r.op) for r in rows if r.how == MISSING}
+    loads = "loads" if len(known) == 1 else "load"
+    source.say(f"{len(loaded)} of {source.count_text(len(known), 'operator')} {loads} in all versions")
 
 
 def _model(found: Format, path: Path, operator: str | None, as_json: bool) -> None:
