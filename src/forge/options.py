@@ -123,7 +123,8 @@ class CompileOptions:
         "Inner layout of convolutions: first or last.", python="set_channel_layout", flags=("--channel-layout",), config=True,
         values=("first", "last"), detail="None lets the compiler choose."))
     winograd: bool = field(default=True, metadata=says(
-        "Let 3x3 convolutions use fewer multiplications (errors of 1e-5, larger weights).", flags=("--winograd/--no-winograd",), config=True,
+        "Let 3x3 convolutions use fewer multiplications (errors of 1e-5, larger weights).",
+        flags=("--winograd/--no-winograd",), config=True,
         detail="The errors are relative to the largest output; weights are up to four times larger (from ``opt_level`` 3 on)."))
     exact: bool = field(default=False, metadata=says(
         "Round quantised numbers where the model does.", flags=("--exact",), config=True,
