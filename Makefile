@@ -13,14 +13,15 @@ SUITABLE_PYTHON := $(shell for python in python3 python3.14 python3.13 python3.1
 PYTHON ?= $(or $(SUITABLE_PYTHON),python3)
 WORKERS ?= auto
 TEST_OPTIONS ?=
+RELEASE ?=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 # What an editable installation was made from; it has both packages, and compiles the C sources.
-INSTALLED_FROM := pyproject.toml setup.py $(wildcard runtime/pyproject.toml runtime/setup.py) \
+INSTALLED_FROM := pyproject.toml setup.py src/forge/_version.py $(wildcard runtime/pyproject.toml runtime/setup.py) \
 	$(shell find runtime/src -name '*.[ch]' 2>/dev/null)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-changed test-all test-install lint check bench wheels clean
+.PHONY: help demo test test-changed test-all test-install lint check bench wheels release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -37,7 +38,7 @@ test-changed: $(VENV)/.installed-test ## The tests nearest to what differs from 
 test-all: $(VENV)/.installed-test-all ## All tests and sweeps; one that was skipped for a missing package fails the run
 	$(PYTEST) --require-optional --clock=test-all $(TEST_OPTIONS)
 
-test-install: $(VENV)/.installed-test $(VENV)/.installed-wheels ## Installations from a checkout, from git and from wheels, in empty environments
+test-install: $(VENV)/.installed-test $(VENV)/.installed-release ## Installations from a checkout, from git and from wheels, in empty environments
 	$(PYTEST) tests/packaging $(TEST_OPTIONS)
 
 lint: $(VENV)/.installed-lint ## Style, types and layer table
@@ -52,6 +53,9 @@ bench: $(VENV)/.installed-bench ## Time and memory of all benchmark models besid
 
 wheels: $(VENV)/.installed-wheels ## Build the two wheels of a release into dist/
 	@$(BIN)/python scripts/build_wheels.py dist
+
+release: $(VENV)/.installed-release ## Make a release in dist/VERSION, and publish nothing; RELEASE="--dry-run" leaves nothing
+	@$(BIN)/python -m scripts.release $(RELEASE)
 
 clean: ## Remove what make has created
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

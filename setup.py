@@ -37,10 +37,10 @@ def contents() -> dict[str, Any]:
     compiler: dict[str, Any] = {
         "packages": find_packages("src"),
         "package_dir": {"": "src"},
-        "package_data": {"forge": ["py.typed", "view/page.*"]},
+        "package_data": {"forge": ["py.typed", "view/page.*", "module/*.pyi"]},
     }
     if os.environ.get("FORGE_RELEASE") == "1":
-        requirement = f"{runtime['project']['name']}=={runtime['project']['version']}"
+        requirement = f"{runtime['project']['name']}=={runpy.run_path('src/forge/_version.py')['__version__']}"
         return {**compiler, "install_requires": [*DEPENDENCIES, requirement]}
     declared = runtime["tool"]["setuptools"]
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from forge.driver.pipeline import levels_table
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.knobs import KNOBS
 from forge.options import settings_table
+from scripts import loader_stubs
+from scripts.formats_page import formats_page
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
 from scripts.torch_page import torch_page
@@ -74,13 +77,15 @@ def onnx_export() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The text of each generated page, by file name."""
+    """The text of each generated page, by its path from ``docs/reference``; and that of the stub of the loaders."""
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx_operators.md": onnx_page(), "onnx_export.md": onnx_export()}
     tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
-              "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(), **onnx}
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages()}
+              "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
+              "formats.md": formats_page(), **onnx}
+    stubs = {os.path.relpath(loader_stubs.STUB, DOCS): loader_stubs.stub()}
+    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages(), **stubs}
 
 
 def stale() -> list[str]:

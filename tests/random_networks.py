@@ -42,5 +42,3 @@ def any_network(seed: int, cases: list[Case]) -> tuple[Graph, list[np.ndarray]]:
         steps = [*steps, *control_steps(steps) * 2]
     net.extend(steps, int(net.rng.integers(3, 16)))
     return net.finish(), net.inputs
-
-

@@ -285,10 +285,10 @@ def test_what_is_no_module() -> None:
         forge.IRModule(3)  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="line 1, column 1"):
         forge.IRModule("no text of a module")
-    for path, instead in (("model.onnx", "forge.from_onnx"), ("a/m.pt2", "forge.from_torch"), ("m.forge", "forge.load")):
-        with pytest.raises(OptionError, match=instead):
+    for path in ("model.onnx", "a/m.pt2", "m.forge"):
+        with pytest.raises(OptionError, match=r"looks like a path; .*; use forge\.load"):
             forge.IRModule(path)
-    with pytest.raises(ImportModelError, match=r"load: model\.onnx: is a model to import; load it with forge\.from_onnx"):
+    with pytest.raises(ImportModelError, match=r"load: model\.onnx: no such file; expected a model \(\.onnx, "):
         forge.load("model.onnx")
     module = parse_module("def @main(%x: float32) { exp(%x) }")
     module.main.nodes[0].result.type = TensorType((), "int8")

@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[forge.IRModule, Any], Any]] = {
     "save": lambda ir, v: ir.save(v),
     "to_onnx": lambda ir, v: ir.to_onnx(v or 0),
     "external_bytes": lambda ir, v: ir.to_onnx("out.onnx", None, v or "1k"),
-    "load": lambda ir, v: forge.load(v),
+    "load": lambda ir, v: forge.load([v]),
     "find, select": lambda ir, v: ir.main.find(v),
 }
 

@@ -35,7 +35,7 @@ def named(known: Option) -> str:
 def test_the_facade_has_each_option_with_its_default() -> None:
     parameters = inspect.signature(forge.IRModule.compile).parameters
     options = {o.python: o.default for o in all_options()}
-    assert {n: p.default for n, p in parameters.items() if n not in ("self", "functions")} == options
+    assert {n: p.default for n, p in parameters.items() if n not in ("ir", "functions")} == options
     documented = inspect.getdoc(forge.IRModule.compile) or ""
     assert all(f"    {o.python}: {o.declaration.help}"[:60] in documented for o in all_options())
     tuned = {n: p.default for n, p in inspect.signature(forge.IRModule.tune).parameters.items()}

@@ -19,10 +19,10 @@ MOST_FUNCTION_LINES = 60
 IR_CORE_LINES = 2750
 """Of ``forge/ir`` without its folders: what one reads to know the graph IR."""
 PACKAGE_LINES = {
-    "backends": 500, "cli": 2250, "codegen": 5500, "compose": 2600, "driver": 2700, "exporters": 3650, "frontends": 23300,
+    "backends": 500, "cli": 2250, "codegen": 5500, "compose": 2600, "driver": 2700, "exporters": 3650, "frontends": 23600,
     "ir": 6300, "kernels": 10600, "loops": 1300, "lowering": 2750, "module": 1600, "numerics": 1600, "ops": 20200, "passes": 5500,
     "quantization": 5450, "relax": 250, "relay": 450, "schedule": 3350, "target": 1000, "tir": 2700, "torch": 2700, "view": 1500,
-    "": 3300,
+    "": 3450,
 }
 """Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/reference/scope.md``)."""
 FAMILY_LINES = {"nn": 3600, "shape": 2950, "core": 2050, "reduce": 1450, "vision": 1400}
@@ -83,6 +83,14 @@ def test_no_path_of_a_machine_is_committed() -> None:
         if b"\0" not in content and path != Path(__file__) and (match := folder.search(content)):
             found[str(path.relative_to(ROOT))] = match.group().decode()
     assert not found
+
+
+def test_texts_end_lines_cleanly() -> None:
+    unclean = re.compile(rb"[ \t]+\n|\r|\n\n\Z|[^\n]\Z|^<{7} |^>{7} ", re.MULTILINE)
+    contents = {path: path.read_bytes() for path in tracked_files()}
+    found = {str(path.relative_to(ROOT)): match.start() for path, content in contents.items()
+             if b"\0" not in content and (match := unclean.search(content))}
+    assert not found, "spaces at the end of a line, carriage returns, an end that is not one line break, or marks of a conflict"
 
 
 def test_import_brings_no_framework() -> None:

@@ -320,4 +320,3 @@ def _distance(one: list[int], other: list[int]) -> int:
 
 
 __all__ = ["FILES", "RECOGNISER", "VOICE", "Package", "contents", "edits", "frames", "lines"]
-

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from forge import lazy
 from forge._version import __version__
+from forge.frontends import PACKAGES
 
 if TYPE_CHECKING:
     from forge import errors, frontend, frontends, nd, relax, relay, torch, transform
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
     from forge.executor import create_executor
-    from forge.loaders import from_onnx, from_torch
-    from forge.module import IRModule, RelayModule, join, load
+    from forge.frontends.formats import Format
+    from forge.loaders import compile, load, register_format, unregister_format  # noqa: A004
+    from forge.module import IRModule, RelayModule, join
+    from forge.module.doors import *  # noqa: F403 - the loaders
     from forge.nd import cpu
     from forge.numerics import bisect, compare
     from forge.onnx_module import ONNXModule
@@ -27,8 +31,9 @@ if TYPE_CHECKING:
     from forge_runtime import Runtime, Session, donate, get_registered_func, register_func, remove_registered_func
 
 _HOMES = {name: module for module, names in {
-    "forge.module": ("IRModule", "RelayModule", "join", "load"),
-    "forge.loaders": ("from_onnx", "from_torch"),
+    "forge.module": ("IRModule", "RelayModule", "join"),
+    "forge.loaders": ("compile", "load", "register_format", "unregister_format"),
+    "forge.frontends.formats": ("Format",),
     "forge_runtime": ("Runtime", "Session", "donate", "get_registered_func", "register_func", "remove_registered_func"),
     "forge.target": ("Target",),
     "forge.driver.pass_context": ("PassContext",),
@@ -39,22 +44,14 @@ _HOMES = {name: module for module, names in {
     "forge.ops.core.define": ("define_operator",),
     "forge.errors": ("ForgeError", "TVMError", "OpNotImplemented", "OpAttributeInvalid"),
 }.items() for name in names}  # fmt: skip
-_MODULES = {
-    "error": "forge.errors",
-    "errors": "forge.errors",
-    "frontend": "forge.frontend",
-    "frontends": "forge.frontends",
-    "nd": "forge.nd",
-    "relax": "forge.relax",
-    "relay": "forge.relay",
-    "torch": "forge.torch",
-    "transform": "forge.transform",
-}
+_MODULES = ("errors", "frontend", "frontends", "nd", "relax", "relay", "torch", "transform")
+_find = lazy.attributes(__name__, _HOMES, {**{name: f"forge.{name}" for name in _MODULES}, "error": "forge.errors"})
 # Packages that register operators. The graph IR knows none itself: it imports these at the first question about one.
 OPERATOR_LIBRARIES = ["forge.ops"]
 
-__all__ = [
+__all__ = [  # and the loaders, below
     "ForgeError",
+    "Format",
     "IRModule",
     "ONNXModule",
     "OpAttributeInvalid",
@@ -68,41 +65,42 @@ __all__ = [
     "__version__",
     "bisect",
     "compare",
+    "compile",
     "cpu",
     "create_executor",
     "define_operator",
     "donate",
     "error",
     "errors",
-    "from_onnx",
-    "from_torch",
     "frontend",
     "frontends",
     "get_registered_func",
     "join",
     "load",
     "nd",
+    "register_format",
     "register_func",
     "relax",
     "relay",
     "remove_registered_func",
     "torch",
     "transform",
+    "unregister_format",
 ]
+__all__ += [f"from_{name}" for name in PACKAGES]
 
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for, so that ``import forge`` stays quick."""
+    if not name.startswith("from_"):
+        return _find(name)
     import importlib
 
-    if name in _MODULES:
-        value: Any = importlib.import_module(_MODULES[name])
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-    else:
-        raise AttributeError(f"module 'forge' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    loaders = importlib.import_module("forge.loaders")
+    try:
+        return getattr(loaders, name)  # not kept: it may be registered again
+    except AttributeError:
+        raise AttributeError(f"module 'forge' has no attribute {name!r}") from None
 
 
 def __dir__() -> list[str]:

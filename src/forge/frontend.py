@@ -1,5 +1,12 @@
 """The loaders, as a module of their own; ``forge.from_onnx`` and so on are the same functions."""
 
-from forge.loaders import from_onnx, from_torch
+from __future__ import annotations
 
-__all__ = ["from_onnx", "from_torch"]
+from typing import TYPE_CHECKING
+
+from forge.loaders import __getattr__, load
+
+if TYPE_CHECKING:
+    from forge.module.doors import *  # noqa: F403 - the loaders
+
+__all__ = ["__getattr__", "load"]

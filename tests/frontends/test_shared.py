@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from forge import frontends
 from forge.errors import ConverterError, ImportModelError, OpAttributeInvalid, OpNotImplemented
-from forge.frontends import scope, support
+from forge.frontends import scope
 from forge.frontends.context import ImportContext
 from forge.frontends.converter_class import OpConverter
 from forge.frontends.registry import Registry
@@ -191,16 +188,3 @@ def test_functions_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(scope, "EXPANSION_FACTOR", 1)
     with pytest.raises(ImportModelError, match="expand to more than 11 nodes"):
         from_toy(model(endless))
-
-
-def test_a_format_is_found_by_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "toy").mkdir()
-    (tmp_path / "toy" / "__init__.py").write_text("from tests.frontends.toy import FORMAT\n")
-    monkeypatch.setattr(frontends, "__path__", [*frontends.__path__, str(tmp_path)])
-    assert support.format_names() == ["onnx", "torch", "toy"]
-    try:
-        assert support.format_of(Path("model.toy")) is toy.FORMAT
-        assert frontends.toy.FORMAT is toy.FORMAT
-    finally:
-        sys.modules.pop("forge.frontends.toy", None)
-        vars(frontends).pop("toy", None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_
 from forge.frontends.order import OrderedNode, topological
 from forge.frontends.registry import Registry, as_list
 from forge.frontends.scope import ImportState, Scope
-from forge.frontends.support import CONVERTER, MISSING, Coverage, Format, Use, check_supported
+from forge.frontends.support import CONVERTER, MISSING, Coverage, Use, check_supported
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
@@ -124,10 +123,3 @@ def model_operators(model: Mapping[str, Any]) -> list[Use]:
 
 def coverage() -> list[Coverage]:
     return [Coverage(row.domain, row.op, (row.since,), CONVERTER) for row in REGISTRY.rows()]
-
-
-def read(path: Path) -> list[Use]:
-    raise NotImplementedError(path)
-
-
-FORMAT = Format("Toy", (".toy",), REGISTRY, coverage, read)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.errors import ImportModelError, InvalidGraphError, OptionError
+from forge.errors import ImportModelError, InvalidGraphError
 
 TEXT = """
 def @main(%x: Tensor[(n, 4), float32], %w: Tensor[(4), float32]) {
@@ -111,18 +111,6 @@ def test_what_cannot_be_read_says_what_is_missing(damage: Callable[[Path], None]
 def test_text_alone_says_where_its_constants_are_expected() -> None:
     with pytest.raises(forge.errors.ParseError, match=r"constant 0 is missing; .*#\[metadata\] section"):
         forge.IRModule(str(example().mod))
-
-
-@pytest.mark.parametrize("path", [None, 3, "", b"m.forge"])
-def test_load_takes_paths(path: object) -> None:
-    with pytest.raises(OptionError, match=r"load: got .*; expected a path"):
-        forge.load(path)  # type: ignore[arg-type]
-
-
-def test_load_recommends_the_loader_of_onnx(tmp_path: Path) -> None:
-    (tmp_path / "m.onnx").write_bytes(b"\x08\x07")
-    with pytest.raises(ImportModelError, match=r"load it with forge.from_onnx"):
-        forge.load(tmp_path / "m.onnx")
 
 
 COPIES: dict[str, Callable[[forge.IRModule], forge.IRModule]] = {

@@ -35,7 +35,7 @@ static int32_t proceed(const forge_host *host, int32_t status) {
 
 /* Bytes that are often, but not always, UTF-8, in memory of exactly their size. */
 static forge_string fresh(void) {
-  static const char *const pieces[] = {"a", " ", "\n", "\xc3\xa9", "\xe2\x80\xa8", 
+  static const char *const pieces[] = {"a", " ", "\n", "\xc3\xa9", "\xe2\x80\xa8",
                                       "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xc0\x80", "\xf4\x90\x80\x80"};
   char text[LONGEST];
   int64_t size = 0;

@@ -179,7 +179,7 @@ def test_unreadable_models(tmp_path: Path) -> None:
         (("archive/constants.pkl", "archive/code/__torch__.py"), "a TorchScript archive; .*torch.jit.load"),
         (("archive/data.pkl", "archive/data/0"), "a PyTorch checkpoint; .*weights without a program"),
         (("metadata.json", "config.json", "model.weights.h5"), "a Keras model; .*format='onnx'"),
-        (("archive_format", "models/model.json"), "a program of torch.export.save; .*use forge.from_torch"),
+        (("archive_format", "models/model.json"), "a model of PyTorch; .*use forge.from_torch"),
         (("x.npy",), "arrays of numpy.savez"),
         (("notes.md",), "a zip archive"),
     ],

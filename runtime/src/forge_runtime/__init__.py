@@ -27,7 +27,7 @@ from forge_runtime.runtime import Runtime
 from forge_runtime.session import Session
 from forge_runtime.tensors import Tensor
 
-__version__ = "0.1.0"
+__version__ = "0.7.0"
 
 __all__ = [
     "ArtifactError",

@@ -109,5 +109,3 @@ def _copy_elements(array: np.ndarray, begin: int, out: np.ndarray) -> None:
             count = rows.size
             out[:count].reshape(rows.shape)[...] = rows
         begin, out = begin + count, out[count:]
-
-

@@ -16,12 +16,11 @@ from forge import dims, knobs
 from forge.cli import structures
 from forge.dims import Dim
 from forge.driver.feeds import Spec, random_inputs
-from forge.errors import ImportModelError, InputError, OptionError, PasswordError
+from forge.errors import InputError, OptionError, PasswordError
 from forge.files import replacing
-from forge.frontends.model_files import mapped_file, refuse_other_formats
-from forge.frontends.support import format_names, format_of, load_format
-from forge.loaders import loader
-from forge.module import IRModule, load
+from forge.frontends import formats
+from forge.loaders import load
+from forge.module import IRModule
 from forge.progress import Progress, shown
 from forge.samples import read_arrays
 from forge_runtime import Runtime
@@ -46,15 +45,6 @@ FunctionOption = Annotated[
 ]
 
 
-_OWN = (".forge", ".relay", ".txt")
-"""Endings of the files that `forge.load` reads."""
-
-
-def suffixes() -> list[str]:
-    """Endings of the files that importers read."""
-    return [suffix for name in format_names() for suffix in load_format(name).suffixes]
-
-
 def load_model(path: Path, shapes: Sequence[str] | None, report: Report, function: str | None = None) -> IRModule:
     """The model in ``path``: a format with an importer, ``.forge`` or the text form (``.relay``, ``.txt``, weights next to it).
 
@@ -68,21 +58,13 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report, functio
         ImportModelError: there is no such file, it cannot be read, or its ending names no format.
         OptionError: it is compiled already, ``shapes`` has another form or is for another format, or there is no such function.
     """
-    if path.is_dir() and not (path / LIBRARY_NAME).exists():
-        raise ImportModelError(f"{path}: is a folder; expected the file of a model ({_expected()})")
-    if is_artifact(path) and path.exists():
+    if is_artifact(path):
         raise OptionError(f"{path}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
-    if not path.is_file():
-        raise ImportModelError(f"{path}: no such file; expected a model ({_expected()})")
-    found = None if path.suffix in _OWN else format_of(path)
-    if shapes and (found is None or not found.takes_shapes):
+    found, _ = formats.recognize(path, "")
+    if shapes and "shape" not in found.options:
         raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
-    if path.suffix not in _OWN and found is None:
-        refuse_other_formats(mapped_file(path, "model", path.stat().st_size, ""), str(path), f"one of {_expected()}", "")
-        raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected {_expected()}")
     report("load", 0, 1)
-    options = {"shape": parse_shapes(shapes)} if shapes else {}
-    loaded: IRModule = load(path) if found is None else loader(found.registry.name)(path, **options)
+    loaded = load(path, **({"shape": parse_shapes(shapes)} if shapes else {}))
     report("load", 1, 1)
     if function is None:
         return loaded
@@ -91,13 +73,9 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report, functio
     return loaded.function(function)
 
 
-def _expected() -> str:
-    return ", ".join([*suffixes(), *_OWN[:2]])
-
-
 def is_artifact(path: Path) -> bool:
-    """Whether ``path`` is a compiled model: a directory or a shared library."""
-    return path.is_dir() or path.suffix == ".so"
+    """Whether ``path`` is a compiled model: a folder with one, or a shared library."""
+    return path.suffix == ".so" or (path / LIBRARY_NAME).exists()
 
 
 def open_artifact(path: Path, key: Path | None, opened: Callable[..., T]) -> T:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forge.cli import source, tables
-from forge.errors import ImportModelError, OptionError
+from forge.errors import OptionError
 
 if TYPE_CHECKING:
-    from forge.frontends.support import Format
+    from forge.frontends.formats import Format
+    from forge.frontends.support import Support
 
 EXAMPLES = ("forge support onnx", "forge support onnx Resize", "forge support torch", "forge support model.onnx")
 
@@ -27,30 +28,36 @@ def support(
     An operator has a converter, or is a function whose body is expanded, or is missing. A model's operators come with the version
     that it imports, the number of nodes and the first of them.
     """
-    from forge.frontends.support import format_names, format_of, load_format
+    from forge.frontends import formats
 
-    names = format_names()
+    names = formats.names()
     if subject in names:
-        _format(load_format(subject), operator, as_json)
+        _format(formats.find(subject), operator, as_json)
         return
-    found = format_of(Path(subject))
-    if found is None:
-        models = ", ".join(source.suffixes())
+    path = Path(subject)
+    if not path.exists() and formats.by_suffix(path) is None:
+        models = ", ".join(formats.suffixes())
         raise OptionError(f"support: got {subject!r}; expected a format ({', '.join(names)}) or a model ({models})")
-    _model(found, Path(subject), operator, as_json)
+    _model(formats.recognize(path, "support")[0], path, operator, as_json)
+
+
+def _support(found: Format) -> Support:
+    if found.support is None:
+        raise OptionError(f"support: {found.title}: models need no converters; expected another format")
+    return found.support()
 
 
 def _format(found: Format, operator: str | None, as_json: bool) -> None:
     from forge.frontends.support import MISSING
 
-    name = found.registry.name
-    rows = [r for r in found.coverage() if _is_asked(r.op, operator)]
+    name, support = found.name, _support(found)
+    rows = [r for r in support.coverage() if _is_asked(r.op, operator)]
     if not rows:
         raise OptionError(f"support {name}: no operator is called {operator!r}; 'forge support {name}' lists all")
     if as_json:
         source.print_json([dataclasses.asdict(r) for r in rows])
         return
-    cells = [(r.domain or found.registry.domain_name, r.op, ", ".join(map(str, r.versions)), r.how) for r in rows]
+    cells = [(r.domain or support.registry.domain_name, r.op, ", ".join(map(str, r.versions)), r.how) for r in rows]
     tables.show(f"{found.title} operators", ("domain", "operator", "versions", "how"), cells)
     known = {(r.domain, r.op) for r in rows}
     loaded = known - {(r.domain, r.op) for r in rows if r.how == MISSING}
@@ -61,16 +68,15 @@ def _format(found: Format, operator: str | None, as_json: bool) -> None:
 def _model(found: Format, path: Path, operator: str | None, as_json: bool) -> None:
     from forge.frontends.support import MISSING
 
-    if not path.is_file():
-        raise ImportModelError(f"{path}: no such file; expected a model ({path.suffix})")
-    uses = [u for u in found.model_operators(path) if _is_asked(u.op, operator)]
+    support = _support(found)
+    uses = [u for u in support.model_operators(path) if _is_asked(u.op, operator)]
     if operator is not None and not uses:
         raise OptionError(f"support: {path} has no operator {operator!r}; 'forge support {path}' lists all")
     if as_json:
         source.print_json([dataclasses.asdict(u) for u in uses])
         return
     columns = ("domain", "operator", "opset", "how", "count", "first node")
-    rows = [(u.domain or found.registry.domain_name, u.op, str(u.opset or ""), u.how, str(u.count), u.first_node) for u in uses]
+    rows = [(u.domain or support.registry.domain_name, u.op, str(u.opset or ""), u.how, str(u.count), u.first_node) for u in uses]
     tables.show(f"{path.name}: operators", columns, rows, right=("opset", "count"), spare=("first node",))
     loaded = sum(u.how != MISSING for u in uses)
     source.say(f"{loaded} of {source.count_text(len(uses), 'operator')} can be loaded")

@@ -344,4 +344,3 @@ _RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
     stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
     stmt.Evaluate: _evaluate, stmt.Prefetch: _prefetch, stmt.Fail: _fail, stmt.CallRoutine: _call_routine,
 }
-

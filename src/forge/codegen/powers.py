@@ -98,5 +98,3 @@ def _product(a: Pair, b: Pair) -> Pair:
 def _quotient(a: Expr, b: Pair) -> Pair:
     q = a / b[0]
     return q, (tir.call("residual", q, b[0], a) - q * b[1]) / b[0]
-
-

@@ -1,7 +1,7 @@
 """Importers, one package for each model format, and what they share.
 
-A package imports its framework only when it is used. Its ``FORMAT`` (``forge.frontends.support.Format``) makes it known to
-``forge support``.
+A package imports its framework only when it is used. Its ``FORMAT`` (``forge.frontends.formats.Format``) says how models are
+recognised and loaded.
 """
 
 from __future__ import annotations
@@ -9,6 +9,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from types import ModuleType
+
+PACKAGES = {
+    "onnx": "forge.frontends.onnx",
+    "torch": "forge.frontends.torch",
+}
+"""Doors by the names of their loaders. Their packages are imported without the frameworks, and without their converters."""
 
 
 def __getattr__(name: str) -> ModuleType:

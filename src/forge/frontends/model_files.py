@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-import importlib
 import mmap
 import os
 from pathlib import Path
 
 from forge.errors import ImportModelError
 
+HEAD_BYTES = 4096
+"""Of a file, enough to see what it is."""
+_DIRECTORY_BYTES = 1 << 20
+"""The end of a zip archive, in which its directory lies; large ones are cut, which the names below survive."""
+
 _EXPORT = "export the model to ONNX"
 _KERAS = f"{_EXPORT}: model.export('model.onnx', format='onnx')"
+_TF2ONNX = f"{_EXPORT}, as tf2onnx does: python -m tf2onnx.convert"
 _TRACE = "load it with torch.jit.load and give forge.from_torch the module"
 _CHECKPOINT = (
     "it has weights without a program: build the module in Python, load them there, and give forge.from_torch the module, or "
     "save it with torch.export.save(torch.export.export(module, args), 'model.pt2')")
-_ARCHIVES: tuple[tuple[tuple[bytes, ...], tuple[str, tuple[str, ...], str]], ...] = (
-    # names of entries that are all there, what the archive is, its loaders, what to do where there is none
-    ((b"constants.pkl", b"/code/"), ("a TorchScript archive", (), _TRACE)),
-    ((b"archive_format", b"models/"), ("a program of torch.export.save", ("from_torch",), _EXPORT)),
-    ((b"metadata.json", b"model.weights.h5"), ("a Keras model", ("from_keras",), _KERAS)),
-    ((b"data.pkl",), ("a PyTorch checkpoint", (), _CHECKPOINT)),
-    ((b".npy",), ("arrays of numpy.savez", (), "pass the model, and arrays as its inputs")),
+_ARCHIVES: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
+    # names of entries that are all there, what the archive is, what to do
+    ((b"constants.pkl", b"/code/"), "a TorchScript archive", _TRACE),
+    ((b"metadata.json", b"model.weights.h5"), "a Keras model", _KERAS),
+    ((b"data.pkl",), "a PyTorch checkpoint", _CHECKPOINT),
+    ((b".mlmodel",), "a Core ML package", _EXPORT),
+    ((b".npy",), "arrays of numpy.savez", "pass the model, and arrays as its inputs"),
+    ((), "a zip archive", _EXPORT),
 )
-_DIRECTORY_BYTES = 1 << 20
-"""The end of a zip archive, in which its directory lies; large ones are cut, which the names above survive."""
-_KINDS: tuple[tuple[int, bytes, str, tuple[str, ...], str], ...] = (
-    # offset, magic, what it is, its loaders, what to do where there is none
-    (0, b"PK\x03\x04", "a zip archive", (), _EXPORT),
-    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", ("from_keras",), _KERAS),
-    (4, b"TFL3", "a TFLite model", ("from_tflite",), f"{_EXPORT}, as tf2onnx does"),
-    (0, b"GGUF", "a GGUF file (a model of llama.cpp), which Forge does not read", (), _EXPORT),
-    (0, b"\x7fELF", "a native library", (), "use forge.Runtime for a compiled model"),
-    (0, b"\x80\x02", "a Python pickle, which Forge never loads", (), _EXPORT),
-    (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", (), "run 'git lfs pull'"),
-    (0, b"<", "a text file (HTML or XML)", (), "download the model itself"),
+_KINDS: tuple[tuple[int, bytes, str, str], ...] = (
+    # offset, magic, what it is, what to do
+    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", _KERAS),
+    (4, b"TFL3", "a TFLite model", f"{_TF2ONNX} --tflite model.tflite --output model.onnx"),
+    (4, b"ORTM", "a model in onnxruntime's own format", "load the .onnx file that it was made from"),
+    (0, b"GGUF", "a GGUF file (a model of llama.cpp), which Forge does not read", f"{_EXPORT} from where it came"),
+    (0, b"\x7fELF", "a native library", "use forge.Runtime for a compiled model"),
+    (0, b"\x80\x02", "a Python pickle, which Forge never loads", _CHECKPOINT),
+    (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", "run 'git lfs pull'"),
+    (0, b"<?xml", "an XML file (an OpenVINO model?)", "load the .onnx file that it was made from"),
+    (0, b"<", "a text file (HTML or XML)", "download the model itself"),
 )
+_SUFFIXES: dict[str, tuple[str, str]] = {
+    ".safetensors": ("weights", _CHECKPOINT),
+    ".pb": ("a TensorFlow graph", f"{_TF2ONNX} --graphdef model.pb --output model.onnx"),
+    ".keras": ("a Keras model", _KERAS),
+    ".h5": ("a Keras model", _KERAS),
+    ".pdmodel": ("a PaddlePaddle model", f"{_EXPORT}, as paddle2onnx does"),
+    ".mlmodel": ("a Core ML model", _EXPORT),
+}
+_FOLDERS: dict[str, tuple[str, str]] = {
+    "saved_model.pb": ("a SavedModel of TensorFlow", f"{_TF2ONNX} --saved-model FOLDER --output model.onnx"),
+    "config.json": ("weights without a program, as transformers saves them", _CHECKPOINT),
+}
+
+
+def kind_of(data: bytes | memoryview) -> tuple[str, str] | None:
+    """What contents are that no importer reads, and what to do with them."""
+    directory = directory_of(data)
+    if directory:
+        return next(rest for entries, *rest in _ARCHIVES if all(entry in directory for entry in entries))  # type: ignore[return-value]
+    return next(((kind, advice) for at, magic, kind, advice in _KINDS if data[at : at + len(magic)] == magic), None)
+
+
+def kind_of_path(path: Path) -> tuple[str, str] | None:
+    """What a file or folder is that no importer reads, by names alone, and what to do with it."""
+    if path.is_dir():
+        return next((kind for name, kind in _FOLDERS.items() if (path / name).is_file()), None)
+    return _SUFFIXES.get(path.suffix)
+
+
+def directory_of(data: bytes | memoryview) -> bytes:
+    """The end of a zip archive, with its directory; b"" for other contents."""
+    return bytes(data[-_DIRECTORY_BYTES:]) if data[:4] == b"PK\x03\x04" else b""
 
 
 def mapped_file(path: Path, suffix: str, max_bytes: int, advice: str) -> bytes | memoryview:
@@ -58,25 +95,6 @@ def mapped_file(path: Path, suffix: str, max_bytes: int, advice: str) -> bytes |
         raise ImportModelError(f"{path}: no such file; expected an {suffix} file; check the path") from error
     except OSError as error:
         raise ImportModelError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
-
-
-def refuse_other_formats(data: bytes | memoryview, where: str, expected: str, loader: str) -> None:
-    """Raises ImportModelError for data of a known kind that ``loader`` does not read; ``expected`` says what it reads."""
-    for offset, magic, kind, loaders, otherwise in _KINDS:
-        if data[offset : offset + len(magic)] == magic:
-            if magic.startswith(b"PK"):
-                kind, loaders, otherwise = _archive(data) or (kind, loaders, otherwise)
-            if loader in loaders:
-                return
-            offered = [f"forge.{name}" for name in loaders if name in importlib.import_module("forge").__all__]
-            advice = f"use {' or '.join(offered)}" if offered else otherwise
-            raise ImportModelError(f"{where}: got {kind}; expected {expected}; {advice}")
-
-
-def _archive(data: bytes | memoryview) -> tuple[str, tuple[str, ...], str] | None:
-    """What a zip archive is, by the names of its entries."""
-    directory = bytes(data[-_DIRECTORY_BYTES:])
-    return next((rest for names, rest in _ARCHIVES if all(name in directory for name in names)), None)
 
 
 def data_file(location: str, folders: tuple[Path, ...], where: str) -> Path:

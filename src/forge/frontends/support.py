@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
-from forge import frontends
 from forge.errors import OpNotImplemented
 from forge.frontends.registry import Registry
 
@@ -50,39 +47,18 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Format:
-    """What ``forge support`` knows of a format; its package calls it ``FORMAT``.
+class Support:
+    """The converters of a format, and what they cover.
 
     Attributes:
-        title: the format's name in texts.
-        suffixes: endings of its files.
         registry: its converters.
         coverage: all of its operators, by domain and name.
-        model_operators: the operators that a model uses.
-        takes_shapes: whether its loader takes shapes of inputs in place of the model's.
+        model_operators: the operators that the model in a file uses.
     """
 
-    title: str
-    suffixes: tuple[str, ...]
     registry: Registry
     coverage: Callable[[], Sequence[Coverage]]
     model_operators: Callable[[Path], Sequence[Use]]
-    takes_shapes: bool = False
-
-
-def format_names() -> list[str]:
-    """The formats that there are importers for: the packages of ``forge.frontends``."""
-    return sorted(module.name for module in pkgutil.iter_modules(frontends.__path__) if module.ispkg)
-
-
-def load_format(name: str) -> Format:
-    found: Format = import_module(f"{frontends.__name__}.{name}").FORMAT
-    return found
-
-
-def format_of(path: Path) -> Format | None:
-    """The format of a file, by its ending; None when it is none of an importer."""
-    return next((f for f in map(load_format, format_names()) if path.suffix in f.suffixes), None)
 
 
 def check_supported(uses: Iterable[Use], registry: Registry) -> None:

@@ -148,4 +148,3 @@ def kernel(
         return family
 
     return add
-

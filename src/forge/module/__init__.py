@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+import html
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forge import files
-from forge.errors import ForgeError, ImportModelError, InvalidGraphError, OptionError
+from forge.dims import Dim
+from forge.errors import InvalidGraphError, OptionError
+from forge.frontends import formats
 from forge.ir import retype
 from forge.ir.edits.extract import extract
 from forge.ir.functions import joining
-from forge.ir.functions.reference import Reference
-from forge.ir.graph import Module
+from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
-from forge.ir.saved import serialize
+from forge.ir.quantised import is_quantised
+from forge.ir.saved import hashing, serialize
 from forge.ir.saved.statistics import Calibration
 from forge.ir.text.parser import parse_module
+from forge.ir.types import TensorType
 from forge.ir.verifier import verify
-from forge.module.quantization import Quantization
-from forge.options import CompileOptions, OutputOptions, takes_options
-from forge.passes import fold_batch_norm, fold_constants, inline_calls
-from forge.target import TargetLike
+from forge.module import edits, loading, outputs, quantization, queries
+from forge.options import CompileOptions
+from forge.passes import fold_batch_norm, fold_constants, partition, partition_for_tensorrt
 
 if TYPE_CHECKING:
-    import onnx
-
-    from forge.driver.tuner import Tuned
+    from forge.module.doors import Doors
+    from forge.quantization.quantize import Quantised
+else:
+    Doors = object
 
 Some = Value | Node | str | Sequence[Value | Node | str]
 
 
-class IRModule(Quantization):
+class IRModule(Doors):
     """A model: graphs in Forge's IR and the weights that are not frozen into them.
 
     Args:
@@ -49,6 +52,9 @@ class IRModule(Quantization):
         OptionError: an argument of the wrong kind, or a path; ParseError: ``mod`` is text that cannot be parsed.
         InvalidGraphError: the module breaks a rule of the IR, or ``params`` names no input or has the wrong type.
     """
+
+    _module: Module
+    _quantisation: Quantised | None = None
 
     def __init__(
         self,
@@ -75,6 +81,13 @@ class IRModule(Quantization):
             retype.number_symbols(graph)
         self._original = self._module.copy()
 
+    @classmethod
+    def _loaded(cls, module: Module, simplify: bool) -> IRModule:
+        """Of a module that a loader made; ``simplify``: constants and batch normalisations are folded."""
+        loaded = cls.__new__(cls)
+        loaded._take(module, {}, inline=False, constants=simplify, batch_norms=simplify)
+        return loaded
+
     def _bind(self, params: Mapping[str, np.ndarray]) -> None:
         if not isinstance(params, Mapping):
             raise OptionError(
@@ -85,107 +98,195 @@ class IRModule(Quantization):
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
         options = CompileOptions()
         if inline:
-            self._inline()
+            edits.inline(self)
         for graph in self.graphs.values():
             if constants:
                 fold_constants.run_at_load(graph, options)
             if batch_norms:
                 fold_batch_norm.run_with_params(graph, options)
 
-    @classmethod
-    def from_onnx(
-        cls,
-        model: str | PathLike[str] | bytes | onnx.ModelProto,
-        shape: Mapping[str, Any] | None = None,
-        dtype: str | Mapping[str, str] = "float32",
-        opset: int | None = None,
-        freeze_params: bool = True,
-        convert_config: Mapping[str, Any] | None = None,
-        export_node_renamed_model_path: str | PathLike[str] | None = None,
-        *,
-        unify_dimensions: bool = True,
-    ) -> IRModule:
-        """Loads an ONNX model.
+    @property
+    def mod(self) -> Module:
+        """The module; prints as text without types."""
+        return self._module
 
-        Args:
-            model: a path, the bytes of a file, or a ``ModelProto``. External data is read from the path's folder.
-            shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
-                the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initialiser, too, is one
-                that calls give if it is named here; else it has the initialiser's contents.
-            dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open,
-                and refused where it contradicts all that the model says.
-            opset: read the default domain as this opset instead of what the model declares.
-            freeze_params: initialisers become constants; False keeps them as inputs after the model's own, with their values in
-                ``IRModule.params`` (small integer vectors, which steer operators, are constants all the same).
-            convert_config: options of converters, by name. ``use_nt_batch_matmul`` (default True): products of rank 3 are
-                ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): no
-                warning for ZipMap, whose results, maps, which compiled models lack, are the tensors of scores instead.
-            unify_dimensions: dimensions of inputs that the model gives one name have one size; False for models that give it to
-                unequal ones, where each gets a name of its own (``n``, ``n_1``).
-            export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
-                next to it.
+    @property
+    def typed_mod(self) -> Module:
+        """The module after verification; prints as text with types.
 
         Raises:
-            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
-            OpNotImplemented: it uses operators without a converter, all listed.
+            InvalidGraphError: it breaks a rule of the IR.
         """
-        from forge.frontends.onnx.importer import import_model
+        return self._verified().with_types()
 
-        module = import_model(model, shape, dtype, opset, freeze_params, convert_config, export_node_renamed_model_path,
-                              unify_dimensions=unify_dimensions)
-        verify(module)
-        loaded = cls.__new__(cls)
-        loaded._take(module, {}, inline=False, constants=freeze_params, batch_norms=freeze_params)
-        return loaded
+    def _verified(self) -> Module:
+        """The module, after verifying it: nodes and values can be changed directly."""
+        verify(self._module)
+        return self._module
 
-    @classmethod
-    def from_torch(
-        cls,
-        script_module: Any,
-        input_infos: Any = None,
-        custom_convert_map: Mapping[str, Callable[..., Any]] | None = None,
-        default_type: str = "float32",
-        use_parser_friendly_name: bool = False,
-        keep_quantized_weight: bool = False,
-        *,
-        default_dtype: str | None = None,
-        dynamic_shapes: Any = None,
-        through_onnx: bool | None = None,
-    ) -> IRModule:
-        """Loads a PyTorch model.
-
-        Args:
-            script_module: a trace (``torch.jit.trace``) or another ScriptModule, an ``nn.Module``, an ``ExportedProgram``, a
-                ``torch.fx.GraphModule``, or the path of a ``.pt2`` file.
-            input_infos: the inputs in order: ``(name, shape)``, ``(name, (shape, dtype))`` or ``(name, tensor)``; tuples of these
-                stand for tuples of tensors, ``x_0`` and so on. The names are those of the module's inputs. Texts in shapes are
-                dynamic dimensions, equal ones equal sizes; None is one without a name. A module may also be given example
-                tensors only, or a dictionary by the names of its arguments. None: as the trace or the exported program says.
-            custom_convert_map: converters of the user, which win over Forge's: ``{"aten::relu": f(inputs, input_types)}`` for
-                all overloads of an operator, ``{"relu.default": f(node, importer)}`` for one. They give expressions.
-            default_type: the element type of inputs of which nothing says one; ``default_dtype`` is the same.
-            use_parser_friendly_name: names of weights have ``_`` in the place of ``.``.
-            keep_quantized_weight: weights that torch has quantised stay integers in any case: float32 copies would be larger, and
-                be rounded to the same integers later. With True, biases of layers whose operand has a known scale are int32, in
-                steps of the product of the scales of operand and weight; else they are float32.
-            dynamic_shapes: as of ``torch.export.export``, for a module with example tensors or a trace.
-            through_onnx: what cannot be converted is exported to ONNX by torch, and loaded from there, with a warning; False:
-                never; True: at once.
+    def script(self) -> str:
+        """The module as text with types, as it prints; contents of constants are left out.
 
         Raises:
-            OptionError: an argument of the wrong kind; ImportModelError: torch cannot export the model, or it contradicts an
-            argument; OpNotImplemented: it uses operators without a converter, all listed, and the way through ONNX failed or
-            is switched off; ConverterError: a converter of the user failed.
+            InvalidGraphError: it breaks a rule of the IR.
         """
-        from forge.frontends.torch.entry import from_torch as load
+        return str(self.typed_mod)
 
-        module = load(
-            script_module, input_infos, custom_convert_map, default_type, use_parser_friendly_name, keep_quantized_weight,
-            default_dtype=default_dtype, dynamic_shapes=dynamic_shapes, through_onnx=through_onnx)
-        verify(module)
-        loaded = cls.__new__(cls)
-        loaded._take(module, {}, inline=False, constants=True, batch_norms=True)
-        return loaded
+    @property
+    def graphs(self) -> dict[str, Graph]:
+        """All graphs by name: public functions, and those that they call."""
+        return self._module.graphs
+
+    @property
+    def main(self) -> Graph:
+        """The function ``main`` or, where there is none, the first public one; what has no name of a function is about it."""
+        return self._module.main
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the functions that users call, ``main`` first."""
+        return list(self._module.public)
+
+    @property
+    def graph_count(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def subgraph_count(self) -> int:
+        """Graphs other than ``main``."""
+        return len(self.graphs) - 1
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Weights that are not frozen into the graph, by input name."""
+        return self._module.params
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """How often each operator occurs, regions included, the most frequent first."""
+        counts = Counter(n.op for g in self.graphs.values() for n in g.walk() if n.op != "constant")
+        return dict(counts.most_common())
+
+    @property
+    def input_nodes(self) -> list[Value]:
+        """The model's inputs; states, and those that ``params`` binds, are left out.
+
+        They answer what nodes are asked, so that a walk may begin here: ``op`` is "input", ``succ`` lists the nodes that use one.
+        """
+        return [v for v in self.main.inputs if v.name not in self.params and v.name not in self.main.states]
+
+    @property
+    def input_count(self) -> int:
+        return len(self.input_nodes)
+
+    @property
+    def input_names(self) -> list[str]:
+        return [v.name for v in self.input_nodes]
+
+    @property
+    def input_shapes(self) -> list[tuple[Dim, ...] | None]:
+        """Shapes; symbolic dimensions print as their expression. None for a sequence, an optional or a tensor of unknown rank."""
+        return [_shape(v) for v in self.input_nodes]
+
+    @property
+    def input_dtypes(self) -> list[str]:
+        """Element types; where ``input_shapes`` gives None, the type's text: ``Sequence[Tensor[(n), float32]]``."""
+        return [_dtype(v) for v in self.input_nodes]
+
+    @property
+    def output_node(self) -> Node:
+        """The node of the first output.
+
+        Raises:
+            InvalidGraphError: there is no output, or the first one is an input.
+        """
+        producer = self.main.outputs[0].producer if self.main.outputs else None
+        if producer is None:
+            raise InvalidGraphError("output_node: no node produces the first output; expected an output that is not an input")
+        return producer
+
+    @property
+    def state_names(self) -> list[str]:
+        """Names of the tensors that a session keeps from one call to the next."""
+        return list(dict.fromkeys(name for graph in self._module.public.values() for name in graph.states))
+
+    @property
+    def output_nodes(self) -> list[Value]:
+        """The model's outputs; those that replace states are left out."""
+        return list(self._outputs().values())
+
+    def _outputs(self) -> dict[str, Value]:
+        kept = {state.output for state in self.main.states.values()}
+        return {name: v for k, (name, v) in enumerate(zip(self.main.output_names, self.main.outputs)) if k not in kept}
+
+    @property
+    def output_count(self) -> int:
+        return len(self._outputs())
+
+    @property
+    def output_names(self) -> list[str]:
+        return list(self._outputs())
+
+    @property
+    def output_shapes(self) -> list[tuple[Dim, ...] | None]:
+        """As ``input_shapes``."""
+        return [_shape(v) for v in self.output_nodes]
+
+    @property
+    def output_dtypes(self) -> list[str]:
+        """As ``input_dtypes``."""
+        return [_dtype(v) for v in self.output_nodes]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the model converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
+        return any(is_quantised(n) for g in self.graphs.values() for n in g.walk())
+
+    @property
+    def is_tensorrt(self) -> bool:
+        """Whether the model is partitioned for TensorRT: a function is marked for it."""
+        marks = [graph.attributes.get(partition.COMPILER) for graph in self.graphs.values()]
+        return partition_for_tensorrt.BACKEND in marks
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of structure, names and contents: equal for identical models, in every process."""
+        return hashing.fingerprint(self._verified())
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether statistics of a value of ``main``, as it is now, are known."""
+        from forge.quantization.quantize import statistics_of
+
+        return bool(statistics_of(self._verified()))
+
+    @property
+    def is_split_tensors(self) -> bool:
+        """Whether `split_tensors` was called."""
+        from forge.quantization.splitting import ATTRIBUTE
+
+        return any(graph.attributes.get(ATTRIBUTE) is True for graph in self._module.public.values())
+
+    explain = queries.explain
+    plot = queries.plot
+    edit = edits.edit
+    rewrite = edits.rewrite
+    set_batch_size = edits.set_batch_size
+    as_session = edits.as_session
+    partition = edits.partition
+    partition_for_tensorrt = edits.partition_for_tensorrt
+    inline_partitions = edits.inline_partitions
+    split_tensors = quantization.split_tensors
+    calibrate = quantization.calibrate
+    quantize = quantization.quantize
+    quantize_with_accuracy = quantization.quantize_with_accuracy
+    quantization_report = quantization.quantization_report
+    compress = quantization.compress
+    get_inference_function = outputs.get_inference_function
+    compile = outputs.compile
+    tune = outputs.tune
+    save = outputs.save
+    to_onnx = outputs.to_onnx
 
     @classmethod
     def from_expr(cls, expr: Any) -> IRModule:
@@ -267,170 +368,51 @@ class IRModule(Quantization):
         """
         return _unpickled, (serialize.dumps(self._verified()),)
 
-    def get_inference_function(self, target: TargetLike = "llvm") -> Callable[..., Any]:
-        """A callable: arrays in by position, by name, or as one list, tuple or dictionary; an array or a list of arrays out.
-
-        ``target="reference"`` interprets the graph with NumPy; any other target compiles in memory. Both are of the module as it
-        is now: later changes do not count. States are kept from call to call. Both raise InputError where the inputs do not fit.
+    def __getitem__(self, name: str) -> Graph:
+        """The graph of that name: ``ir["main"].attrs``.
 
         Raises:
-            InvalidGraphError: the module breaks a rule of the IR; TargetError: a bad target; CompileError: an operator cannot be
-            compiled.
+            KeyError: there is none; those that there are are listed.
         """
-        if target == "reference":
-            return Reference(self._verified().copy())
-        from forge.driver import check_options, compile_module
+        if name not in self.graphs:
+            raise KeyError(f"got {name!r}; expected one of {', '.join(self.graphs)}")
+        return self.graphs[name]
 
-        runtime = compile_module(self._module, check_options(target)).runtime()
-        return runtime.session() if runtime.states else runtime
+    def __hash__(self) -> int:
+        """Of the structure, without names and what was trained; see `forge.ir.saved.hashing`."""
+        return hashing.structural_hash(self._verified())
 
-    @takes_options
-    def compile(
-        self,
-        target: TargetLike = "llvm",
-        host: TargetLike | None = None,
-        output_path: str | PathLike[str] | None = "./compile_output",
-        opt_level: int = 3,
-        set_float16: bool = False,
-        set_channel_layout: str | None = None,
-        export_relay: bool = False,
-        export_metadata: bool = False,
-        force_overwrite: bool = False,
-        uuid: str | None = None,
-        encrypt_password: str | None = None,
-        winograd: bool = True,
-        set_bfloat16: bool = False,
-        tuned: bool = False,
-        weights: str | None = None,
-        functions: Sequence[str] | None = None,
-        exact: bool = False,
-        check_indices: bool = True,
-        typical: Mapping[str, int] | Sequence[str] = (),
-    ) -> None:
-        """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
+    def __eq__(self, other: object) -> bool:
+        """Equality of the structural hash; `fingerprint` compares names and contents, too."""
+        return isinstance(other, IRModule) and hash(self) == hash(other)
 
-        An option that is not given follows the ``forge.PassContext`` around the call, if there is one.
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes of ``main`` in topological order."""
+        return iter(self.main)
 
-        Args:
-            {options}
-            functions: names of the public functions to compile; None: all, over one set of weights.
+    def __str__(self) -> str:
+        return str(self.mod)
 
-        Raises:
-            ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
-            InvalidGraphError: the module breaks a rule of the IR.
-            CompileError: an operator cannot be compiled; ToolchainError: no C compiler.
-        """
-        from forge.driver import artifact, check_options, compile_module
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{v.name}: {v.type}" for v in self.input_nodes)
+        outputs = ", ".join(str(v.type) for v in self.output_nodes)
+        return f"<forge.IRModule ({inputs}) -> ({outputs}); {sum(self.operators.values())} operators>"
 
-        output = OutputOptions(
-            output_path=output_path, export_relay=export_relay, export_metadata=export_metadata, force_overwrite=force_overwrite,
-            uuid=uuid, encrypt_password=encrypt_password, weights=weights)
-        options = check_options(
-            target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
-            winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned)
-        artifact.check(output, options.target)
-        module = self._module if functions is None else joining.select(self._verified(), functions, "compile: functions")
-        compile_module(module, options, output=output)
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self.mod))}</pre>"
 
-    @takes_options
-    def tune(
-        self,
-        seconds: float = 60,
-        inputs: Mapping[str, np.ndarray] | None = None,
-        target: TargetLike = "llvm",
-        opt_level: int = 3,
-        set_float16: bool = False,
-        set_bfloat16: bool = False,
-        winograd: bool = True,
-    ) -> Tuned:
-        """Measures alternatives for the model's kernels on this machine and keeps what is faster for ``compile(tuned=True)``.
 
-        Args:
-            seconds: when to stop looking; the last comparison comes after that.
-            inputs: arrays by name; None: made up, with symbolic dimensions of 1.
-            target: must run here; its ``num-cores`` is the number of threads.
-            opt_level, set_float16, set_bfloat16, winograd: as of `compile`.
 
-        Returns:
-            What was found, with times of the whole model before and after.
+def _shape(value: Value) -> tuple[Dim, ...] | None:
+    return value.shape if isinstance(value.type, TensorType) else None
 
-        Raises:
-            OptionError: a bad argument, or an input that cannot be made up; InvalidGraphError: the module breaks a rule of the
-            IR; CompileError: an operator cannot be compiled.
-        """
-        from forge.driver import check_options, feeds, tuner, tuning
 
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-            raise OptionError(f"tune: seconds: got {seconds!r}; expected a number")
-        if inputs is not None and (not isinstance(inputs, Mapping) or not all(n in inputs for n in self.input_names)):
-            got = f"names {', '.join(map(str, inputs))}" if isinstance(inputs, Mapping) else repr(inputs)
-            raise OptionError(f"tune: inputs: got {got}; expected arrays by name, for all of: {', '.join(self.input_names)}")
-        self._verified()
-        if inputs is None:
-            inputs = feeds.random_inputs(feeds.specs_of(self.input_nodes), {})
-        options = check_options(target, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, winograd=winograd)
-        found = tuner.tune_module(self._module, inputs, options, seconds=seconds)
-        tuning.store(found.records)
-        return found
+def _dtype(value: Value) -> str:
+    return value.dtype if isinstance(value.type, TensorType) else str(value.type)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes the module, to be read back by ``forge.load``: text and weights in one file (``.forge``).
-
-        Where the path ends in ``.relay``, it is a file of text, with the weights in ``PATH.safetensors``.
-
-        Raises:
-            OptionError: it is not a path; OutputPathError: it cannot be written.
-            InvalidGraphError: the module breaks a rule of the IR.
-        """
-        with files.writing("save", path):
-            serialize.save(self._verified(), path)
-
-    def to_onnx(self, path: str | PathLike[str] | None = None, opset: int | None = None, external_bytes: int | None = None,
-                ) -> onnx.ModelProto | None:
-        """Writes the model as ONNX, functions inlined; names of inputs, outputs, nodes and weights are kept.
-
-        Where ONNX leaves a result undefined (indices out of range, floats too large for the integer that they are cast to), it is
-        the runtime's; so are random numbers. States and donated inputs are plain inputs and outputs there.
-
-        Args:
-            path: the file to write; it appears whole or not at all. None: the model is returned, with its weights.
-            opset: version of the operator set, 18 to 26; None: 21, which runtimes know best, or a later one that is needed; 20
-                where data are rounded to int8, as onnxruntime fails on some such models from 21 on.
-            external_bytes: weights of at least this size go to ``PATH.data``; None: none do, unless the model exceeds 2 GiB.
-
-        Raises:
-            OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
-            OptionError: an argument is out of range, or the module has several functions.
-            OutputPathError: the file cannot be written.
-            InvalidGraphError: the module breaks a rule of the IR.
-        """
-        from forge.exporters.onnx import export_model, save_model, with_weights
-
-        module = self._verified().copy()
-        inline_calls.run(module.main, module)
-        model, document = export_model(module, opset)
-        if path is None:
-            return with_weights(model, document.tensors)
-        with files.writing("to_onnx", path):
-            save_model(model, document.tensors, path, external_bytes)
-        return None
 
 
 RelayModule = IRModule
-
-
-def load(path: str | PathLike[str]) -> IRModule:
-    """Reads a module that ``IRModule.save`` wrote, or the text form (``.relay``, ``.txt``) with the weights next to it.
-
-    Raises:
-        OptionError: ``path`` is none.
-        ImportModelError: the file is missing, damaged, of a newer format, or one that an importer reads; text lacks its weights;
-            an operator is not known.
-    """
-    if not isinstance(path, str | PathLike) or not str(path):
-        raise OptionError(f"load: got {path!r}; expected a path; from_onnx takes models in memory")
-    _check_suffix("load", path, ImportModelError)
-    return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
 
 
 def join(modules: Mapping[str, IRModule]) -> IRModule:
@@ -455,28 +437,21 @@ def _unpickled(data: bytes) -> IRModule:
     return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
 
 
-def _check_suffix(where: str, path: str | PathLike[str], kind: type[ForgeError]) -> None:
-    """Raises an error for the path of a file that an importer reads, which it names."""
-    from forge.frontends.support import format_of
-
-    found = format_of(Path(path))
-    if found is not None:
-        raise kind(f"{where}: {path}: is a model to import; load it with forge.from_{found.registry.name}")
-
-
 def _as_module(mod: Module | IRModule | str) -> Module:
     if isinstance(mod, IRModule):
         return mod.mod
     if isinstance(mod, str):
         if "{" not in mod and Path(mod).suffix:
-            _check_suffix("IRModule", mod, OptionError)
             raise OptionError(f"IRModule: got {mod!r}, which looks like a path; expected the text of a module; use forge.load")
         return parse_module(mod)
     if not isinstance(mod, Module):
         raise InvalidGraphError(
-            f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx"
+            f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.load"
         )
     return mod
 
 
-__all__ = ["IRModule", "RelayModule", "join", "load"]
+for _door in formats.all_formats():
+    loading.bind(IRModule, _door)
+
+__all__ = ["IRModule", "RelayModule", "join"]

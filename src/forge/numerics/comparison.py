@@ -186,4 +186,3 @@ def _row_dict(row: Row) -> dict[str, Any]:
     known = {"name": row.name, "operator": row.operator, "shape": list(row.shape)}
     sqnr = {"sqnr_db": d.sqnr, "equal": d.noise == 0, "max_abs": d.error, "max_rel": d.relative}
     return {**known, **sqnr, "argmax": d.agreeing / d.rows if d.rows else None}
-

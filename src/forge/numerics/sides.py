@@ -19,8 +19,8 @@ from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_module
 from forge.ir.nodes import Node, Value
 from forge.ir.quantised import is_quantised
-from forge.loaders import from_onnx, from_torch
-from forge.module import IRModule, load
+from forge.loaders import load
+from forge.module import IRModule
 from forge.options import CompileOptions
 from forge.progress import Progress
 from forge.samples import Sample
@@ -124,7 +124,7 @@ def side(model: Any, way: str | None = None, options: CompileOptions | None = No
     name = source.name if isinstance(source, Path) else "module" if isinstance(model, IRModule) else type(model).__name__
     check_way(way, source, name)
     is_module = isinstance(model, IRModule)
-    loaded = model if is_module else _loaded(source)
+    loaded = model if is_module else load(source)
     return Side(loaded, way, options or check_options(), None if is_module else source, name)
 
 
@@ -160,14 +160,6 @@ def with_outputs(module: Module, values: Sequence[Value]) -> Module:
     mapping = dict(zip(module.main.values(), copied.main.values(), strict=True))
     copied.main.outputs.extend(mapping[v] for v in values)
     return copied
-
-
-def _loaded(source: Any) -> IRModule:
-    if not isinstance(source, Path):
-        return from_torch(source)
-    if source.suffix == ".onnx":
-        return from_onnx(source)
-    return from_torch(source) if source.suffix == ".pt2" else load(source)
 
 
 def _compiled(module: Module, values: Sequence[Value], options: CompileOptions, progress: Progress | None) -> Run:

@@ -141,5 +141,3 @@ def add_to_bias(layer: Layer, delta: np.ndarray) -> Value:
     graph.outputs = [biased if v is result else v for v in graph.outputs]
     biased.name, result.name = result.name, ""
     return biased
-
-

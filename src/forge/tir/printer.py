@@ -187,5 +187,3 @@ class _Printer:
         text = self.expression(x)
         nested = isinstance(x, tir.Compare) or isinstance(x, tir.Binary) and x.op in _SYMBOLS
         return f"({text})" if nested else text
-
-

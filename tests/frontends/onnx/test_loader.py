@@ -96,12 +96,6 @@ def test_other_formats_are_named(start: bytes, advice: str) -> None:
     assert set(re.findall(r"forge\.(\w+)", str(caught.value))) <= set(forge.__all__)
 
 
-def test_loaders_of_other_formats_are_recommended_once_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forge, "__all__", [*forge.__all__, "from_keras"])
-    with pytest.raises(ImportModelError, match=r"expected an ONNX model; use forge\.from_keras$"):
-        import_model(b"PK\x03\x04 metadata.json model.weights.h5")
-
-
 @settings(max_examples=150)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_or_read(data: bytes) -> None:

@@ -214,4 +214,3 @@ int32_t forge_bind(const forge_invocation *b) {
     status = resolve_output(b, i);
   return status;
 }
-

@@ -18,7 +18,8 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from forge.errors import ImportModelError
-from forge.frontends.model_files import mapped_file, refuse_other_formats
+from forge.frontends.formats import refuse_other_formats
+from forge.frontends.model_files import mapped_file
 from forge.frontends.onnx import inline
 from forge.frontends.onnx.tensors import TensorReader
 
@@ -84,7 +85,7 @@ def _load_file(path: Path) -> LoadedModel:
 
 
 def _parse(data: bytes | memoryview, where: str) -> onnx.ModelProto:
-    refuse_other_formats(data, where, "an ONNX model", "from_onnx")
+    refuse_other_formats(data, where, "an ONNX model", "onnx")
     return _message(inline.without_contents(data), where)
 
 

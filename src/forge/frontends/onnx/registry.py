@@ -41,6 +41,8 @@ REGISTRY = Registry(
 )
 converts = REGISTRY.converts
 refuse = REGISTRY.refuse
+register = REGISTRY.register
+unregister = REGISTRY.unregister
 
 
 def published_versions() -> dict[tuple[str, str], set[int]]:

@@ -17,7 +17,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ImportModelError
-from forge.frontends.model_files import mapped_file, refuse_other_formats
+from forge.frontends.formats import refuse_other_formats
+from forge.frontends.model_files import mapped_file
 from forge.frontends.torch import schema
 from forge.frontends.torch.program import Program
 from forge.frontends.torch.records import Record, parse
@@ -52,7 +53,7 @@ def read_program(path: Path) -> Program:
     """
     data = mapped_file(path, ".pt2", MAX_FILE_BYTES, "expected a program of torch.export.save")
     if data[:4] != _LOCAL:
-        refuse_other_formats(data, path.name, "a .pt2 archive", "from_torch")
+        refuse_other_formats(data, path.name, "a .pt2 archive", "torch")
         raise ImportModelError(f"{path.name}: got {len(data)} bytes that are no zip archive; expected a .pt2 file; {_SAVE}")
     return _Archive(path.name, data).program()
 
@@ -92,7 +93,7 @@ class _Archive:
             self.fail(f"{_PICKLED}; {_SAVE}")
         if any(n.startswith("data/aotinductor/") for n in self.entries):
             self.fail(f"holds code that AOTInductor compiled; expected a program; {_SAVE}")
-        refuse_other_formats(self.data, self.where, "a .pt2 archive", "from_torch")
+        refuse_other_formats(self.data, self.where, "a .pt2 archive", "torch")
         self.fail(f"holds no program (models/NAME.json); {_SAVE}")
 
     def _check_header(self) -> None:

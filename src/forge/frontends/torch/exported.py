@@ -388,5 +388,3 @@ def source_line(stack_trace: str) -> str:
         return ""
     file, line, text = own[-1]
     return f"{file}:{line}: {text.strip()[:100]}"
-
-

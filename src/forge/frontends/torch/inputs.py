@@ -181,5 +181,3 @@ def _name_symbols(scope: TorchScope, program: Program) -> dict[tuple[str, int], 
             lone[item.name, axis] = own
             scope.symbols[name] = dims.floordiv(own - offset, factor)
     return lone
-
-

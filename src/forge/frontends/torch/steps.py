@@ -135,5 +135,3 @@ def _is_rounding(step: Step, program: Program) -> bool:
     metas = [program.metas.get(name) for name in step.outputs]
     sizes = [m.size for m in metas if isinstance(m, ScalarMeta) and isinstance(m.size, DimExpr)]
     return any(is_rounded(dims.symbol_name(size) or "") for size in sizes)
-
-

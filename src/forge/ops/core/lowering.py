@@ -132,4 +132,3 @@ def lowest(dtype: str) -> float | int | bool:
     if dtypes.is_float(dtype):
         return float("-inf")
     return False if dtype == "bool" else dtypes.integer_range(dtype)[0]
-

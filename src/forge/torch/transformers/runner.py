@@ -141,4 +141,3 @@ class ForgeRunner(ModelRunner):
 
 def _input(leaf: Any) -> Any:
     return leaf if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
-

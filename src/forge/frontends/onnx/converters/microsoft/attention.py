@@ -241,4 +241,3 @@ def _biased(g: Context, operands: Sequence[Value], bias: Value | None) -> tuple[
     parts = g.multi("split", bias, indices_or_sections=ends, axis=0)
     first, second, third = (g.call("add", x, part) for x, part in zip(operands, parts))
     return first, second, third
-

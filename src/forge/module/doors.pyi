@@ -1,0 +1,69 @@
+"""The loaders of all formats. Written by scripts/loader_stubs.py from the functions that `Format.load` names."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from forge.module import IRModule
+from os import PathLike
+from typing import Any
+import onnx
+
+class Doors:
+    @classmethod
+    def from_onnx(cls, model: str | PathLike[str] | bytes | onnx.ModelProto, shape: Mapping[str, Any] | None=None, dtype: str | Mapping[str, str]='float32', opset: int | None=None, freeze_params: bool=True, convert_config: Mapping[str, Any] | None=None, export_node_renamed_model_path: str | PathLike[str] | None=None, *, unify_dimensions: bool=True) -> IRModule:
+        """Loads an ONNX model.
+
+        Args:
+            model: a path, the bytes of a file, or a ``ModelProto``. External data is read from the path's folder.
+            shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
+                the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initialiser, too, is one
+                that calls give if it is named here; else it has the initialiser's contents.
+            dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open,
+                and refused where it contradicts all that the model says.
+            opset: read the default domain as this opset instead of what the model declares.
+            freeze_params: initialisers become constants; False keeps them as inputs after the model's own, with their values in
+                ``IRModule.params`` (small integer vectors, which steer operators, are constants all the same).
+            convert_config: options of converters, by name. ``use_nt_batch_matmul`` (default True): products of rank 3 are
+                ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): no
+                warning for ZipMap, whose results, maps, which compiled models lack, are the tensors of scores instead.
+            unify_dimensions: dimensions of inputs that the model gives one name have one size; False for models that give it to
+                unequal ones, where each gets a name of its own (``n``, ``n_1``).
+            export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
+                next to it.
+
+        Raises:
+            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
+            OpNotImplemented: it uses operators without a converter, all listed.
+        """
+
+    @classmethod
+    def from_torch(cls, script_module: Any, input_infos: Any=None, custom_convert_map: Mapping[str, Callable[..., Any]] | None=None, default_type: str='float32', use_parser_friendly_name: bool=False, keep_quantized_weight: bool=False, *, default_dtype: str | None=None, dynamic_shapes: Any=None, through_onnx: bool | None=None) -> IRModule:
+        """Loads a PyTorch model.
+
+        Args:
+            script_module: a trace (``torch.jit.trace``) or another ScriptModule, an ``nn.Module``, an ``ExportedProgram``, a
+                ``torch.fx.GraphModule``, or the path of a ``.pt2`` file.
+            input_infos: the inputs in order: ``(name, shape)``, ``(name, (shape, dtype))`` or ``(name, tensor)``; tuples of these
+                stand for tuples of tensors, ``x_0`` and so on. The names are those of the module's inputs. Texts in shapes are
+                dynamic dimensions, equal ones equal sizes; None is one without a name. A module may also be given example
+                tensors only, or a dictionary by the names of its arguments. None: as the trace or the exported program says.
+            custom_convert_map: converters of the user, which win over Forge's: ``{"aten::relu": f(inputs, input_types)}`` for
+                all overloads of an operator, ``{"relu.default": f(node, importer)}`` for one. They give expressions.
+            default_type: the element type of inputs of which nothing says one; ``default_dtype`` is the same.
+            use_parser_friendly_name: names of weights have ``_`` in the place of ``.``.
+            keep_quantized_weight: weights that torch has quantised stay integers in any case: float32 copies would be larger, and
+                be rounded to the same integers later. With True, biases of layers whose operand has a known scale are int32, in
+                steps of the product of the scales of operand and weight; else they are float32.
+            dynamic_shapes: as of ``torch.export.export``, for a module with example tensors or a trace.
+            through_onnx: what cannot be converted is exported to ONNX by torch, and loaded from there, with a warning; False:
+                never; True: at once.
+
+        Raises:
+            OptionError: an argument of the wrong kind; ImportModelError: torch cannot export the model, or it contradicts an
+            argument; OpNotImplemented: it uses operators without a converter, all listed, and the way through ONNX failed or
+            is switched off; ConverterError: a converter of the user failed.
+        """
+
+from_onnx = Doors.from_onnx
+from_torch = Doors.from_torch
+
+__all__ = ["from_onnx", "from_torch"]
