@@ -547,6 +547,16 @@ def test_misspelt_settings_are_named(monkeypatch: pytest.MonkeyPatch, caplog: py
         "forge_cache_dir": "FORGE_CACHE_DIR"}
 
 
+def test_the_key_file_next_to_a_library_is_found(
+    encrypted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGE_PASSWORD", "secret")
+    shutil.copy(encrypted / "modelLibrary.so", tmp_path / "alone.so")
+    for line in ([encrypted], [encrypted / "modelLibrary.so"], [tmp_path / "alone.so", "--key", encrypted / "modelLibrary.key"]):
+        assert run("inspect", *map(str, line)) == 0
+        assert "fingerprint" in capsys.readouterr().out
+
+
 def test_inspect_lists_the_features_of_the_cpu(build: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("inspect", "build", "--json") == 0
     features = json.loads(capsys.readouterr().out)["cpu_features"]

@@ -123,7 +123,7 @@ def _print(found: Report, written: list[Path]) -> None:
     if found.left:
         tables.show("layers that stay in float", ("layer", "reason"), found.left.items())
     if found.values:
-        tables.show("values that are rounded", ("value", "range", "quantised"), map(_value, found.values))
+        tables.show("values that are rounded", ("value", "range", "quantised range"), map(_value, found.values))
     if found.variants:
         _print_variants(found)
     for line in found.lines():
