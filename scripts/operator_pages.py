@@ -141,12 +141,13 @@ def _names() -> frozenset[str]:
 
 
 def _callees(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """The compositions and converters' helpers that the code of ``function`` names."""
+    """The compositions and converters' helpers that the code of ``function`` names, or that it closes over."""
     code = getattr(function, "__code__", None)
     names = set() if code is None else {name for part in _codes(code) for name in part.co_names}
     scope = getattr(function, "__globals__", {})
     modules = [m for n in names if inspect.ismodule(m := scope.get(n)) and m.__name__.startswith(_COMPOSED)]
     candidates = [scope.get(n) for n in names] + [getattr(m, n, None) for m in modules for n in names]
+    candidates += [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     yield from (c for c in candidates if inspect.isfunction(c) and c.__module__.startswith(_COMPOSED))
 
 

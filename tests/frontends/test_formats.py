@@ -182,7 +182,7 @@ def archive(*names: str) -> bytes:
     ("m.h5", b"\x89HDF\r\n", "an HDF5 file", "format='onnx'"),
     ("m.keras", archive("metadata.json", "model.weights.h5"), "a Keras model", "format='onnx'"),
     ("m.pb", b"\n\x10", "a TensorFlow graph", "tf2onnx"),
-    ("m.ort", b"\x20\0\0\0ORTM", "a model in onnxruntime's own format", ".onnx file"),
+    ("m.ort", b"\x20\0\0\0ORTM", "a model in onnxruntime's ORT format", ".onnx file"),
     ("m.safetensors", b"\x08\0\0\0\0\0\0\0{}", "weights", "without a program"),
 ])  # fmt: skip
 def test_models_of_other_kinds_are_named(name: str, contents: bytes, kind: str, advice: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge.compose.axes import along, places
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
@@ -20,16 +21,11 @@ def cache_update(
     axis = g.axis(axis, past.rank)
     if axis == 0:
         raise g.invalid("attribute 'axis': got the batch axis 0; expected another one")
-    counts = [_along(g, g.count(g.extent(update, k), update.shape[k]), k, axis + 1) for k in range(axis + 1)]
+    counts = [along(g, places(g, update, k), k, axis + 1) for k in range(axis + 1)]
     place = Term(g, counts[axis])
     if positions is not None:
-        place = place + Term(g, _along(g, g.cast(positions, "int64"), 0, axis + 1))
+        place = place + Term(g, along(g, g.cast(positions, "int64"), 0, axis + 1))
     if circular:
         place = place.floor_mod(Term(g, g.extent(past, axis)))
     indices = [g.call("broadcast_to", v, shape=update.shape[: axis + 1]) for v in (*counts[:axis], place.value)]
     return g.call("scatter_nd", past, g.call("stack", *indices, axis=0), update, out_of_range="drop")
-
-
-def _along(g: Composer, numbers: Value, axis: int, rank: int) -> Value:
-    """A vector along one axis of a tensor of that rank, which is 1 long along the others."""
-    return g.reshape(numbers, tuple(numbers.shape[0] if k == axis else 1 for k in range(rank)))

@@ -17,6 +17,12 @@ def product(g: Composer, rows: Value, weight: Value, expert: Value) -> Value:
     return g.cast(g.call("nn.indexed_matmul", rows, weight, expert), rows.dtype)
 
 
+def grouped_product(g: Composer, rows: Value, weight: Value, ends: Value) -> Value:
+    """Rows ``ends[i - 1]`` to ``ends[i]`` of ``[M, K]`` times matrix i of ``[E, K, N]``."""
+    row = g.count(g.extent(rows, 0), rows.shape[0])
+    return product(g, rows, weight, g.call("searchsorted", g.cast(ends, "int64"), row, right=True))
+
+
 def projection(g: Composer, rows: Value, weight: Value, bias: Value | None, expert: Value) -> Value:
     """``product`` with the transposes of weight [E, N, K], plus the expert's row of bias [E, N]."""
     total = product(g, rows, g.call("transpose", weight, axes=(0, 2, 1)), expert)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge.compose.axes import part
 from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
@@ -37,8 +38,7 @@ def affine_grid(
 
 def _column(g: Composer, theta: Value, index: int, rank: int) -> Term:
     """One column of the matrices, along the last axis of the grid."""
-    column = g.call("strided_slice", theta, begin=(index,), end=(index + 1,), strides=(1,), axes=(2,))
-    return Term(g, g.reshape(column, (theta.shape[0], *[1] * rank, rank)))
+    return Term(g, g.reshape(part(g, theta, 2, index, index + 1), (theta.shape[0], *[1] * rank, rank)))
 
 
 def _coordinates(g: Composer, size: Value, dtype: str, align_corners: bool, single: float) -> Term:

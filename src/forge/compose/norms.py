@@ -19,6 +19,81 @@ def batch_norm(
     return g.call("nn.batch_norm", x, *parameters, axis=1, epsilon=epsilon)
 
 
+def wide_type(*values: Value | None) -> str:
+    """The type to compute in: float32, or float64 if one operand is of it, for operands of different types."""
+    found = {v.dtype for v in values if v is not None}
+    return found.pop() if len(found) == 1 else "float64" if "float64" in found else "float32"
+
+
+def wide(g: Composer, x: Value) -> Value:
+    """``x`` in float32 or more, in which statistics are computed."""
+    return g.cast(x, "float64" if x.dtype == "float64" else "float32")
+
+
+def parameters(g: Composer, x: Value, scale: Value | None, bias: Value | None, dtype: str) -> tuple[Value, Value]:
+    """Scale and bias of the channels, axis 1, of ``x``; 1 and 0 stand for absent ones."""
+    def present(parameter: Value | None, number: float) -> Value:
+        if parameter is not None:
+            return g.cast(parameter, dtype)
+        return g.call("full", g.constant(number, dtype), shape=(x.shape[1],))
+
+    return present(scale, 1), present(bias, 0)
+
+
+def mixed_batch_norm(
+    g: Composer, x: Value, scale: Value | None, bias: Value | None, mean: Value, variance: Value, *, epsilon: float
+) -> Value:
+    """`batch_norm` of operands of any types, computed in `wide_type`, whose scale and bias may be absent."""
+    dtype = wide_type(x, scale, bias, mean, variance)
+    result = batch_norm(g, g.cast(x, dtype), *parameters(g, x, scale, bias, dtype), mean, variance, epsilon=epsilon)
+    return g.cast(result, x.dtype)
+
+
+def training_batch_norm(
+    g: Composer, x: Value, scale: Value | None, bias: Value | None, *, epsilon: float
+) -> tuple[Value, Value, Value]:
+    """The result with mean and variance of the batch, and these, in float32 or more."""
+    mean, variance = _moments(g, wide(g, x))
+    return mixed_batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon), mean, variance
+
+
+def _moments(g: Composer, x: Value) -> tuple[Value, Value]:
+    """Mean and variance of each channel of a batch."""
+    axes = (0, *range(2, x.rank))
+    return g.call("mean", x, axis=axes, keepdims=False), g.call("variance", x, axis=axes, keepdims=False)
+
+
+def running_statistics(g: Composer, x: Value, mean: Value, old: Sequence[Value], *, share: float) -> list[Value]:
+    """``(1 - share) * old + share * new`` of the mean and of the unbiased variance of a batch, whose mean is ``mean``."""
+    variance = g.call("variance", wide(g, x), axis=(0, *range(2, x.rank)), keepdims=False, unbiased=True)
+    return [blend(g, before, new, 1 - share, share) for before, new in zip(old, (mean, variance), strict=True)]
+
+
+def instance_statistics(g: Composer, x: Value) -> tuple[Value, Value]:
+    """Means over the batch of the means and of the unbiased variances of its elements, of each channel."""
+    data, axes = wide(g, x), tuple(range(2, x.rank))
+    mean = g.call("mean", g.call("mean", data, axis=axes, keepdims=False), axis=0, keepdims=False)
+    variance = g.call("variance", data, axis=axes, keepdims=False, unbiased=True)
+    return mean, g.call("mean", variance, axis=0, keepdims=False)
+
+
+def group_statistics(g: Composer, x: Value, groups: int, batch: Dim, *, epsilon: float) -> tuple[Value, Value]:
+    """Mean and 1 / sqrt(variance + epsilon) of each group of channels of the ``batch`` elements."""
+    rows = g.reshape(wide(g, x), (batch, groups, dims.floordiv(dims.product(x.shape[1:]), groups)))
+    mean, variance = g.call("mean", rows, axis=2, keepdims=False), g.call("variance", rows, axis=2, keepdims=False)
+    return mean, inverse_root(g, variance, epsilon)
+
+
+def inverse_root(g: Composer, variance: Value, epsilon: float) -> Value:
+    """``1 / sqrt(variance + epsilon)``."""
+    return g.call("rsqrt", (Term(g, variance) + epsilon).value)
+
+
+def inverse_root_mean_square(g: Composer, x: Value, axes: Sequence[int], epsilon: float) -> Value:
+    """``1 / sqrt(mean of x^2 + epsilon)`` over ``axes``, which stay with size 1."""
+    return inverse_root(g, g.call("mean", g.call("multiply", x, x), axis=tuple(axes), keepdims=True), epsilon)
+
+
 def elementwise_batch_norm(
     g: Composer, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *, epsilon: float = 1e-5
 ) -> Value:
@@ -31,13 +106,14 @@ def batch_statistics(
     g: Composer, x: Value, mean: Value, variance: Value, *, momentum: float
 ) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
     """Mean and variance of each channel (axis 1) of a batch, and the running ones: ``momentum * old + (1 - momentum) * new``."""
-    axes = (0, *range(2, x.rank))
-    own = g.call("mean", x, axis=axes, keepdims=False), g.call("variance", x, axis=axes, keepdims=False)
-    return own, (_blend(g, mean, own[0], momentum), _blend(g, variance, own[1], momentum))
+    own = _moments(g, x)
+    mean, variance = (blend(g, old, new, momentum, 1 - momentum) for old, new in zip((mean, variance), own))
+    return own, (mean, variance)
 
 
-def _blend(g: Composer, old: Value, new: Value, momentum: float) -> Value:
-    return (Term(g, old) * momentum + (Term(g, new) * (1 - momentum)).cast(old.dtype)).value
+def blend(g: Composer, old: Value, new: Value, kept: float, share: float) -> Value:
+    """``kept * old + share * new`` in the type of ``old``."""
+    return (Term(g, old) * kept + (Term(g, new) * share).cast(old.dtype)).value
 
 
 def by_channel(g: Composer, parameter: Value, channels: Dim) -> Value:
@@ -83,7 +159,7 @@ def layer_norm_with_statistics(
     mean = g.call("mean", data, axis=axes, keepdims=True)
     centred = Term(g, data) - Term(g, mean)
     variance = g.call("mean", (centred * centred).value, axis=axes, keepdims=True)
-    inverse = g.call("rsqrt", (Term(g, variance) + epsilon).value)
+    inverse = inverse_root(g, variance, epsilon)
     result = (centred * Term(g, inverse)).cast(x.dtype) * Term(g, scale)
     return (result if bias is None else result + Term(g, bias)).value, g.cast(mean, wide), g.cast(inverse, wide)
 
@@ -101,3 +177,14 @@ def mean_variance_norm(g: Composer, x: Value, axes: Sequence[int]) -> Value:
     centred = Term(g, x) - Term(g, g.call("mean", x, axis=tuple(axes), keepdims=True))
     deviation = g.call("sqrt", g.call("mean", (centred * centred).value, axis=tuple(axes), keepdims=True))
     return (centred / (Term(g, deviation) + 1e-9)).value
+
+
+def limited_rows(g: Composer, table: Value, indices: Value, *, most: float, p: float) -> Value:
+    """``table``, ``[N, D]``, whose rows at ``indices`` are divided by their ``p``-norm over ``most``, where that is above 1."""
+    total = g.call("sum", g.call("power", g.call("abs", table), g.scalar(p, table)), axis=1, keepdims=True)
+    norm = Term(g, g.call("power", total, g.scalar(1 / p, table)))
+    places = g.reshape(indices, (dims.product(indices.shape),))
+    marks = g.call("full", g.constant(False), shape=table.shape[:1])
+    named = g.call("scatter_elements", marks, places, g.call("full", g.constant(True), shape=places.shape), axis=0)
+    is_long = (norm > most).both(Term(g, g.reshape(named, (table.shape[0], 1))))
+    return (Term(g, table) * is_long.where(most / (norm + 1e-7), 1)).value

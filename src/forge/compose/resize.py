@@ -90,6 +90,47 @@ def resize(
     return g.cast(dynamic.resize_axes(g, wide, numbers, method, {p.axis: p.target for p in changed}), x.dtype)
 
 
+def resize_images(
+    g: Composer, x: Value, targets: Sequence[Dim], method: Method, scales: Sequence[float | None] | None = None
+) -> Value:
+    """Images ``[N, C, ...]`` with the spatial sizes ``targets``; absent scales follow from the sizes.
+
+    Bytes are rounded after each axis.
+
+    Raises:
+        OpAttributeUnimplemented: bytes, of sizes that are symbolic.
+    """
+    given = [None] * len(targets) if scales is None or method.coordinates == "align_corners" else list(scales)
+    plans = [
+        AxisPlan(axis, size, target, _ratio(size, target) if scale is None else scale)
+        for axis, (size, target, scale) in enumerate(zip(x.shape[2:], targets, given), 2)
+    ]
+    is_known = all(isinstance(plan.size, int) and isinstance(plan.target, int) for plan in plans)
+    if x.dtype == "uint8" and method.mode != "nearest":
+        if not is_known:
+            raise g.unsupported(f"input: got {x.type}; supported: uint8 of known sizes, or floating point; fix the sizes")
+        return resized_bytes(g, x, [p for p in plans if p.size != p.target], method)
+    if is_known:
+        return resized(g, x, [p for p in plans if p.size != p.target or p.scale != 1.0], method)
+    if method.antialias or any(not _follows(plan, scale) for plan, scale in zip(plans, scales or given)):
+        by_scale = None if any(plan.scale is None for plan in plans) else g.constant([plan.scale for plan in plans], "float32")
+        sizes = g.vector(targets) if by_scale is None else None
+        return g.reshape(resize(g, x, [p.axis for p in plans], method, scales=by_scale, sizes=sizes), (*x.shape[:2], *targets))
+    nearest = {"asymmetric": "floor", "tf_half_pixel_for_nn": "round_prefer_ceil"}
+    return g.call(
+        f"image.resize{len(plans)}d", x, size=tuple(targets), cubic_alpha=method.cubic_coefficient,
+        method={"nearest": "nearest_neighbor"}.get(method.mode, method.mode),
+        coordinate_transformation_mode={"tf_half_pixel_for_nn": "half_pixel"}.get(method.coordinates, method.coordinates),
+        rounding_method=nearest.get(method.coordinates, "round"),
+    )
+
+
+def _follows(plan: AxisPlan, scale: float | None) -> bool:
+    """Whether the sizes have the scale that is given exactly."""
+    ratio = None if scale is None else Fraction(scale)
+    return ratio is None or dims.equal(plan.size * ratio.numerator, plan.target * ratio.denominator)
+
+
 def _shrunk(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> tuple[Value, list[AxisPlan]]:
     """``x`` with the axes done that keep one element of k: each is the same few elements around, with the same weights.
 

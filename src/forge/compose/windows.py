@@ -1,15 +1,11 @@
-"""Sliding windows: padding that gives a wanted size, products with kernels that arrive at run time, pools without an operator."""
+"""Sliding windows: padding that gives a wanted size, and folds whose window arrives at run time."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from forge import dims
-from forge.compose.checks import checked_indices
 from forge.dims import Dim
-from forge.errors import option
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
@@ -57,94 +53,6 @@ def transposed_padding(
         totals.append(dims.maximum(missing, 0))
         added.append(more + dims.maximum(-1 * missing, 0))
     return halves(totals, upper), tuple(added)
-
-
-def spatial_axes(x: Value) -> tuple[int, ...]:
-    """All axes but batch and channels, which come first."""
-    return tuple(range(2, x.rank))
-
-
-def global_pool(g: Composer, x: Value, kind: str) -> Value:
-    """The mean (``kind`` "avg") or largest ("max") element of each channel; spatial axes stay with size 1."""
-    if x.rank == 4:
-        return g.call(f"nn.global_{kind}_pool2d", x)
-    return g.call("mean" if kind == "avg" else "max", x, axis=spatial_axes(x), keepdims=True)
-
-
-def global_lp_pool(g: Composer, x: Value, p: float) -> Value:
-    """``(sum of |x|^p over the spatial axes) ^ (1 / p)``."""
-    return _root(g, g.call("sum", _powered(g, x, p), axis=spatial_axes(x), keepdims=True), p)
-
-
-def lp_pool(g: Composer, x: Value, p: float, **window: Any) -> Value:
-    """``(sum of |x|^p over each window) ^ (1 / p)``; ``window`` are the attributes of the average pool."""
-    op = f"nn.avg_pool{x.rank - 2}d"
-    if window.get("ceil_mode"):  # windows that overhang the end are whole ones over zeros
-        counts = g.call(op, x, **window).shape[2:]
-        window = {**window, "ceil_mode": False, "padding": _with_overhang(x.shape[2:], counts, window)}
-    mean = g.call(op, _powered(g, x, p), **window, count_include_pad=True)
-    return _root(g, g.call("multiply", mean, g.scalar(float(math.prod(window["pool_size"])), x)), p)
-
-
-def _with_overhang(sizes: Sizes, counts: Sizes, window: Mapping[str, Any]) -> Sizes:
-    """The padding of ``window`` with what ``counts`` windows need besides at the end of each axis."""
-    padding, rank = tuple(window["padding"]), len(sizes)
-    after = []
-    for axis, (size, count) in enumerate(zip(sizes, counts)):
-        width = (window["pool_size"][axis] - 1) * window["dilation"][axis] + 1
-        missing = (count - 1) * window["strides"][axis] + width - size - padding[axis]
-        after.append(dims.maximum(missing, padding[axis + rank]))
-    return (*padding[:rank], *after)
-
-
-def _powered(g: Composer, x: Value, p: float) -> Value:
-    if p == 1:
-        return g.call("abs", x)
-    return g.call("multiply", x, x) if p == 2 else g.call("power", g.call("abs", x), g.scalar(p, x))
-
-
-def _root(g: Composer, x: Value, p: float) -> Value:
-    if p == 1:
-        return x
-    return g.call("sqrt", x) if p == 2 else g.call("power", x, g.scalar(1 / p, x))
-
-
-def max_unpool(
-    g: Composer, x: Value, indices: Value, shape: Sequence[Dim], wanted: Value | None = None, *, moves: bool = False
-) -> Value:
-    """Zeros of ``shape``, or of the sizes ``wanted``, with the elements of ``x`` at ``indices``, which count its elements in
-    row-major order.
-
-    With ``moves`` they count those of ``shape``, and ``wanted``, sizes that are at least as large, adds zeros at the ends.
-    """
-    known = g.dims(wanted)
-    if known is not None and not moves:
-        shape, wanted = known, None
-    if wanted is None or moves:
-        indices = checked_indices(g, indices, dims.product(shape), from_end=False)
-    updates = g.call("reshape", x, newshape=(-1,))
-    if wanted is None:
-        zeros = g.call("full", g.scalar(0, x), shape=(dims.product(shape),))
-        places = g.call("reshape", indices, newshape=(-1,))
-        return g.reshape(g.call("scatter_elements", zeros, places, updates, axis=0), shape)
-    count = g.reshape(g.call("prod", wanted), (1,))
-    zeros = g.call("full", g.scalar(0, x), count, shape=None)
-    places = g.call("reshape", _moved(g, indices, shape, wanted) if moves else indices, newshape=(-1,))
-    return g.call("reshape", g.call("scatter_elements", zeros, places, updates, axis=0), wanted, newshape=None)
-
-
-def _moved(g: Composer, indices: Value, shape: Sequence[Dim], wanted: Value) -> Value:
-    """Flat positions in a tensor of ``shape`` as flat positions in one of the shape ``wanted``."""
-    rest, scale = Term(g, indices), Term(g, g.constant(1, "int64"))
-    position = rest * 0
-    for axis in reversed(range(len(shape))):
-        size = shape[axis]
-        if not isinstance(size, int):
-            raise g.unsupported(f"axis {axis} has the symbolic size {size}; expected a number; fix it with {option('shape=')}")
-        position = position + rest.floor_mod(size) * scale
-        scale = scale * element(g, wanted, axis)
-        rest = rest.floor_divide(size)
-    return position.value
 
 
 def element(g: Composer, vector: Value, position: int) -> Term:

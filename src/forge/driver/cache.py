@@ -39,7 +39,7 @@ _OBJECTS = "objects.bin"
 _WEIGHTS = "weights.bin"
 _INDEX = "index.json"
 _DAMAGES = (OSError, ValueError, KeyError, TypeError, RecursionError)
-_NOT_COMPILING = ("cli", "frontends")
+_NOT_COMPILING = ("cli", "frontends", "onnxruntime")
 
 
 def folder() -> Path:

@@ -308,6 +308,7 @@ PARTS = {
     "einsum_of_hidden_axes": (lambda x: torch.einsum("...ik,...j->ij", x, x[0, 0, 0]), IMAGE),
     "unique_axis": (lambda x: torch.unique(x, return_counts=True, dim=-1), torch.tensor([[3.0, 1, 3, 1], [1, 2, 1, 2]])),
     "split_at": (lambda x, i: torch.tensor_split(x, i), (torch.arange(8.0), torch.tensor([2, -3, 4, 20]))),
+    "take_from_the_end": (lambda x, i: torch.take_along_dim(x, i, 1), (REAL.reshape(2, 5), torch.tensor([[-1, 0, -5]]))),
     "split_columns": (lambda x, i: [y * 2 for y in torch.tensor_split(x, i, dim=1)], (torch.ones(2, 5), torch.tensor([3, 1]))),
     "linear_cross_entropy": (
         lambda x: [TORCH_NN._linear_cross_entropy_batch_chunked(

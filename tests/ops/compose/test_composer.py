@@ -78,3 +78,9 @@ def test_formulas_read_as_formulas(g: Composer) -> None:
     formula = (x < 0).both(x > -2).where(1 - x * 2, abs(x) / 4 + x.maximum(0))
     (got,) = run_graph(g.builder.output(formula.value), [np.array([-1.0, -4.0, 2.0], np.float32)])
     assert got.tolist() == [3, 1, 2.5]
+
+
+def test_sizes_are_numbers_unless_an_importer_knows_better(g: Composer) -> None:
+    assert g.ints(g.vector([2, 3])) == (2, 3)
+    with pytest.raises(OpAttributeUnimplemented, match="symbolic size n"):
+        g.vector([2, symbol("n")])

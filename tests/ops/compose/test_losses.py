@@ -56,6 +56,9 @@ def test_losses_of_classes(reduction: str, weight: Any, ignored: int | None) -> 
         ("binary_cross_entropy_with_logits", "binary_cross_entropy_with_logits", (A * 40, T)),
         ("binary_cross_entropy_with_logits", "binary_cross_entropy_with_logits", (A, T, P)),
         ("kl_divergence", "kl_div", (A, T)),
+        ("smooth_l1_loss", "smooth_l1_loss", (A, B)),
+        ("soft_margin_loss", "soft_margin_loss", (A, np.sign(B))),
+        ("soft_cross_entropy", "cross_entropy", (SCORES[:, :, 0], np.abs(SCORES[:, :, 1]), WEIGHT)),
     ],
 )
 def test_losses_of_numbers(ours: str, theirs: str, operands: Any, reduction: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forge.compose import quantized
-from forge.compose.products import matmul
+from forge.compose.products import accumulated, kron, matmul, tensordot
 from forge.compose.randomness import dropout
 from forge.errors import OpAttributeInvalid
 from forge.ir.nodes import Value
@@ -34,6 +34,25 @@ def test_products_are_those_of_numpy(a: Any, b: Any, symbolic: bool) -> None:
 def test_products_of_scalars_are_refused() -> None:
     with pytest.raises(OpAttributeInvalid, match="got a scalar"):
         build(matmul, [np.float32(1), np.ones(3, np.float32)])
+
+
+@pytest.mark.parametrize(("a", "b"), [((2, 3), (4, 5)), ((3,), (2, 2)), ((2, 1, 3), (4,))])
+def test_kronecker_products(a: Any, b: Any) -> None:
+    x, y = (rng.integers(-5, 5, shape) for shape in (a, b))
+    assert np.array_equal(run(kron, x, y)[0], np.kron(x, y))
+    assert np.array_equal(run(kron, x > 0, y > 0)[0], np.kron(x > 0, y > 0))
+
+
+def test_sums_over_pairs_of_axes() -> None:
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 4), (4, 5, 2)))
+    (got,) = run(lambda g, a, b: tensordot(g, a, b, (2, 0), (0, 2)), x, y)
+    check(got, np.tensordot(x, y, ((2, 0), (0, 2))), Accuracy.ACCUMULATING)
+
+
+def test_a_base_that_counts_0_times_is_not_read() -> None:
+    x, nan = np.ones((2, 2), np.float32), np.full((2, 2), np.nan, np.float32)
+    assert np.array_equal(run(lambda g, p, b: accumulated(g, p, b, alpha=3, beta=0), x, nan)[0], 3 * x)
+    assert np.array_equal(run(lambda g, p, b: accumulated(g, p, b, alpha=3, beta=2), x, x)[0], 5 * x)
 
 
 def test_integers_are_exact() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose import spectral
 from forge.compose.spectral import dft_along, stft
 from forge.errors import OpAttributeInvalid
 from forge.ir.nodes import Value
@@ -85,3 +86,39 @@ def test_inverse_along_an_axis_of_unknown_sizes() -> None:
     wanted = np.fft.ifft(x[..., 0] + 1j * x[..., 1], axis=1)
     (got,) = run_compiled(along(inverse=True), x, np.array(1), symbolic=True)
     check(got, parts(wanted), Accuracy.ACCUMULATING)
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_transforms_are_those_of_numpy(norm: Any) -> None:
+    x = draw(3, 4, 6)
+    spectrum = np.fft.rfftn(x, axes=(1, 2), norm=norm).astype(np.complex64)
+    (got,) = run(lambda g, v: spectral.fftn(g, v, (1, 2), onesided=True, norm=norm), x)
+    check(got, spectrum, Accuracy.ACCUMULATING)
+    (back,) = run(lambda g, v: spectral.fftn(g, v, (1, 2), inverse=True, onesided=True, norm=norm), spectrum)
+    check(back, x, Accuracy.ACCUMULATING)
+    half = np.fft.ihfft(x, norm=norm).astype(np.complex64)
+    check(run(lambda g, v: spectral.hfftn(g, v, (2,), inverse=True, norm=norm), x)[0], half, Accuracy.ACCUMULATING)
+    check(run(lambda g, v: spectral.hfftn(g, v, (2,), norm=norm), half)[0], x, Accuracy.ACCUMULATING)
+
+
+def test_another_norm_is_an_error() -> None:
+    with pytest.raises(OpAttributeInvalid, match="backward, ortho, forward"):
+        build(lambda g, v: spectral.fftn(g, v, (0,), norm="both"), [draw(4)])
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_numbers_move_to_the_middle_and_back(count: int) -> None:
+    x = draw(count)
+    (got, back) = run(lambda g, v: [spectral.fftshift(g, v, (0,)), spectral.fftshift(g, v, (0,), inverse=True)], x)
+    assert np.array_equal(got, np.fft.fftshift(x))
+    assert np.array_equal(back, np.fft.ifftshift(x))
+
+
+def test_a_signal_comes_back_from_its_frames() -> None:
+    x, window = draw(2, 40), np.hanning(8).astype(np.float32)
+
+    def compose(g: Composer, v: Value, w: Value) -> Value:
+        spectra = spectral.centred_stft(g, v, w, size=8, hop=2, pad_mode="reflect", normalized=True)
+        return spectral.centred_istft(g, spectra, w, size=8, hop=2, normalized=True, length=40)
+
+    np.testing.assert_allclose(run(compose, x, window)[0], x, atol=1e-5)

@@ -63,7 +63,7 @@ class Context(ImportContext):
         if isinstance(operand, Value):
             return operand if dtype is None else self.cast(operand, dtype)
         if isinstance(operand, dims.DimExpr):
-            return self.cast(self.scope.size(self, operand), dtype or "int64")
+            return self.cast(self.size(operand), dtype or "int64")
         if isinstance(operand, int) and dtype is not None and dtypes.is_integer(dtype):
             operand = dtypes.wrap_int(operand, dtype)
         return self.constant(operand, dtype or _default_dtype(operand))
@@ -99,11 +99,8 @@ class Context(ImportContext):
         dtype = self.common_dtype(*operands)
         return [self.tensor(operand, dtype) for operand in operands]
 
-    def vector(self, sizes: Sequence[Dim]) -> Value:
-        """``sizes`` as a tensor of type int64 and rank 1."""
-        if dims.is_static(*sizes):
-            return self.constant(list(sizes), "int64")
-        return self.call("stack", *(self.scope.size(self, size) for size in sizes), axis=0)
+    def size(self, size: Dim) -> Value:
+        return self.scope.size(self, size)
 
     def axes(self, dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
         """Axes counted from the front; all of them where ``dim`` is None or empty."""

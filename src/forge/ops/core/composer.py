@@ -113,6 +113,22 @@ class Composer:
             return self.constant(size, dtype)
         return self.call("take", self.call("shape_of", value, dtype=dtype), self.constant(axis, "int64"), axis=0)
 
+    def size(self, size: Dim) -> Value:
+        """``size`` as a tensor of rank 0 and type int64; importers that know what symbols stand for override it.
+
+        Raises:
+            OpAttributeUnimplemented: it is symbolic.
+        """
+        if not isinstance(size, int):
+            raise self.unsupported(f"got the symbolic size {size}; expected a number; fix it with {option('shape=')}")
+        return self.constant(size, "int64")
+
+    def vector(self, sizes: Sequence[Dim]) -> Value:
+        """``sizes`` as a tensor of rank 1 and type int64."""
+        if dims.is_static(*sizes):
+            return self.constant(list(sizes), "int64")
+        return self.call("stack", *map(self.size, sizes), axis=0)
+
     def count(self, stop: Value, size: Dim | None = None) -> Value:
         """0, 1, .. stop - 1 as int64; ``size`` is ``stop`` where it is known."""
         numbers = self.call("arange", self.constant(0, "int64"), stop, self.constant(1, "int64"), dtype="int64")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from forge import dtypes
+from forge.compose import indexing
 from forge.frontends.convert import located
 from forge.frontends.converter import ConverterFunction, describe
 from forge.frontends.onnx.context import Context, Value
@@ -67,12 +68,7 @@ def index_put(g: Context, x: Value, *operands: Value) -> Value:
     if any(v is None or not dtypes.is_integer(v.dtype) for v in indices):
         raise g.unsupported("index_put: got a mask, or an axis without index; supported: integers for the first axes")
     (is_sum,) = g.required_ints(accumulate, "whether index_put accumulates")
-    together = indices[0]
-    for index in indices[1:]:
-        together = g.call("add", together, index)
-    wide = [g.cast(g.call("broadcast_to", index, shape=together.shape), "int64") for index in indices]
-    updates = g.call("broadcast_to", values, shape=(*together.shape, *x.shape[len(indices):]))
-    return g.call("scatter_nd", x, g.call("stack", *wide, axis=0), updates, mode="add" if is_sum else "update")
+    return indexing.put(g, x, indices, values, accumulate=bool(is_sum))
 
 
 _FUNCTIONS: dict[str, ConverterFunction] = {

@@ -11,7 +11,6 @@ from forge.frontends.onnx.converters.microsoft.convolutions import channels_behi
 from forge.frontends.onnx.converters.nn import normalization
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.core.term import Term
 
 # onnxruntime writes the operator into models of opsets that do not have it yet.
 converts("LayerNormalization", since=1, is_extension=True)(normalization.layer_norm)
@@ -26,14 +25,8 @@ def simplified_layer_norm(
     inverse = None
     if g.wants(1):
         wide = g.cast(x, element_dtype(stash_type, "attribute 'stash_type'"))
-        inverse = _inverse_root(g, wide, tuple(range(first, x.rank)), epsilon)
+        inverse = norms.inverse_root_mean_square(g, wide, tuple(range(first, x.rank)), epsilon)
     return [norms.rms_norm(g, x, scale, first=first, epsilon=epsilon), inverse]
-
-
-def _inverse_root(g: Context, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
-    """1 / sqrt(mean of x^2 + epsilon)."""
-    mean = g.call("mean", g.call("multiply", x, x), axis=axes, keepdims=True)
-    return g.call("rsqrt", (Term(g, mean) + epsilon).value)
 
 
 @converts("SkipLayerNormalization", domain=DOMAIN)
@@ -58,7 +51,7 @@ def skip_simplified_layer_norm(
     total = _sum(g, x, skip, bias)
     last = total.rank - 1
     wide = g.cast(total, "float64" if x.dtype == "float64" else "float32")
-    inverse = _inverse_root(g, wide, (last,), epsilon) if g.wants(1) or g.wants(2) else None
+    inverse = norms.inverse_root_mean_square(g, wide, (last,), epsilon) if g.wants(1) or g.wants(2) else None
     mean = None if inverse is None else g.call("zeros_like", inverse)
     return [norms.rms_norm(g, total, gamma, first=last, epsilon=epsilon), mean, inverse, total]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forge import dtypes
-from forge.compose import quantized, windows
+from forge.compose import quantized
+from forge.compose.pooling import global_pool
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.activations import softmax_behind
@@ -93,7 +94,7 @@ def global_average_pool(
     g: Context, x: Value, x_scale: Value, x_zero_point: Value, y_scale: Value, y_zero_point: Value, *, channels_last: int = 0
 ) -> Value:
     data = real(g, channels_first(g, x) if channels_last else x, x_scale, x_zero_point)
-    result = rounded(g, windows.global_pool(g, data, "avg"), y_scale, y_zero_point, x.dtype)
+    result = rounded(g, global_pool(g, data, "avg"), y_scale, y_zero_point, x.dtype)
     return channels_behind(g, result) if channels_last else result
 
 

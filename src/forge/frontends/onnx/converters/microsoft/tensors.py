@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dims
+from forge.compose.distances import differences
 from forge.errors import option
 from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
@@ -78,14 +79,9 @@ def unfold(g: Context, x: Value, *, dim: int = -1, size: int, step: int = 1) -> 
     """Windows of an axis; their elements are one more axis, the last."""
     axis = g.axis(dim, x.rank, "attribute 'dim'")
     extent = x.shape[axis]
-    if not isinstance(extent, int):
-        raise g.unsupported(f"axis {axis} has the symbolic size {extent}; expected a number; fix it with {option('shape=')}")
-    if not 1 <= size <= extent or step < 1:
+    if size < 1 or step < 1 or isinstance(extent, int) and size > extent:
         raise g.invalid(f"attributes: got size {size} and step {step}; expected 1 to {extent}, and 1 or more")
-    starts = np.arange(0, extent - size + 1, step)
-    windows = g.call("take", x, g.constant(starts[:, None] + np.arange(size), "int64"), axis=axis)
-    order = [k for k in range(windows.rank) if k != axis + 1]
-    return g.call("transpose", windows, axes=(*order, axis + 1))
+    return g.call("sliding_window", x, axis=axis, window_shape=(size,), strides=(step,))
 
 
 @converts("TorchEmbedding", domain=DOMAIN)
@@ -122,8 +118,7 @@ def distances(g: Context, a: Value, b: Value, *, metric: str = "sqeuclidean") ->
         raise g.unsupported(f"attribute 'metric': got {metric!r}; supported: 'sqeuclidean', 'euclidean'")
     if a.rank != 2 or b.rank != 2:
         raise g.invalid(f"got ranks {a.rank} and {b.rank}; expected matrices")
-    rows, columns = Term(g, g.reshape(a, (a.shape[0], 1, a.shape[1]))), Term(g, g.reshape(b, (1, *b.shape)))
-    difference = rows - columns
+    difference = Term(g, differences(g, a, b))
     total = g.call("sum", (difference * difference).value, axis=(2,), keepdims=False)
     return total if metric == "sqeuclidean" else g.call("sqrt", total)
 

@@ -58,11 +58,4 @@ def gemm(
     if a.rank != 2 or b.rank != 2:
         raise g.invalid(f"got ranks {a.rank} and {b.rank}; expected matrices")
     left = g.call("transpose", a, axes=(1, 0)) if transA else a
-    result = _scaled(g, dense(g, left, b, bool(transB)), alpha)
-    if c is None or beta == 0.0:
-        return result
-    return g.call("add", result, _scaled(g, c, beta))
-
-
-def _scaled(g: Context, x: Value, factor: float) -> Value:
-    return x if factor == 1.0 else g.call("multiply", x, g.scalar(factor, x))
+    return products.accumulated(g, dense(g, left, b, bool(transB)), c, alpha=alpha, beta=beta)

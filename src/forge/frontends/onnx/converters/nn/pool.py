@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from forge.compose import windows
+from forge.compose import pooling
 from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.core.windows import PoolAttributes, spatial_rank
@@ -47,26 +47,26 @@ def _pool(g: Context, x: Value, attrs: PoolAttributes) -> dict[str, Any]:
 
 @converts("GlobalAveragePool", since=1)
 def global_average_pool(g: Context, x: Value) -> Value:
-    return windows.global_pool(g, x, "avg")
+    return pooling.global_pool(g, x, "avg")
 
 
 @converts("GlobalMaxPool", since=1)
 def global_max_pool(g: Context, x: Value) -> Value:
-    return windows.global_pool(g, x, "max")
+    return pooling.global_pool(g, x, "max")
 
 
-converts("GlobalLpPool", since=1)(forwarding(windows.global_lp_pool, p=2.0))
-converts("GlobalLpPool", since=2)(forwarding(windows.global_lp_pool, p=2))
+converts("GlobalLpPool", since=1)(forwarding(pooling.global_lp_pool, p=2.0))
+converts("GlobalLpPool", since=2)(forwarding(pooling.global_lp_pool, p=2))
 
 
 @converts("LpPool", since=1, lacks=("ceil_mode", "dilations"))
 def lp_pool_1(g: Context, x: Value, *, p: float = 2.0, attrs: PoolAttributes) -> Value:
-    return windows.lp_pool(g, x, p, **_pool(g, x, attrs))
+    return pooling.lp_pool(g, x, p, **_pool(g, x, attrs))
 
 
 @converts("LpPool", since=2)
 def lp_pool(g: Context, x: Value, *, p: int = 2, attrs: PoolAttributes) -> Value:
-    return windows.lp_pool(g, x, p, **_pool(g, x, attrs))
+    return pooling.lp_pool(g, x, p, **_pool(g, x, attrs))
 
 
 @converts("MaxUnpool", since=9, lacks=("auto_pad", "dilations", "ceil_mode"))
@@ -83,4 +83,4 @@ def max_unpool(g: Context, x: Value, indices: Value, output_shape: Value | None 
         for i, (size, stride, kernel) in enumerate(zip(x.shape[2:], strides, sizes))
     ]
     shape = (*x.shape[:2], *spatial)
-    return windows.max_unpool(g, x, indices, shape, output_shape, moves=indices.producer is None or indices.constant is not None)
+    return pooling.max_unpool(g, x, indices, shape, output_shape, moves=indices.producer is None or indices.constant is not None)

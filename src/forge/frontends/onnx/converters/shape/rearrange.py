@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge import dims
+from forge.compose import images
 from forge.compose.checks import checked_lengths
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
@@ -31,8 +31,4 @@ def space_to_depth(g: Context, x: Value, *, blocksize: int, mode: str = "DCR") -
         return g.call("nn.space_to_depth", x, block_size=blocksize)
     if mode != "CRD":
         raise g.invalid(f"attribute 'mode': got {mode!r}; expected 'DCR' or 'CRD'")
-    n, c, h, w = x.shape
-    rows, columns = dims.floordiv(h, blocksize), dims.floordiv(w, blocksize)
-    parts = g.reshape(x, (n, c, rows, blocksize, columns, blocksize))
-    moved = g.call("transpose", parts, axes=(0, 1, 3, 5, 2, 4))
-    return g.reshape(moved, (n, c * blocksize * blocksize, rows, columns))
+    return images.space_to_channels(g, x, blocksize)

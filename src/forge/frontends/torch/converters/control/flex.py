@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from forge.compose.attention import score_type, scored_attention
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.control.control import inlined
@@ -33,47 +33,16 @@ def flex_attention(
     """
     if any(g.wants(k) for k in range(1, g.num_outputs)):
         raise g.unsupported("it reads sums or extremes of scores, which flex_attention gives, too; supported: its first result")
-    batch, heads, rows = query.shape[:3]
-    columns = key_.shape[2]
-    keys, values = (_repeated(g, v, batch, heads) for v in (key_, value))
-    q, k = (g.cast(v, "float32") if v.dtype in ("float16", "bfloat16") else v for v in (query, keys))
-    scores = g.call("nn.batch_matmul", _flat(g, q), _flat(g, k), transpose_b=True)
-    shape = (batch, heads, rows, columns)
-    scores = g.reshape(scores, shape)
-    scores = g.call("multiply", scores, g.tensor(scale, scores.dtype))
-    places = [_places(g, shape, axis) for axis in range(4)]
-    scores = g.cast(_of_each(g, score_mod, [scores, *places], score_others, shape), scores.dtype)
-    held = _of_each(g, block_mask[-1], places, mask_others, shape)
-    lowest = g.scalar(-math.inf, scores)
-    weights = g.call("nn.softmax", g.call("where", held, scores, lowest), axis=-1)
-    seen = g.call("any", g.call("logical_and", held, g.call("greater", scores, lowest)), axis=(3,), keepdims=True)
-    weights = g.cast(g.call("where", seen, weights, g.scalar(0, weights)), value.dtype)
-    result = g.call("nn.batch_matmul", _flat(g, weights), _flat(g, values), transpose_b=False)
-    return [g.reshape(result, (batch, heads, rows, value.shape[3])), None, None]
+    shape = (*query.shape[:3], key_.shape[2])
 
+    def score(scores: Value, places: Sequence[Value]) -> Value:
+        return _of_each(g, score_mod, [scores, *places], score_others, shape)
 
-def _flat(g: Context, value: Value) -> Value:
-    """``value`` with its batches and heads as one axis."""
-    batch, heads, rows, columns = value.shape
-    return g.reshape(value, (batch * heads, rows, columns))
+    def holds(places: Sequence[Value]) -> Value:
+        return _of_each(g, block_mask[-1], places, mask_others, shape)
 
-
-def _repeated(g: Context, value: Value, batch: Dim, heads: Dim) -> Value:
-    """Keys or values for each head of the queries, of which several may share one."""
-    own_batch, own_heads, rows, columns = value.shape
-    if own_heads != heads:
-        if not isinstance(heads, int) or not isinstance(own_heads, int):
-            raise g.unsupported(f"got {heads} heads of queries and {own_heads} of keys; supported: fixed numbers")
-        value = g.call("repeat", value, repeats=heads // own_heads, axis=1)
-    return value if own_batch == batch else g.call("broadcast_to", value, shape=(batch, heads, rows, columns))
-
-
-def _places(g: Context, shape: tuple[Dim, ...], axis: int) -> Value:
-    """The number of each score along ``axis``, of type int32."""
-    ends = (g.constant(0, "int32"), g.cast(g.scope.size(g, shape[axis]), "int32"), g.constant(1, "int32"))
-    numbers = g.call("arange", *ends, dtype="int32")
-    along = tuple(shape[axis] if k == axis else 1 for k in range(4))
-    return g.call("broadcast_to", g.reshape(numbers, along), shape=shape)
+    factor = g.tensor(scale, score_type(query.dtype))
+    return [scored_attention(g, query, key_, value, factor, score, holds), None, None]
 
 
 def _of_each(g: Context, part: Program, given: Sequence[Value], others: Sequence[Any], shape: tuple[Dim, ...]) -> Value:

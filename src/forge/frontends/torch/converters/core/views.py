@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
+from forge.compose.axes import moved
+from forge.compose.bits import bitcast
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.strided import Place, place, resized
@@ -91,14 +93,6 @@ def _swapped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index:
     a, b = (g.axis(rest.get(name, default), old.rank) for name, default in zip(names, (-2, -1)))
     axes[a], axes[b] = b, a
     return g.call("transpose", new, axes=tuple(axes))
-
-
-def moved(rank: int, sources: Sequence[int], targets: Sequence[int]) -> tuple[int, ...]:
-    """The axes of a transposition that puts axes ``sources`` where ``targets`` say, the others in order."""
-    order = [axis for axis in range(rank) if axis not in sources]
-    for target, source in sorted(zip(targets, sources)):
-        order.insert(target, source)
-    return tuple(order)
 
 
 def _moved_back(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
@@ -219,31 +213,8 @@ def _unbound(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index:
     return set_slice(g, old, g.call("expand_dims", new, axis=axis), axis, index, index + 1)
 
 
-def with_bits(g: Context, value: Value, dtype: str) -> Value:
-    """The bytes of ``value`` as elements of ``dtype``; where these have another width, the last axis is longer or shorter."""
-    if dtypes.is_complex(value.dtype):
-        parts = g.call("stack", g.call("complex.real", value), g.call("complex.imag", value), axis=value.rank)
-        value = g.reshape(parts, (*value.shape[:-1], value.shape[-1] * 2)) if value.rank else parts
-    if dtypes.is_complex(dtype):
-        pairs = with_bits(g, value, dtypes.part(dtype))
-        pairs = g.reshape(pairs, (*pairs.shape[:-1], dims.floordiv(pairs.shape[-1], 2), 2))
-        return g.call("complex.make", *(g.call("take", pairs, g.constant(k, "int64"), axis=pairs.rank - 1) for k in (0, 1)))
-    old, new = (f"uint{max(8, dtypes.bits(name))}" for name in (value.dtype, dtype))
-    words = g.call("cast", value, dtype=old) if value.dtype == "bool" else g.call("reinterpret", value, dtype=old)
-    if old != new:
-        few, many = sorted((dtypes.bits(old), dtypes.bits(new)))
-        shifts = g.constant(np.arange(0, many, few), max(old, new, key=dtypes.bits))
-        if dtypes.bits(new) == few:
-            spread = g.call("logical_right_shift", g.call("expand_dims", words, axis=words.rank), shifts)
-            words = g.reshape(g.call("cast", spread, dtype=new), (*words.shape[:-1], words.shape[-1] * (many // few)))
-        else:
-            groups = g.reshape(words, (*words.shape[:-1], dims.floordiv(words.shape[-1], many // few), many // few))
-            words = g.call("sum", g.call("left_shift", g.call("cast", groups, dtype=new), shifts), axis=(words.rank,))
-    return g.call("not_equal", words, g.scalar(0, words)) if dtype == "bool" else g.call("reinterpret", words, dtype=dtype)
-
-
 def _with_old_bits(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
-    return with_bits(g, new, old.dtype)
+    return bitcast(g, new, old.dtype)
 
 
 VIEWS: Mapping[str, PutBack] = MappingProxyType({

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from forge.compose import elementwise
 from forge.compose.checks import checked_divisor
 from forge.frontends.torch.context import Context, Operand
+from forge.frontends.torch.converters.elementwise.functions import binary
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 
 def scaled(g: Context, value: Value, alpha: Operand) -> Value:
@@ -58,15 +59,9 @@ _quotient("floor_mod", "remainder.Tensor", "remainder.Scalar", "remainder.Scalar
 _quotient("mod", "fmod.Tensor", "fmod.Scalar")
 
 
-def _prim(name: str, *ops: str) -> None:
-    @converts(*ops, domain="prims")
-    def convert(g: Context, self: Operand, other: Operand) -> Value:
-        return g.call(name, g.tensor(self, g.dtype), g.tensor(other, g.dtype))
-
-
-_prim("add", "add.default")
-_prim("subtract", "sub.default")
-_prim("multiply", "mul.default")
+binary("add", "add.default", domain="prims")
+binary("subtract", "sub.default", domain="prims")
+binary("multiply", "mul.default", domain="prims")
 
 
 @converts("rsub.Tensor", "rsub.Scalar")
@@ -96,7 +91,4 @@ def addcdiv(g: Context, self: Value, tensor1: Value, tensor2: Value, value: Oper
 
 @converts("lerp.Scalar", "lerp.Tensor")
 def lerp(g: Context, self: Value, end: Value, weight: Operand) -> Value:
-    """From the nearer end, so that weights 0 and 1 give the ends themselves."""
-    a, b, share = (Term(g, g.tensor(x, g.dtype)) for x in (self, end, weight))
-    near = abs(share) < 0.5
-    return near.where(a + share * (b - a), b - (b - a) * (1 - share)).value
+    return elementwise.lerp(g, *(g.tensor(x, g.dtype) for x in (self, end, weight)))

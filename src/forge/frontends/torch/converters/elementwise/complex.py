@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from forge import dtypes
+from forge.compose import elementwise
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 
 @converts("real.default")
@@ -33,10 +31,7 @@ def resolve(g: Context, self: Value) -> Value:
 
 @converts("angle.default")
 def angle(g: Context, self: Value) -> Value:
-    if dtypes.is_complex(self.dtype):
-        return g.call("complex.angle", self)
-    x = Term(g, g.cast(self, g.dtype))
-    return Term(g, g.call("isnan", x.value)).where(x, (x < 0).where(Term(g, g.scalar(math.pi, x.value)), 0)).value
+    return elementwise.angle(g, self if dtypes.is_complex(self.dtype) else g.cast(self, g.dtype))
 
 
 @converts("complex.default")

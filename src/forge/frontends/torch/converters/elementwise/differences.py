@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from forge import dims
+from forge.compose import axes
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.shape.parts import part
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -17,14 +16,7 @@ def diff(
         return self
     axis = g.axis(dim, self.rank, "dim")
     parts = [g.cast(value, g.dtype) for value in (prepend, self, append) if value is not None]
-    joined = parts[0] if len(parts) == 1 else g.call("concatenate", *parts, axis=axis)
-    if dims.is_static(joined.shape[axis]) and joined.shape[axis] <= n:
-        return part(g, joined, axis, 0, 0)
-    for _ in range(n):
-        size = joined.shape[axis]
-        after, before = part(g, joined, axis, 1, size), part(g, joined, axis, 0, size - 1)
-        joined = g.call("not_equal" if g.dtype == "bool" else "subtract", after, before)
-    return joined
+    return axes.diff(g, parts[0] if len(parts) == 1 else g.call("concatenate", *parts, axis=axis), n, axis)
 
 
 @converts("_weight_norm.default")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from forge import dtypes
+from forge.compose import elementwise, special
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -62,12 +64,6 @@ def exp2(g: Context, self: Value) -> Value:
     return g.call("exp", (Term(g, x) * math.log(2)).value) if dtypes.is_complex(g.dtype) else g.call("exp2", x)
 
 
-@converts("square.default")
-def square(g: Context, self: Value) -> Value:
-    x = g.cast(self, g.dtype)
-    return g.call("multiply", x, x)
-
-
 @converts("frac.default")
 def frac(g: Context, self: Value) -> Value:
     return g.call("subtract", self, g.call("trunc", self))
@@ -75,109 +71,54 @@ def frac(g: Context, self: Value) -> Value:
 
 @converts("round.decimals")
 def round_to(g: Context, self: Value, *, decimals: int) -> Value:
-    if dtypes.is_integer(self.dtype) and decimals >= 0:
-        return self
-    power = 10.0 ** abs(decimals)
-    scaled = Term(g, self) * power if decimals > 0 else Term(g, self) / power
-    rounded = Term(g, g.call("round", scaled.value))
-    return (rounded / power if decimals > 0 else rounded * power).value
+    return self if dtypes.is_integer(self.dtype) and decimals >= 0 else elementwise.round_to(g, self, decimals)
 
 
 @converts("logit.default", "special_logit.default")
 def logit(g: Context, self: Value, *, eps: float | None = None) -> Value:
-    x = Term(g, g.cast(self, g.dtype))
-    if eps is not None:
-        x = x.maximum(eps).minimum(1 - eps)
-    return g.call("log", (x / (1 - x)).value)
+    x = g.cast(self, g.dtype)
+    return special.logit(g, x if eps is None else Term(g, x).maximum(eps).minimum(1 - eps).value)
 
 
-@converts("sinc.default", "special_sinc.default")
-def sinc(g: Context, self: Value) -> Value:
-    x = Term(g, g.cast(self, g.dtype))
-    turned = x * math.pi
-    return x.equals(0).where(1, Term(g, g.call("sin", turned.value)) / turned).value
+def _composed(function: Callable[[Context, Value], Value], *ops: str) -> None:
+    @converts(*(f"{op}.default" for op in ops))
+    def convert(g: Context, self: Value) -> Value:
+        return function(g, g.cast(self, g.dtype))
 
 
-@converts("deg2rad.default")
-def deg2rad(g: Context, self: Value) -> Value:
-    return (Term(g, g.cast(self, g.dtype)) * (math.pi / 180)).value
+_composed(lambda g, x: g.call("multiply", x, x), "square")
+_composed(lambda g, x: (Term(g, x) * (math.pi / 180)).value, "deg2rad")
+_composed(lambda g, x: (Term(g, x) * (180 / math.pi)).value, "rad2deg")
+_composed(special.sinc, "sinc", "special_sinc")
+_composed(special.entr, "special_entr")
+_composed(special.ndtr, "special_ndtr")
+_composed(special.log_ndtr, "special_log_ndtr")
 
 
-@converts("rad2deg.default")
-def rad2deg(g: Context, self: Value) -> Value:
-    return (Term(g, g.cast(self, g.dtype)) * (180 / math.pi)).value
+def binary(what: str | Callable[[Context, Value, Value], Value], *ops: str, domain: str = "") -> None:
+    """An operator of Forge, or a composition, of two operands in the element type of the result."""
 
-
-@converts("special_entr.default")
-def entr(g: Context, self: Value) -> Value:
-    x = Term(g, g.cast(self, g.dtype))
-    inner = x * Term(g, g.call("log", x.value)) * -1
-    return (x > 0).where(inner, x.equals(0).where(x * 0, (x < 0).where(-math.inf, x))).value
-
-
-@converts("special_ndtr.default")
-def ndtr(g: Context, self: Value) -> Value:
-    x = Term(g, g.cast(self, g.dtype))
-    return ((Term(g, g.call("erf", (x * math.sqrt(0.5)).value)) + 1) * 0.5).value
-
-
-@converts("special_log_ndtr.default")
-def log_ndtr(g: Context, self: Value) -> Value:
-    """On the left by the scaled complement, which does not underflow."""
-    x = Term(g, g.cast(self, g.dtype))
-    t = x * math.sqrt(0.5)
-    left = Term(g, g.call("log", (Term(g, g.call("erfcx", (t * -1).value)) * 0.5).value)) - t * t
-    right = Term(g, g.call("log1p", (Term(g, g.call("erfc", t.value)) * -0.5).value))
-    return (x < -1).where(left, right).value
-
-
-def _binary(name: str, *ops: str) -> None:
-    @converts(*ops)
+    @converts(*ops, domain=domain)
     def convert(g: Context, self: Operand, other: Operand) -> Value:
-        return g.call(name, g.tensor(self, g.dtype), g.tensor(other, g.dtype))
+        operands = g.tensor(self, g.dtype), g.tensor(other, g.dtype)
+        return g.call(what, *operands) if isinstance(what, str) else what(g, *operands)
 
 
-for _name, _ops in {
-    "igamma": ("igamma.default", "special_gammainc.default"), "igammac": ("igammac.default", "special_gammaincc.default"),
-    "atan2": ("atan2.default", "arctan2.default"),
-    "hypot": ("hypot.default",),
-    "nextafter": ("nextafter.default",),
-    "copysign": ("copysign.Tensor", "copysign.Scalar"),
-    "xlogy": ("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self", "special_xlogy.default", "special_xlogy.other_scalar",
-              "special_xlogy.self_scalar"),
-}.items():
-    _binary(_name, *_ops)
-
-
-@converts("logaddexp.default")
-def logaddexp(g: Context, self: Value, other: Value) -> Value:
-    """Of complex numbers relative to the one with the larger real part."""
-    a, b = (Term(g, g.cast(x, g.dtype)) for x in (self, other))
-    if not dtypes.is_complex(g.dtype):
-        return g.call("logaddexp", a.value, b.value)
-    is_larger = Term(g, g.call("less", *(g.call("complex.real", x.value) for x in (b, a))))
-    high, low = is_larger.where(a, b), is_larger.where(b, a)
-    total = high + Term(g, g.call("log1p", g.call("exp", (low - high).value)))
-    return high.equals(low).where(high + math.log(2), total).value
-
-
-@converts("logaddexp2.default")
-def logaddexp2(g: Context, self: Value, other: Value) -> Value:
-    a, b = (Term(g, g.cast(x, g.dtype)) * math.log(2) for x in (self, other))
-    return (Term(g, g.call("logaddexp", a.value, b.value)) / math.log(2)).value
-
-
-@converts("special_xlog1py.default", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar")
-def xlog1py(g: Context, self: Operand, other: Operand) -> Value:
-    x, y = (Term(g, g.tensor(v, g.dtype)) for v in (self, other))
-    product = x * Term(g, g.call("log1p", y.value))
-    none = x.equals(0).both(Term(g, g.call("logical_not", g.call("isnan", y.value))))
-    return none.where(0, product).value
+binary("igamma", "igamma.default", "special_gammainc.default")
+binary("igammac", "igammac.default", "special_gammaincc.default")
+binary("atan2", "atan2.default", "arctan2.default")
+binary("hypot", "hypot.default")
+binary("nextafter", "nextafter.default")
+binary("copysign", "copysign.Tensor", "copysign.Scalar")
+binary("xlogy", "xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self", "special_xlogy.default", "special_xlogy.other_scalar",
+       "special_xlogy.self_scalar")
+binary(special.logaddexp, "logaddexp.default")
+binary(special.logaddexp2, "logaddexp2.default")
+binary(special.xlog1py, "special_xlog1py.default", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar")
+binary(elementwise.gcd, "gcd.default")
+binary(elementwise.lcm, "lcm.default")
 
 
 @converts("heaviside.default")
 def heaviside(g: Context, self: Value, values: Value) -> Value:
-    if g.dtype == "bool":
-        return g.call("logical_or", self, values)
-    x = Term(g, self)
-    return x.equals(0).where(Term(g, values), (x > 0).cast(g.dtype)).value
+    return g.call("logical_or", self, values) if g.dtype == "bool" else elementwise.heaviside(g, self, values)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import ml_dtypes
-
 from forge import dims, dtypes
+from forge.compose import elementwise
 from forge.frontends.torch.context import Context, Operand
+from forge.frontends.torch.converters.elementwise.functions import binary
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 _OVERLOADS = ("Tensor", "Scalar")
 
@@ -52,18 +51,12 @@ def logical_not(g: Context, self: Value) -> Value:
     return g.call("logical_not", truth(g, self))
 
 
-def _bitwise(name: str, *ops: str) -> None:
-    @converts(*ops)
-    def convert(g: Context, self: Operand, other: Operand) -> Value:
-        return g.call(name, g.tensor(self, g.dtype), g.tensor(other, g.dtype))
-
-
 for _op in ("and", "or", "xor"):
-    _bitwise(f"bitwise_{_op}", *(f"bitwise_{_op}.{o}" for o in (*_OVERLOADS, "Scalar_Tensor")),
-             *(f"__{_op}__.{o}" for o in _OVERLOADS))
+    binary(f"bitwise_{_op}", *(f"bitwise_{_op}.{o}" for o in (*_OVERLOADS, "Scalar_Tensor")),
+           *(f"__{_op}__.{o}" for o in _OVERLOADS))
 for _name, _op in (("left_shift", "lshift"), ("right_shift", "rshift")):
-    _bitwise(_name, *(f"bitwise_{_name}.{o}" for o in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
-             *(f"__{_op}__.{o}" for o in _OVERLOADS))
+    binary(_name, *(f"bitwise_{_name}.{o}" for o in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
+           *(f"__{_op}__.{o}" for o in _OVERLOADS))
 
 
 @converts("bitwise_not.default")
@@ -147,16 +140,4 @@ def clamp_max(g: Context, self: Value, max: Operand) -> Value:  # noqa: A002
 @converts("nan_to_num.default")
 def nan_to_num(g: Context, self: Value, *, nan: float | None = None, posinf: float | None = None,
                neginf: float | None = None) -> Value:
-    if dtypes.is_complex(self.dtype):
-        parts = (_finite(g, g.call(f"complex.{part}", self), nan, posinf, neginf) for part in ("real", "imag"))
-        return g.call("complex.make", *parts)
-    return _finite(g, self, nan, posinf, neginf) if dtypes.is_float(self.dtype) else self
-
-
-def _finite(g: Context, data: Value, nan: float | None, posinf: float | None, neginf: float | None) -> Value:
-    x = Term(g, data)
-    info = ml_dtypes.finfo(dtypes.numpy_dtype(data.dtype))  # type: ignore[no-untyped-call]
-    least, most = float(info.min), float(info.max)
-    x = x.equals(math.inf).where(most if posinf is None else posinf, x)
-    x = x.equals(-math.inf).where(least if neginf is None else neginf, x)
-    return Term(g, g.call("isnan", x.value)).where(nan or 0.0, x).value
+    return elementwise.nan_to_num(g, self, nan or 0.0, posinf, neginf)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from forge.compose import indexing
+from forge.compose.axes import at_least, broadcast, broadcast_arrays, part, ravel
 from forge.compose.checks import check_that
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
-from forge.frontends.torch.converters.index.advanced import nonzero_columns
-from forge.frontends.torch.converters.index.along import flat
-from forge.frontends.torch.converters.shape.join import with_axes
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -19,33 +18,31 @@ def masked_fill(g: Context, self: Value, mask: Value, value: Operand) -> Value:
 
 @converts("masked_select.default")
 def masked_select(g: Context, self: Value, mask: Value) -> Value:
-    shape = g.call("logical_and", g.call("not_equal", self, self), mask).shape if self.shape != mask.shape else self.shape
-    data, chosen = (flat(g, v if v.shape == shape else g.call("broadcast_to", v, shape=shape)) for v in (self, mask))
-    return g.call("take", data, nonzero_columns(g, chosen)[0], axis=0)
+    data, chosen = (ravel(g, v) for v in broadcast_arrays(g, self, mask))
+    return g.call("take", data, indexing.nonzero(g, chosen)[0], axis=0)
 
 
 @converts("masked_scatter.default")
 def masked_scatter(g: Context, self: Value, mask: Value, source: Value) -> Value:
-    data = self if self.shape == g.shape else g.call("broadcast_to", self, shape=g.shape)
     marks = g.cast(mask, "bool")
     count = g.call("sum", g.cast(g.call("broadcast_to", marks, shape=g.shape), "int64"), axis=None)
     enough = g.call("indices_in_range", count, sizes=(source.size + 1,), from_end=False)
     check_that(g, enough, "the source has fewer elements than the mask marks")
-    return g.call("masked_scatter", data, marks, g.cast(source, self.dtype))
+    return g.call("masked_scatter", broadcast(g, self, g.shape), marks, g.cast(source, self.dtype))
 
 
 @converts("nonzero.default", "argwhere.default")
 def nonzero(g: Context, self: Value) -> Value:
     """One row for each element; that of a tensor without axes is empty."""
-    found = g.call("argwhere", with_axes(g, self, 1))
-    return found if self.rank else g.call("strided_slice", found, begin=(0,), end=(0,), strides=(1,), axes=(1,))
+    found = g.call("argwhere", at_least(g, self, 1))
+    return found if self.rank else part(g, found, 1, 0, 0)
 
 
 @converts("nonzero_numpy.default", "where.default")
 def nonzero_by_axis(g: Context, self: Value | None = None, condition: Value | None = None) -> list[Value]:
     value = self if self is not None else condition
     assert value is not None
-    return nonzero_columns(g, with_axes(g, value, 1))
+    return indexing.nonzero(g, at_least(g, value, 1))
 
 
 @converts("nonzero_static.default")
@@ -54,5 +51,5 @@ def nonzero_static(g: Context, self: Value, *, size: Dim, fill_value: int = -1) 
     found = nonzero(g, self)
     rest = g.call("broadcast_to", g.constant(fill_value, "int64"), shape=(size, self.rank))
     both = g.call("concatenate", found, rest, axis=0)
-    first = g.call("strided_slice", both, begin=(0,), end=(size,), strides=(1,), axes=(0,))
+    first = part(g, both, 0, 0, size)
     return g.call("broadcast_to", first, shape=(size, self.rank), exact=True) if first.shape != rest.shape else first

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from forge import dims, dtypes
+from forge import dims
+from forge.compose import histograms, indexing
+from forge.compose.axes import ravel
 from forge.compose.checks import check_that, checked_indices
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
-from forge.frontends.torch.converters.index.along import flat
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -28,7 +29,7 @@ def _searched(g: Context, ordered: Value, values: Operand, right: bool, out_int3
     wanted = g.tensor(values, dtype)
     shape = wanted.shape
     if ordered.rank == 1:
-        wanted = flat(g, wanted)
+        wanted = ravel(g, wanted)
     found = g.call("searchsorted", g.cast(ordered, dtype), wanted, right=right, dtype="int32" if out_int32 else "int64")
     return g.reshape(found, shape)
 
@@ -51,23 +52,14 @@ def searchsorted(
 @converts("bincount.default")
 def bincount(g: Context, self: Value, weights: Value | None = None, *, minlength: Dim = 0) -> Value:
     """How often each number occurs, or the sums of its weights."""
-    numbers = g.cast(self, "int64")
-    longest = g.call("concatenate", g.reshape(g.tensor(minlength), (1,)), g.call("add", numbers, g.constant(1, "int64")), axis=0)
-    length = g.call("max", longest, axis=(0,), keepdims=True)
-    wide = dtypes.WIDER.get(g.dtype, g.dtype)
-    zeros = g.call("zeros", length, dtype=wide)
-    updates = g.cast(weights, wide) if weights is not None else g.call("broadcast_to", g.constant(1, wide), shape=numbers.shape)
-    return g.cast(g.call("scatter_elements", zeros, numbers, updates, axis=0, reduction="add"), g.dtype)
+    return histograms.bincount(g, g.cast(self, "int64"), weights, g.tensor(minlength), g.dtype)
 
 
 @converts("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
 def isin(
     g: Context, elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False
 ) -> Value:
-    found, among = g.promoted(elements, test_elements)
-    tests = flat(g, among)
-    same = g.call("equal", g.reshape(found, (*found.shape, 1)), tests)
-    result = g.call("any", same, axis=(found.rank,))
+    result = indexing.isin(g, *g.promoted(elements, test_elements))
     return g.call("logical_not", result) if invert else result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge.compose.windows import halves
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
@@ -52,8 +53,7 @@ def _named_padding(g: Context, padding: str, weight: Value, dilation: Sizes) -> 
         raise g.invalid(f"padding: got {padding!r}; expected valid or same")
     if padding == "valid":
         return (0,) * (weight.rank - 2)
-    totals = [(size - 1) * step for size, step in zip(weight.shape[2:], dilation)]
-    return (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
+    return halves([(size - 1) * step for size, step in zip(weight.shape[2:], dilation)], upper=True)
 
 
 @converts("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
@@ -72,25 +72,14 @@ def conv_transpose(
     return unbatched(g, result if bias is None else g.call("nn.bias_add", result, bias), added)
 
 
-@converts("convolution.default")
+@converts("convolution.default", "_convolution.default", "_convolution.deprecated")
 def convolution(
     g: Context, input: Value, weight: Value, bias: Value | None = None,  # noqa: A002
     *, stride: Sizes, padding: Sizes, dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
+    benchmark: bool = False, deterministic: bool = False, cudnn_enabled: bool = True, allow_tf32: bool = True,
 ) -> Value:
+    """The flags choose kernels of torch."""
     if transposed:
         more = {"output_padding": output_padding}
         return conv_transpose(g, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, **more)
     return conv(g, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
-
-
-@converts("_convolution.default", "_convolution.deprecated")
-def convolution_with_flags(
-    g: Context, input: Value, weight: Value, bias: Value | None = None,  # noqa: A002
-    *, benchmark: bool, deterministic: bool, cudnn_enabled: bool, allow_tf32: bool = False, stride: Sizes, padding: Sizes,
-    dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
-) -> Value:
-    """The flags choose kernels of torch."""
-    return convolution(
-        g, input, weight, bias, stride=stride, padding=padding, dilation=dilation, transposed=transposed,
-        output_padding=output_padding, groups=groups,
-    )

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import zlib
-
-from forge import dims
-from forge.compose import randomness
+from forge.compose import norms, randomness
 from forge.compose.checks import checked_indices
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.random.distributions import seed_of
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 _MODES = ("sum", "mean", "max")
-_LEAST_OF_SELU = 1.7580993408473766
-"""SELU tends to its negative."""
 
 
 @converts("embedding.default")
@@ -27,17 +21,8 @@ def embedding(
 
 @converts("embedding_renorm.default")
 def embedding_renorm(g: Context, self: Value, indices: Value, *, max_norm: float, norm_type: float) -> Value:
-    """Rows that ``indices`` name, divided by their norm where that is more than ``max_norm``."""
-    x = Term(g, g.call("abs", self))
-    power = g.scalar(norm_type, self)
-    total = g.call("sum", g.call("power", x.value, power), axis=1, keepdims=True)
-    norm = Term(g, g.call("power", total, g.scalar(1 / norm_type, self)))
     indices = checked_indices(g, indices, self.shape[0], from_end=False)
-    places = g.reshape(indices, (dims.product(indices.shape),))
-    marks = g.call("full", g.constant(False), shape=self.shape[:1])
-    named = g.call("scatter_elements", marks, places, g.call("full", g.constant(True), shape=places.shape), axis=0)
-    is_long = (norm > max_norm).both(Term(g, g.reshape(named, (self.shape[0], 1))))
-    return (Term(g, self) * is_long.where(max_norm / (norm + 1e-7), 1)).value
+    return norms.limited_rows(g, self, indices, most=max_norm, p=norm_type)
 
 
 def _bags(*targets: str, wraps: bool) -> None:
@@ -71,12 +56,7 @@ _bags("_embedding_bag.default", "_embedding_bag_forward_only.default", wraps=Fal
 @converts("native_dropout.default")
 def native_dropout(g: Context, input: Value, *, p: float, train: bool | None) -> list[Value]:  # noqa: A002
     """The result, and which elements are kept; at random in training, unless ``train`` is False."""
-    if train is False or p == 0:
-        return [input, g.call("broadcast_to", g.constant(True), shape=input.shape)]
-    if p == 1:
-        nothing = g.call("broadcast_to", g.constant(0, input.dtype), shape=input.shape)
-        return [nothing, g.cast(nothing, "bool")]
-    return list(randomness.dropout(g, input, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode())))
+    return list(randomness.known_dropout(g, input, 0 if train is False else p, seed=seed_of(g)))
 
 
 @converts("dropout.default")
@@ -93,16 +73,8 @@ def _special_dropout(op: str, of_channels: bool, keeps_variance: bool) -> None:
             return input
         if p == 1:
             return g.call("multiply", input, g.scalar(0, input))
-        shape = (*input.shape[:2], *(1,) * (input.rank - 2)) if of_channels else input.shape
-        ones = g.call("broadcast_to", g.scalar(1, input), shape=shape)
-        _, kept = randomness.dropout(g, ones, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode()))
-        mask, x = Term(g, kept), Term(g, input)
-        if not keeps_variance:
-            return (x * mask.where(Term(g, g.scalar(1 / (1 - p), input)), 0)).value
-        scale = 1 / math.sqrt((_LEAST_OF_SELU**2 * p + 1) * (1 - p))
-        shift = _LEAST_OF_SELU * scale * p
-        factor = mask.where(Term(g, g.scalar(scale, input)), 0)
-        return (x * factor + mask.where(Term(g, g.scalar(shift, input)), shift - _LEAST_OF_SELU * scale)).value
+        return randomness.special_dropout(
+            g, input, p, of_channels=of_channels, keeps_variance=keeps_variance, seed=seed_of(g))
 
 
 _special_dropout("feature_dropout", True, False)

@@ -8,11 +8,11 @@ import math
 from dataclasses import replace
 
 from forge import dims
+from forge.compose.attention import broadcast_attention, by_head, joined
+from forge.compose.axes import part
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.nn.attention import attended
 from forge.frontends.torch.converters.nn.normalization import layer_norm
 from forge.frontends.torch.converters.nn.products import linear
-from forge.frontends.torch.converters.shape.parts import part
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -34,28 +34,21 @@ def multi_head_attention(
         rows = [(k * embed_dim, (k + 1) * embed_dim) for k in range(3)]
         parts = [
             linear(g, x, part(g, qkv_weight, 0, *r), part(g, qkv_bias, 0, *r)) for x, r in zip(operands, rows, strict=True)]
-    queries, keys, values = (_by_head(g, x, num_head) for x in parts)
+    queries, keys, values = (by_head(g, x, num_head, dims.floordiv(x.shape[2], num_head)) for x in parts)
     hidden = None if mask is None else _hidden(g, mask, mask_type)
     kept = None if hidden is None else g.call("logical_not", hidden)
     wants_weights = need_weights and g.wants(1)
-    found = attended(g, queries, keys, values, kept, scores="probabilities" if wants_weights else "none")
+    _, found = broadcast_attention(g, queries, keys, values, kept, scores="probabilities" if wants_weights else "none")
     if hidden is not None:  # of a query without keys, torch's operator gives NaN, and ours 0
         alone, nan = g.call("all", hidden, axis=(3,), keepdims=True), g.constant(math.nan, query.dtype)
         scores = None if found.scores is None else g.call("where", alone, nan, g.cast(found.scores, query.dtype))
         found = replace(found, out=g.call("where", alone, nan, found.out), scores=scores)
-    out = g.reshape(g.call("transpose", found.out, axes=(0, 2, 1, 3)), query.shape)
+    out = joined(g, found.out)
     weights = None
     if wants_weights and found.scores is not None:
         weights = g.cast(found.scores, query.dtype)
         weights = g.call("mean", weights, axis=(1,), keepdims=False) if average_attn_weights else weights
     return [linear(g, out, proj_weight, proj_bias), weights]
-
-
-def _by_head(g: Context, x: Value, heads: int) -> Value:
-    """[B, L, E] as [B, H, L, E / H]."""
-    batch, length, width = x.shape
-    split = g.reshape(x, (batch, length, heads, dims.floordiv(width, heads)))
-    return g.call("transpose", split, axes=(0, 2, 1, 3))
 
 
 def _hidden(g: Context, mask: Value, mask_type: int | None) -> Value:

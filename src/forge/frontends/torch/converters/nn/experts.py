@@ -22,10 +22,7 @@ def grouped_product(g: Context, self: Value, mat2: Value, offs: Value | None = N
             "rows, (rows, K) and (groups, K, N), without a bias")
     if offs is None:
         return g.call("nn.batch_matmul", self, mat2)
-    row = g.call("arange", g.constant(0, "int64"), g.extent(self, 0), g.constant(1, "int64"))
-    row = g.reshape(row, self.shape[:1])
-    group = g.call("searchsorted", g.cast(offs, "int64"), row, right=True)
-    return g.cast(experts.product(g, self, mat2, group), g.dtype)
+    return g.cast(experts.grouped_product(g, self, mat2, offs), g.dtype)
 
 
 @converts("grouped_mm_fallback.default", domain="transformers")

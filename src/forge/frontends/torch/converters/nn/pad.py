@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge import dims
+from forge.compose import images
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.nn.convolution import batched, per_axis, unbatched
@@ -68,21 +68,12 @@ def pad_numbered(g: Context, self: Value, *, pad: Sequence[Dim], mode: int, valu
 
 @converts("pixel_shuffle.default")
 def pixel_shuffle(g: Context, self: Value, *, upscale_factor: int) -> Value:
-    """[..., C * r * r, H, W] -> [..., C, H * r, W * r]."""
-    images = g.reshape(self, (dims.product(self.shape[:-3]), *self.shape[-3:]))
-    result = g.call("nn.depth_to_space", images, block_size=upscale_factor, mode="CRD")
-    return g.reshape(result, (*self.shape[:-3], *result.shape[1:]))
+    return images.channels_to_space(g, self, upscale_factor)
 
 
 @converts("pixel_unshuffle.default")
 def pixel_unshuffle(g: Context, self: Value, *, downscale_factor: int) -> Value:
-    """[..., C, H * r, W * r] -> [..., C * r * r, H, W]."""
-    r = downscale_factor
-    *lead, channels, height, width = self.shape
-    rows, columns = dims.floordiv(height, r), dims.floordiv(width, r)
-    blocks = g.reshape(self, (dims.product(lead), channels, rows, r, columns, r))
-    moved = g.call("transpose", blocks, axes=(0, 1, 3, 5, 2, 4))
-    return g.reshape(moved, (*lead, channels * (r * r), rows, columns))
+    return images.space_to_channels(g, self, downscale_factor)
 
 
 @converts("channel_shuffle.default", "native_channel_shuffle.default")
@@ -92,16 +83,9 @@ def channel_shuffle(g: Context, self: Value, *, groups: int) -> Value:
 
 @converts("im2col.default")
 def image_to_columns(g: Context, self: Value, *, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Value:
-    """[N, C, H, W] -> [N, C * taps, windows]."""
     x, added = batched(g, self, 2)
-    pads = per_axis(padding, 2)
-    windows = g.call(
-        "sliding_window", x, axis=2, window_shape=per_axis(kernel_size, 2), strides=per_axis(stride, 2),
-        dilation=per_axis(dilation, 2), padding=(*pads, *pads),
-    )
-    batch, channels, rows, columns, *taps = windows.shape
-    moved = g.call("transpose", windows, axes=(0, 1, 4, 5, 2, 3))
-    return unbatched(g, g.reshape(moved, (batch, channels * dims.product(taps), rows * columns)), added)
+    block, strides, pads, steps = (per_axis(given, 2) for given in (kernel_size, stride, padding, dilation))
+    return unbatched(g, images.unfold(g, x, block_shape=block, strides=strides, padding=pads, dilation=steps), added)
 
 
 @converts("col2im.default")

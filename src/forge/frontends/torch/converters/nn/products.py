@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 
 from forge.compose import products
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.elementwise.arithmetic import multiply
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -18,14 +16,15 @@ _ONE = complex(1)
 @converts("linear.default")
 def linear(g: Context, input: Value, weight: Value, bias: Value | None = None) -> Value:  # noqa: A002
     """``input @ weight.T + bias``; the weight is [N, K], or a vector [K] for one number per row."""
-    product = products.dense(g, input, weight) if weight.rank == 2 else products.matmul(g, input, weight)
-    return product if bias is None else g.call("add", product, bias)
+    if weight.rank == 2:
+        return products.affine(g, input, weight, bias)
+    return products.accumulated(g, products.matmul(g, input, weight), bias)
 
 
 @converts("bilinear.default")
 def bilinear(g: Context, input1: Value, input2: Value, weight: Value, bias: Value | None = None) -> Value:
     result = g.call("einsum", input1, weight, input2, equation="...i,kij,...j->...k")
-    return result if bias is None else g.call("add", result, bias)
+    return products.accumulated(g, result, bias)
 
 
 @converts("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default", "mm.dtype", "bmm.dtype")
@@ -34,16 +33,9 @@ def matmul(g: Context, self: Value, other: Value, *, out_dtype: str | None = Non
     return products.matmul(g, a, b)
 
 
-def _scaled(g: Context, x: Value, factor: complex) -> Value:
-    return x if factor == 1 else g.call("multiply", x, g.tensor(factor, x.dtype))
-
-
 def _added(g: Context, base: Value, product: Value, beta: complex, alpha: complex) -> Value:
-    """``beta * base + alpha * product``; a base that counts 0 times is not read."""
-    result = _scaled(g, product, alpha)
-    if beta == 0:
-        return result if result.shape == g.shape else g.call("broadcast_to", result, shape=g.shape)
-    return g.call("add", result, _scaled(g, g.cast(base, result.dtype), beta))
+    result = products.accumulated(g, product, base, alpha=alpha, beta=beta)
+    return result if beta or result.shape == g.shape else g.call("broadcast_to", result, shape=g.shape)
 
 
 @converts("addmm.default", "addmv.default", "baddbmm.default")
@@ -75,10 +67,7 @@ def add_sum_of_products(
 
 @converts("outer.default", "ger.default")
 def outer(g: Context, self: Value, vec2: Value) -> Value:
-    column = g.call("expand_dims", g.cast(self, g.dtype), axis=1)
-    if g.dtype == "bool":
-        return g.call("logical_and", column, vec2)
-    return g.call("multiply", column, g.cast(vec2, g.dtype))
+    return products.outer(g, g.cast(self, g.dtype), g.cast(vec2, g.dtype))
 
 
 @converts("addr.default")
@@ -109,23 +98,13 @@ def _conjugate(g: Context, x: Value) -> Value:
 def inner(g: Context, self: Value, other: Value) -> Value:
     if not self.rank or not other.rank:
         return g.call("multiply", self, other)
-    return _contracted(g, self, other, (self.rank - 1,), (other.rank - 1,))
+    return products.tensordot(g, self, other, (self.rank - 1,), (other.rank - 1,))
 
 
 @converts("tensordot.default")
 def tensordot(g: Context, self: Value, other: Value, *, dims_self: Sequence[int], dims_other: Sequence[int]) -> Value:
     ours = tuple(g.axis(a, self.rank, "dims_self") for a in dims_self)
-    return _contracted(g, self, other, ours, tuple(g.axis(a, other.rank, "dims_other") for a in dims_other))
-
-
-def _contracted(g: Context, a: Value, b: Value, a_axes: Sequence[int], b_axes: Sequence[int]) -> Value:
-    """The sum of products over pairs of axes; then the rest of the axes of ``a``, then those of ``b``."""
-    letters = iter(string.ascii_letters)
-    ours, theirs = ([next(letters) for _ in range(v.rank)] for v in (a, b))
-    for left, right in zip(a_axes, b_axes):
-        theirs[right] = ours[left]
-    kept = [c for k, c in enumerate(ours) if k not in a_axes] + [c for k, c in enumerate(theirs) if k not in b_axes]
-    return g.call("einsum", a, b, equation=f"{''.join(ours)},{''.join(theirs)}->{''.join(kept)}")
+    return products.tensordot(g, self, other, ours, tuple(g.axis(a, other.rank, "dims_other") for a in dims_other))
 
 
 @converts("einsum.default")
@@ -143,8 +122,4 @@ def chain_matmul(g: Context, matrices: Sequence[Value]) -> Value:
 
 @converts("kron.default")
 def kronecker(g: Context, self: Value, other: Value) -> Value:
-    rank = max(self.rank, other.rank)
-    left, right = (g.cast(g.reshape(v, (*[1] * (rank - v.rank), *v.shape)), g.dtype) for v in (self, other))
-    spread = g.reshape(left, [size for d in left.shape for size in (d, 1)])
-    product = multiply(g, spread, g.reshape(right, [size for d in right.shape for size in (1, d)]))
-    return g.reshape(product, [a * b for a, b in zip(left.shape, right.shape)])
+    return products.kron(g, g.cast(self, g.dtype), g.cast(other, g.dtype))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from forge import dtypes
-from forge.compose import quantized
-from forge.compose.products import dense
+from forge.compose import affine
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.quantized.affine import extremes
 from forge.frontends.torch.layouts import MissingLayout, rows_of_packed_block
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -74,18 +71,8 @@ def weight_int4pack_mm(g: Context, self: Value, mat2: Value, qScaleAndZeros: Val
     packed, parameters = _known(g, mat2, "mat2"), _known(g, qScaleAndZeros, "qScaleAndZeros")
     codes = unpacked_rows(packed, _block_rows(g))
     scales, zeros = parameters.astype(np.float32).transpose(2, 1, 0)
-    x = g.cast(self, "float32")
-    product = dense(g, x, _blocks(g, codes, scales, qGroupSize))
-    if zeros.any():  # the same for all columns of a block, so that it is multiplied by their sum
-        sums = g.call("sum", g.reshape(x, (x.shape[0], zeros.shape[1], qGroupSize)), axis=(2,))
-        product = g.call("add", product, dense(g, sums, g.constant(zeros, "float32")))
+    product = affine.product_of_blocks(g, g.cast(self, "float32"), codes.astype(np.int8) - 8, scales, qGroupSize, zeros)
     return g.cast(product, g.dtype)
-
-
-def _blocks(g: Context, codes: np.ndarray, scales: np.ndarray, size: int) -> Value:
-    """``(codes - 8) * scales`` of float32: codes are [N, K], scales [N, K / size]."""
-    weight = quantized.weight(g.builder, (codes.astype(np.int8) - 8).astype(dtypes.numpy_dtype("int4")))
-    return g.call("qnn.dequantize", weight, g.constant(scales, "float32"), axis=1, block_size=size)
 
 
 @converts("_dyn_quant_pack_4bit_weight.default")
@@ -115,25 +102,7 @@ def dyn_quant_matmul(
             f"where it has no kernels of Arm: {size + blocks} float32, or {out_features} more")
     codes = packed[:size].astype(np.uint8).reshape(out_features, -1)
     codes = np.stack([codes & 15, codes >> 4], -1).reshape(out_features, in_features)
-    real = _blocks(g, codes, packed[size : size + blocks].reshape(out_features, -1), block_size)
-    product = dense(g, _rounded_rows(g, inp), real)
+    scales = packed[size : size + blocks].reshape(out_features, -1)
+    product = affine.product_of_blocks(g, affine.rounded_rows(g, inp), codes.astype(np.int8) - 8, scales, block_size)
     offsets = packed[size + blocks :]
     return g.call("add", product, g.constant(offsets, "float32")) if offsets.size else product
-
-
-def _rounded_rows(g: Context, x: Value) -> Value:
-    """Rows rounded to integers of eight bits that span them and 0, as real numbers again; halves are rounded away from 0."""
-    low, high = extremes(g, x, (1,), True)
-    span, zero, one = g.call("subtract", high, low), g.scalar(0.0, x), g.scalar(1.0, x)
-    factor = g.call("where", g.call("equal", span, zero), one, g.call("divide", g.scalar(255.0, x), span))
-    low, high = g.call("multiply", low, factor), g.call("multiply", high, factor)
-    least, most = g.scalar(-128.0, x), g.scalar(127.0, x)
-    errors = g.call("add", g.call("add", least, low), g.call("add", most, high))
-    zero_point = g.call("where", g.call("greater", errors, zero), g.call("subtract", least, low), g.call("subtract", most, high))
-    zero_point = g.call("round", g.call("clip", zero_point, a_min=-128.0, a_max=127.0))
-    scaled = g.call("multiply", x, factor)
-    whole = g.call("trunc", scaled)
-    half = g.call("greater_equal", g.call("abs", g.call("subtract", scaled, whole)), g.scalar(0.5, x))
-    whole = g.call("add", whole, g.call("where", half, g.call("sign", scaled), zero))
-    codes = g.call("clip", g.call("add", whole, zero_point), a_min=-128.0, a_max=127.0)
-    return g.call("multiply", g.call("subtract", codes, zero_point), g.call("divide", one, factor))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from forge.compose import axes
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import moved, with_diagonal
-from forge.frontends.torch.converters.shape.order import transposed
+from forge.frontends.torch.converters.core.views import with_diagonal
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -29,11 +29,9 @@ def diagonal_scatter(g: Context, self: Value, src: Value, *, offset: int = 0, di
 def diag_embed(g: Context, self: Value, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
     """Matrices with the last axis as a diagonal, else 0."""
     a, b = g.axes((dim1, dim2), self.rank + 1)
-    size = self.shape[-1] + abs(offset)
-    zeros = g.call("zeros", shape=(*self.shape[:-1], size, size), dtype=self.dtype)
-    matrices = g.call("matrix_set_diag", zeros, self, k1=offset, k2=offset)
+    matrices = axes.diag_embed(g, self, offset)
     rank = matrices.rank
-    return transposed(g, matrices, moved(rank, (rank - 2, rank - 1), (a, b)))
+    return axes.transposed(g, matrices, axes.moved(rank, (rank - 2, rank - 1), (a, b)))
 
 
 @converts("diag.default")

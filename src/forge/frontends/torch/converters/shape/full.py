@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
+from forge.compose import ranges
+from forge.compose.window_functions import bartlett, general_cosine, kaiser
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
 
 
 def filled(g: Context, number: Operand, shape: Sequence[Dim]) -> Value:
@@ -34,10 +35,10 @@ def new_full(g: Context, self: Value, size: Sequence[Dim], fill_value: Operand, 
     return filled(g, fill_value, size)
 
 
-def _filled_with(number: int, name: str, size_overload: str) -> None:
+def _filled_with(number: int, name: str, sized_ops: Sequence[str], new_ops: Sequence[str] = ()) -> None:
     """Tensors of one number; what torch leaves undefined is 0."""
 
-    @converts(f"{name}.{size_overload}")
+    @converts(*sized_ops)
     def sized(g: Context, size: Sequence[Dim], *, dtype: str | None = None, stride: Sequence[Dim] = (),
               physical_layout: Sequence[int] = ()) -> Value:
         return filled(g, number, size)
@@ -46,25 +47,15 @@ def _filled_with(number: int, name: str, size_overload: str) -> None:
     def like(g: Context, self: Value, *, dtype: str | None = None) -> Value:
         return filled(g, number, self.shape)
 
-    @converts(f"new_{name}.default")
-    def new(g: Context, self: Value, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
+    @converts(f"new_{name}.default", *new_ops)
+    def new(g: Context, self: Value, size: Sequence[Dim], *, stride: Sequence[Dim] = (), dtype: str | None = None) -> Value:
         return filled(g, number, size)
 
 
-_filled_with(0, "zeros", "default")
-_filled_with(1, "ones", "default")
-_filled_with(0, "empty", "memory_format")
-
-
-@converts("empty_strided.default", "empty_permuted.default", "_efficientzerotensor.default")
-def empty(g: Context, size: Sequence[Dim], *, stride: Sequence[Dim] = (), physical_layout: Sequence[int] = (),
-          dtype: str | None = None) -> Value:
-    return filled(g, 0, size)
-
-
-@converts("new_empty_strided.default")
-def new_empty_strided(g: Context, self: Value, size: Sequence[Dim], *, stride: Sequence[Dim], dtype: str | None = None) -> Value:
-    return filled(g, 0, size)
+_filled_with(0, "zeros", ["zeros.default", "_efficientzerotensor.default"])
+_filled_with(1, "ones", ["ones.default"])
+_filled_with(0, "empty", ["empty.memory_format", "empty_strided.default", "empty_permuted.default"],
+             ["new_empty_strided.default"])
 
 
 @converts("_new_zeros_with_same_feature_meta.default")
@@ -89,30 +80,16 @@ def arange(g: Context, start: Operand, end: Operand, step: Operand = 1, *, dtype
     whole = (isinstance(x, int | dims.DimExpr) or isinstance(x, Value) and dtypes.is_integer(x.dtype) for x in numbers)
     if g.dtype == "int64" or all(whole):
         return g.cast(g.call("arange", *(g.tensor(x, "int64") for x in numbers), dtype="int64"), g.dtype)
-    first, last, width = (Term(g, g.tensor(x, "float64")) for x in numbers)
-    places = g.count(g.cast(((last - first) / width).ceil().value, "int64"))
-    if dtypes.is_integer(g.dtype):
-        return (Term(g, places) * width.cast("int64") + first.cast("int64")).cast(g.dtype).value
-    return (Term(g, places).cast("float64") * width + first).cast(g.dtype).value
+    first, last, width = (g.tensor(x, "float64") for x in numbers)
+    return ranges.arange(g, first, last, width, g.dtype)
 
 
-def spaced(g: Context, start: Operand, end: Operand, steps: Dim) -> Term:
-    """``steps`` numbers from ``start`` to ``end``, counted from the nearer of both; float64 or complex128.
-
-    For a result of float32 ends and step are rounded to it, and products are not, so that the result is torch's to the last bit:
-    histograms depend on it.
-    """
+def spaced(g: Context, start: Operand, end: Operand, steps: Dim) -> Value:
+    """``steps`` numbers from ``start`` to ``end``; those of float32 are torch's to the last bit: histograms depend on it."""
     work = "complex128" if dtypes.is_complex(g.dtype) else "float64"
-    first, last = (Term(g, g.reshape(g.cast(g.tensor(x, _narrowed(g, x)), work), ())) for x in (start, end))
-    count = Term(g, g.tensor(steps, "int64"))
-    places = Term(g, g.count(count.value, steps))
-    width = _rounded(g, _rounded(g, last - first) / (count - 1).maximum(1).cast(work))
-    return (places < count.floor_divide(2).maximum(1)).where(
-        first + width * places.cast(work), last - width * (count - 1 - places).cast(work))
-
-
-def _rounded(g: Context, number: Term) -> Term:
-    return number.cast("float32").cast(number.value.dtype) if g.dtype == "float32" else number
+    first, last = (g.reshape(g.cast(g.tensor(x, _narrowed(g, x)), work), ()) for x in (start, end))
+    rounded = g.dtype if g.dtype == "float32" else None
+    return ranges.linspace(g, first, last, g.tensor(steps, "int64"), size=steps, rounded=rounded)
 
 
 def _narrowed(g: Context, number: Operand) -> str:
@@ -124,13 +101,13 @@ def _narrowed(g: Context, number: Operand) -> str:
 
 @converts(*(f"linspace.{o}" for o in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")))
 def linspace(g: Context, start: Operand, end: Operand, *, steps: Dim, dtype: str | None = None) -> Value:
-    return spaced(g, start, end, steps).cast(g.dtype).value
+    return g.cast(spaced(g, start, end, steps), g.dtype)
 
 
 @converts(*(f"logspace.{o}" for o in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")))
 def logspace(g: Context, start: Operand, end: Operand, *, steps: Dim, base: float = 10.0, dtype: str | None = None) -> Value:
     exponents = spaced(g, start, end, steps)
-    return g.cast(g.call("power", g.scalar(base, exponents.value), exponents.value), g.dtype)
+    return g.cast(g.call("power", g.scalar(base, exponents), exponents), g.dtype)
 
 
 @converts("eye.default", "eye.m")
@@ -138,69 +115,49 @@ def eye(g: Context, *, n: Dim, m: Dim | None = None, dtype: str | None = None) -
     return g.call("eye", n=n, m=n if m is None else m, dtype=g.dtype)
 
 
-@converts("tril.default")
-def tril(g: Context, self: Value, diagonal: Operand = 0) -> Value:
-    return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=False)
+def _triangle(name: str, upper: bool, indices: Callable[..., tuple[np.ndarray, ...]]) -> None:
+    @converts(f"{name}.default")
+    def part(g: Context, self: Value, diagonal: Operand = 0) -> Value:
+        return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=upper)
+
+    @converts(f"{name}_indices.default")
+    def places(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
+        return g.constant(np.stack(indices(row, offset, col)), g.dtype)
 
 
-@converts("triu.default")
-def triu(g: Context, self: Value, diagonal: Operand = 0) -> Value:
-    return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=True)
+_triangle("tril", False, np.tril_indices)
+_triangle("triu", True, np.triu_indices)
 
 
-@converts("tril_indices.default")
-def tril_indices(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
-    return g.constant(np.stack(np.tril_indices(row, offset, col)), g.dtype)
+_COSINES = {"hann": (0.5, -0.5), "blackman": (0.42, -0.5, 0.08)}
 
 
-@converts("triu_indices.default")
-def triu_indices(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
-    return g.constant(np.stack(np.triu_indices(row, offset, col)), g.dtype)
+def _cosines(name: str, weights: Sequence[float]) -> None:
+    @converts(f"{name}_window.default", f"{name}_window.periodic")
+    def convert(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
+        return _window(g, window_length, periodic, general_cosine, weights)
 
 
-def _cosines(g: Context, length: Dim, periodic: bool, *weights: float) -> Value:
-    """The sum of ``weights[k] * cos(2 pi k i / n)`` at place i, computed in float64; n is one less if not ``periodic``."""
-    n = Term(g, g.tensor(length, "int64"))
-    angle = Term(g, g.count(n.value, length)).cast("float64") * (2 * math.pi)
-    angle = angle / (n if periodic else n - 1).maximum(1).cast("float64")
-    total = angle * 0 + weights[0]
-    for k, weight in enumerate(weights[1:], 1):
-        total = total + Term(g, g.call("cos", (angle * k).value)) * weight
-    one = n.equals(1)
-    return g.cast(one.where(1, total).value, g.dtype)
-
-
-@converts("hann_window.default", "hann_window.periodic")
-def hann_window(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
-    return _cosines(g, window_length, periodic, 0.5, -0.5)
+for _name, _weights in _COSINES.items():
+    _cosines(_name, _weights)
 
 
 @converts(*(f"hamming_window.{o}" for o in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta")))
 def hamming_window(g: Context, *, window_length: Dim, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46,
                    dtype: str | None = None) -> Value:
-    return _cosines(g, window_length, periodic, alpha, -beta)
-
-
-@converts("blackman_window.default", "blackman_window.periodic")
-def blackman_window(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
-    return _cosines(g, window_length, periodic, 0.42, -0.5, 0.08)
+    return _window(g, window_length, periodic, general_cosine, (alpha, -beta))
 
 
 @converts("bartlett_window.default", "bartlett_window.periodic")
 def bartlett_window(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
-    n = Term(g, g.tensor(window_length, "int64"))
-    place = Term(g, g.count(n.value, window_length)).cast("float64") * 2
-    height = place / (n if periodic else n - 1).maximum(1).cast("float64")
-    return g.cast(n.equals(1).where(1, height.minimum(2 - height)).value, g.dtype)
+    return _window(g, window_length, periodic, bartlett)
 
 
 @converts("kaiser_window.default", "kaiser_window.periodic", "kaiser_window.beta")
 def kaiser_window(g: Context, *, window_length: Dim, periodic: bool = True, beta: float = 12.0,
                   dtype: str | None = None) -> Value:
-    n = Term(g, g.tensor(window_length, "int64"))
-    place = Term(g, g.count(n.value, window_length)).cast("float64") * 2
-    ratio = place / (n if periodic else n - 1).maximum(1).cast("float64") - 1
-    inner = g.call("sqrt", (1 - ratio * ratio).maximum(0).value)
-    top = Term(g, g.call("i0", (Term(g, inner) * beta).value))
-    bottom = Term(g, g.call("i0", g.constant(beta, "float64")))
-    return g.cast(n.equals(1).where(1, top / bottom).value, g.dtype)
+    return _window(g, window_length, periodic, kaiser, beta)
+
+
+def _window(g: Context, length: Dim, periodic: bool, function: Callable[..., Value], *options: Any) -> Value:
+    return g.cast(function(g, g.tensor(length, "int64"), *options, periodic=periodic, size=length), g.dtype)

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge import dims as sizes
+from forge.compose import axes
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import moved
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-
-
-def transposed(g: Context, value: Value, axes: Sequence[int]) -> Value:
-    return value if list(axes) == sorted(axes) else g.call("transpose", value, axes=tuple(axes))
 
 
 @converts("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist")
 def movedim(g: Context, self: Value, *, source: Sequence[int] | int, destination: Sequence[int] | int) -> Value:
     if self.rank == 0:
         return self
-    return transposed(g, self, moved(self.rank, g.axes(source, self.rank), g.axes(destination, self.rank)))
+    return axes.transposed(g, self, axes.moved(self.rank, g.axes(source, self.rank), g.axes(destination, self.rank)))
 
 
 @converts("flip.default")
 def flip(g: Context, self: Value, *, dims: Sequence[int]) -> Value:
-    return g.call("reverse", self, axis=g.axes(dims, self.rank)) if dims and self.rank else self
+    return axes.flip(g, self, g.axes(dims, self.rank) if dims else ())
 
 
 @converts("fliplr.default")
@@ -44,24 +39,14 @@ def roll(g: Context, self: Value, *, shifts: Sequence[Dim], dims: Sequence[int] 
     if self.rank == 0:
         return self
     if not dims:
-        flat = g.reshape(self, (sizes.product(self.shape),))
-        return g.reshape(g.call("roll", flat, shift=tuple(shifts), axis=(0,)), self.shape)
+        return g.reshape(g.call("roll", axes.ravel(g, self), shift=tuple(shifts), axis=(0,)), self.shape)
     return g.call("roll", self, shift=tuple(shifts), axis=g.axes(dims, self.rank))
 
 
 @converts("rot90.default")
 def rot90(g: Context, self: Value, *, k: int = 1, dims: Sequence[int] = (0, 1)) -> Value:
     a, b = g.axes(dims, self.rank)
-    turned = list(range(self.rank))
-    turned[a], turned[b] = b, a
-    match k % 4:
-        case 1:
-            return transposed(g, flip(g, self, dims=(b,)), turned)
-        case 2:
-            return flip(g, self, dims=(a, b))
-        case 3:
-            return transposed(g, flip(g, self, dims=(a,)), turned)
-    return self
+    return axes.rot90(g, self, k, (a, b))
 
 
 @converts("repeat.default", "tile.default")
@@ -76,17 +61,8 @@ def repeat_interleave(
 ) -> Value:
     """Without ``dim`` of the elements as a vector."""
     if dim is None:
-        self, dim = g.reshape(self, (sizes.product(self.shape),)), 0
-    axis = g.axis(dim, self.rank, "dim")
-    if isinstance(repeats, int):
-        return g.call("repeat", self, repeats=repeats, axis=axis) if repeats else _nothing(g, self, axis)
-    before, size, after = self.shape[:axis], self.shape[axis], self.shape[axis + 1 :]
-    wide = g.call("broadcast_to", g.call("expand_dims", self, axis=axis + 1), shape=(*before, size, repeats, *after))
-    return g.reshape(wide, (*before, size * repeats, *after))
-
-
-def _nothing(g: Context, value: Value, axis: int) -> Value:
-    return g.call("strided_slice", value, begin=(0,), end=(0,), strides=(1,), axes=(axis,))
+        self, dim = axes.ravel(g, self), 0
+    return axes.repeat(g, self, repeats, g.axis(dim, self.rank, "dim"))
 
 
 @converts("repeat_interleave.self_Tensor")
@@ -94,7 +70,7 @@ def repeat_interleave_each(
     g: Context, self: Value, repeats: Value, *, dim: int | None = None, output_size: Dim | None = None
 ) -> Value:
     if dim is None:
-        self, dim = g.reshape(self, (sizes.product(self.shape),)), 0
+        self, dim = axes.ravel(g, self), 0
     axis = g.axis(dim, self.rank, "dim")
     if repeats.rank == 0 or repeats.shape[0] == 1:
         repeats = g.call("broadcast_to", g.reshape(repeats, (1,)), shape=(self.shape[axis],))
@@ -104,5 +80,5 @@ def repeat_interleave_each(
 @converts("repeat_interleave.Tensor")
 def repeated_numbers(g: Context, repeats: Value, *, output_size: Dim | None = None) -> Value:
     """0 repeats[0] times, then 1 repeats[1] times ..."""
-    numbers = g.count(g.tensor(repeats.shape[0]), repeats.shape[0])
+    numbers = axes.places(g, repeats, 0)
     return g.cast(g.call("repeat_interleave", numbers, repeats, axis=0), repeats.dtype)

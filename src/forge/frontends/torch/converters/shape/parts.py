@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge import dims
+from forge.compose.axes import broadcast, part, slice_at, split_at
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.views import chunk_size, section_ends, set_slice, slice_end
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-from forge.ops.core.term import Term
-
-
-def part(g: Context, value: Value, axis: int, begin: Dim, end: Dim, step: int = 1) -> Value:
-    """begin:end:step of ``value`` along ``axis``."""
-    if isinstance(begin, int) and begin == 0 and step == 1 and dims.equal(end, value.shape[axis]):
-        return value
-    return g.call("strided_slice", value, begin=(begin,), end=(end,), strides=(step,), axes=(axis,))
 
 
 def cut(g: Context, value: Value, axis: int, ends: Sequence[Dim]) -> list[Value]:
@@ -68,35 +60,18 @@ def tensor_split_at(g: Context, self: Value, tensor_indices_or_sections: Value, 
     known = g.ints(tensor_indices_or_sections)
     if known is not None:
         return tensor_split(g, self, indices=known, dim=dim)
-    size = Term(g, g.extent(self, axis))
-    given = Term(g, g.cast(tensor_indices_or_sections, "int64"))
-    bounds = (given < 0).where(given + size, given).maximum(0).minimum(size).value
-    zero, inner = Term(g, g.constant(0, "int64")), range(len(g.metas) - 1)
-    ends = [*(Term(g, g.call("take", bounds, g.constant(k, "int64"), axis=0)) for k in inner), size]
-    parts = []
-    for begin, end in zip([zero, *ends], ends):
-        positions = Term(g, g.count((end - begin).maximum(0).value)) + begin
-        parts.append(g.call("take", self, positions.value, axis=axis))
-    return parts
+    return split_at(g, self, axis, g.cast(tensor_indices_or_sections, "int64"), len(g.metas))
 
 
-def _split_along(g: Context, self: Value, axis: int, *, sections: Dim | None, indices: Sequence[Dim] | None) -> list[Value]:
-    return tensor_split(g, self, sections=sections, indices=indices, dim=axis)
+def _split_along(op: str, axis: int) -> None:
+    @converts(f"{op}.int", f"{op}.array")
+    def convert(g: Context, self: Value, *, sections: Dim | None = None, indices: Sequence[Dim] | None = None) -> list[Value]:
+        return tensor_split(g, self, sections=sections, indices=indices, dim=min(axis, self.rank - 1))
 
 
-@converts("hsplit.int", "hsplit.array")
-def hsplit(g: Context, self: Value, *, sections: Dim | None = None, indices: Sequence[Dim] | None = None) -> list[Value]:
-    return _split_along(g, self, 0 if self.rank == 1 else 1, sections=sections, indices=indices)
-
-
-@converts("vsplit.int", "vsplit.array")
-def vsplit(g: Context, self: Value, *, sections: Dim | None = None, indices: Sequence[Dim] | None = None) -> list[Value]:
-    return _split_along(g, self, 0, sections=sections, indices=indices)
-
-
-@converts("dsplit.int", "dsplit.array")
-def dsplit(g: Context, self: Value, *, sections: Dim | None = None, indices: Sequence[Dim] | None = None) -> list[Value]:
-    return _split_along(g, self, 2, sections=sections, indices=indices)
+_split_along("hsplit", 1)
+_split_along("vsplit", 0)
+_split_along("dsplit", 2)
 
 
 @converts("unbind.int", "unbind_copy.int")
@@ -115,14 +90,7 @@ def narrow(g: Context, self: Value, *, dim: int, start: Dim, length: Dim) -> Val
 @converts("narrow.Tensor")
 def narrow_at(g: Context, self: Value, start: Value, *, dim: int, length: Dim) -> Value:
     axis = g.axis(dim, self.rank, "dim")
-    return g.call("take", self, positions_from(g, start, length, self.shape[axis]), axis=axis)
-
-
-def positions_from(g: Context, start: Value, length: Dim, size: Dim) -> Value:
-    """start, start + 1, .. along an axis of ``size``; a negative start counts from its end."""
-    begin = g.cast(g.reshape(start, ()), "int64")
-    wrapped = g.call("where", g.call("less", begin, g.constant(0, "int64")), g.call("add", begin, g.tensor(size)), begin)
-    return g.call("add", g.count(g.tensor(length), length), wrapped)
+    return slice_at(g, self, axis, g.cast(g.reshape(start, ()), "int64"), g.tensor(length), length)
 
 
 @converts("select_scatter.default")
@@ -140,5 +108,4 @@ def slice_scatter(
     begin, stop = start or 0, slice_end(end, self.shape[axis])
     target = part(g, self, axis, begin, stop, step)
     new = g.cast(src, self.dtype)
-    return set_slice(g, self, new if new.shape == target.shape else g.call("broadcast_to", new, shape=target.shape),
-                     axis, begin, stop, step)
+    return set_slice(g, self, broadcast(g, new, target.shape), axis, begin, stop, step)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from forge import dims as sizes
 from forge import dtypes
+from forge.compose.axes import broadcast, ravel, transposed
+from forge.compose.bits import bitcast
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import slice_end, with_bits
+from forge.frontends.torch.converters.core.views import slice_end
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -40,7 +42,7 @@ def transpose(g: Context, self: Value, *, dim0: int, dim1: int) -> Value:
     if axes:
         a, b = g.axis(dim0, self.rank, "dim0"), g.axis(dim1, self.rank, "dim1")
         axes[a], axes[b] = b, a
-    return self if axes == sorted(axes) else g.call("transpose", self, axes=tuple(axes))
+    return transposed(g, self, axes)
 
 
 @converts("swapaxes.default")
@@ -80,8 +82,8 @@ def flatten(g: Context, self: Value, *, start_dim: int = 0, end_dim: int = -1) -
 
 
 @converts("ravel.default")
-def ravel(g: Context, self: Value) -> Value:
-    return g.reshape(self, (sizes.product(self.shape),))
+def as_vector(g: Context, self: Value) -> Value:
+    return ravel(g, self)
 
 
 @converts("unflatten.int")
@@ -97,7 +99,7 @@ def view_as(g: Context, self: Value, other: Value) -> Value:
 
 @converts("expand_as.default")
 def expand_as(g: Context, self: Value, other: Value) -> Value:
-    return self if self.shape == other.shape else g.call("broadcast_to", self, shape=other.shape)
+    return broadcast(g, self, other.shape)
 
 
 @converts("unsqueeze.default", "unsqueeze_copy.default")
@@ -107,8 +109,7 @@ def unsqueeze(g: Context, self: Value, *, dim: int) -> Value:
 
 @converts("expand.default", "expand_copy.default", "broadcast_to.default")
 def expand(g: Context, self: Value, *, size: Sequence[Dim], implicit: bool = False) -> Value:
-    shape = g.extents(self, size)
-    return self if shape == self.shape else g.call("broadcast_to", self, shape=shape)
+    return broadcast(g, self, g.extents(self, size))
 
 
 @converts("slice.Tensor", "slice_copy.Tensor")
@@ -147,7 +148,7 @@ def to(g: Context, self: Value, other: Value | None = None, *, dtype: str | None
 
 @converts("view.dtype", "view_copy.dtype")
 def view_bits(g: Context, self: Value, *, dtype: str) -> Value:
-    return with_bits(g, self, dtype)
+    return bitcast(g, self, dtype)
 
 
 @converts("convert_element_type.default", domain="prims")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from forge.compose import order_statistics
+from forge.compose.axes import part
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
@@ -12,10 +14,7 @@ def ordered(g: Context, value: Value, dim: int, descending: bool) -> list[Value]
     """The elements in order along ``dim``, and their positions; equal ones keep their order."""
     if value.rank == 0:
         return [value, g.constant(0, "int64")]
-    axis = g.axis(dim, value.rank, "dim")
-    keys = g.cast(value, "uint8") if value.dtype == "bool" else value
-    places = g.call("argsort", keys, axis=axis, is_ascend=not descending, dtype="int64")
-    return [g.call("gather", value, places, axis=axis), places]
+    return [*order_statistics.sort(g, value, g.axis(dim, value.rank, "dim"), descending)]
 
 
 @converts("sort.default", "sort.stable")
@@ -47,5 +46,5 @@ def kthvalue(g: Context, self: Value, *, k: Dim, dim: int = -1, keepdim: bool = 
     if self.rank == 0:
         return found
     axis = g.axis(dim, self.rank, "dim")
-    at = [g.call("strided_slice", v, begin=(k - 1,), end=(k,), strides=(1,), axes=(axis,)) for v in found]
+    at = [part(g, v, axis, k - 1, k) for v in found]
     return at if keepdim else [g.call("squeeze", v, axis=(axis,)) for v in at]

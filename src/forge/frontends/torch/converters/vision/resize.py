@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from forge import dims
 from forge.compose import resize as compose
 from forge.compose.resize import MAX_SCALE
-from forge.compose.resize_rules import AxisPlan, Method
+from forge.compose.resize_rules import Method
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
@@ -33,40 +32,7 @@ def _resized(g: Context, name: str, x: Value, scales: Scales, method: Method) ->
         return x
     if method.antialias and method.coordinates == "align_corners":
         method, scales = replace(method, coordinates="half_pixel"), _scales_of_corners(g, x.shape[2:], targets)
-    plans = [
-        AxisPlan(axis, size, target, _scale(size, target, None if method.coordinates == "align_corners" else scale))
-        for axis, (size, target, scale) in enumerate(zip(x.shape[2:], targets, scales), 2)
-    ]
-    is_known = all(isinstance(plan.size, int) and isinstance(plan.target, int) for plan in plans)
-    if x.dtype == "uint8" and method.mode != "nearest":
-        if not is_known:
-            raise g.unsupported(f"input: got {x.type}; supported: uint8 of known sizes, or floating point; fix the sizes")
-        return compose.resized_bytes(g, x, [p for p in plans if p.size != p.target], method)
-    if is_known:
-        return compose.resized(g, x, [p for p in plans if p.size != p.target or p.scale != 1.0], method)
-    if method.antialias or any(not _follows(plan, scale) for plan, scale in zip(plans, scales)):
-        by_scale = None if any(plan.scale is None for plan in plans) else g.constant([plan.scale for plan in plans], "float32")
-        sizes = g.vector(targets) if by_scale is None else None
-        return g.reshape(compose.resize(g, x, [p.axis for p in plans], method, scales=by_scale, sizes=sizes), g.shape)
-    nearest = {"asymmetric": "floor", "tf_half_pixel_for_nn": "round_prefer_ceil"}
-    return g.call(
-        f"image.resize{len(plans)}d", x, size=targets, method={"nearest": "nearest_neighbor"}.get(method.mode, method.mode),
-        coordinate_transformation_mode={"tf_half_pixel_for_nn": "half_pixel"}.get(method.coordinates, method.coordinates),
-        rounding_method=nearest.get(method.coordinates, "round"), cubic_alpha=method.cubic_coefficient,
-    )
-
-
-def _scale(size: Dim, target: Dim, scale: float | None) -> float | None:
-    """The scale that is given, or that of the sizes if they are numbers."""
-    if scale is not None or not isinstance(size, int) or not isinstance(target, int):
-        return scale
-    return target / size if size else 1.0
-
-
-def _follows(plan: AxisPlan, scale: float | None) -> bool:
-    """Whether the sizes have the scale that is given exactly."""
-    ratio = None if scale is None else Fraction(scale)
-    return ratio is None or dims.equal(plan.size * ratio.numerator, plan.target * ratio.denominator)
+    return compose.resize_images(g, x, targets, method, scales)
 
 
 def _scales_of_corners(g: Context, sizes: Sequence[Dim], targets: Sequence[Dim]) -> Scales:
