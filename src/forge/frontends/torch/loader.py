@@ -34,14 +34,11 @@ from forge.frontends.torch.nesting import deep_enough
 from forge.frontends.torch.program import Program, label_weights
 from forge.frontends.torch.steps import used_operators
 from forge.ir.graph import Module
+from forge.optional import warn_if_untested
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
-
-
-TESTED = (2, 13)
-"""The version of torch in the extra ``torch`` of ``pyproject.toml``."""
 
 
 def load(
@@ -80,7 +77,7 @@ def exported_program(
     """
     import torch
 
-    _check_version(torch.__version__, where)
+    warn_if_untested("torch", where, stacklevel=5)
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None:
             raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: an ExportedProgram has its own")
@@ -120,15 +117,6 @@ def _has_quantized_layers(model: torch.nn.Module) -> bool:
 
 _QUANTIZED_LAYERS = tuple(
     f"torch.{package}{kind}.quantized" for package in ("ao.nn", "nn") for kind in ("", ".intrinsic"))
-
-
-def _check_version(version: str, where: str) -> None:
-    """Warns of a torch that is older than the one with which programs are tested."""
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < TESTED:
-        known = ".".join(map(str, TESTED))
-        message = f"{where}: torch {version} exports programs of other operators than torch {known}, which is tested"
-        warnings.warn(message, stacklevel=6)
 
 
 def _unwrapped(exported: ExportedProgram) -> ExportedProgram:
