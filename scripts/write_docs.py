@@ -45,7 +45,8 @@ Arguments of `ir.compile`, and of `forge compile`, `bench`, `profile` and `tune`
 {options}
 ## Environment variables
 
-All that Forge reads. The table comes from `forge.knobs`.
+All that Forge reads. A value that means nothing is an error, and a misspelt name gets a warning with the right one. The table
+comes from `forge.knobs`.
 
 | variable | default | meaning |
 | --- | --- | --- |

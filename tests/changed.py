@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 ONNX_CONVERTERS = PurePosixPath("src/forge/frontends/onnx/converters")
 SOURCES = ("src/forge", "runtime/src/forge_runtime")
-RENAMED = {"converters": "", "csrc": "", "cpu": "", "compose": "ops/compose"}
+RENAMED = {"converters": "", "csrc": "", "cpu": "", "compose": "ops/compose", "onnxruntime": "onnxruntime_api"}
 """Folders of the sources whose tests are elsewhere."""
 
 
@@ -71,7 +71,7 @@ def _mirrored(path: PurePosixPath, home: PurePosixPath) -> set[str]:
 
 def operators_of(names: Iterable[str]) -> set[tuple[str, str]]:
     """(domain, operator) of all that the ONNX converters in the files ``names`` convert."""
-    from forge.frontends.onnx.registry import REGISTRY
+    from forge.frontends.onnx import REGISTRY
 
     found = [PurePosixPath(name) for name in names if PurePosixPath(name).is_relative_to(ONNX_CONVERTERS)]
     modules = {".".join(path.relative_to("src").with_suffix("").parts) for path in found}

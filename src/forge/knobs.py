@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +41,25 @@ class Knob:
         if not self.text.isdigit():
             raise OptionError(f"{self.name}: got {self.text!r}; expected a whole number")
         return int(self.text)
+
+
+def misspelt(environment: Iterable[str]) -> dict[str, str]:
+    """Names that look like misspelt settings, each with the setting; a prefix alone says little, for other programs have it."""
+    known = [knob.name for knob in KNOBS]
+    unknown = [name for name in environment if name.upper().startswith("FORGE") and name not in known]
+    if not unknown:
+        return {}
+    from difflib import get_close_matches
+
+    near = {name: get_close_matches(name.upper(), known, 1, cutoff=0.85) for name in unknown}
+    return {name: found[0] for name, found in near.items() if found}
+
+
+@functools.cache
+def check_names() -> None:
+    """Warns, once in a process, of environment variables that `misspelt` finds."""
+    for name, setting in misspelt(os.environ).items():
+        logging.getLogger("forge").warning("%s: no such setting; did you mean %s", name, setting)
 
 
 def user_folder(what: str, variable: str, default: str, advice: str) -> Path:

@@ -134,7 +134,7 @@ class ONNXModule:
             uuid: of the model; None: a new one.
             is_tensorrt: write what TensorRT takes, and its calibration cache (``PATH.calibration.cache``). A quantised model has
                 int8 with zero points of 0, a scale for each channel of a weight, and real biases: what `quantize` made is made
-                again so. One that is only calibrated stays real: TensorRT rounds numbers itself, as the cache says. Not tried
+                again so. One that is only calibrated stays in float: TensorRT rounds numbers itself, as the cache says. Not tried
                 with TensorRT itself, but by the format and in onnxruntime.
             force_overwrite: replace files that exist.
             opset: version of the operator set; None: as of `IRModule.to_onnx`, or 18 for TensorRT, if it will do.

@@ -24,7 +24,8 @@ def shown(given: Progress | None = None, quiet: bool = False) -> Iterator[Progre
     if quiet or not console.is_terminal:
         yield lambda phase, done, total: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+               TimeElapsedColumn(), TextColumn("elapsed"), TimeRemainingColumn(), TextColumn("left"))
     with Bar(*columns, console=console, transient=True) as bar:
         tasks: dict[str, Any] = {}
 

@@ -8,7 +8,7 @@ rows. The first axis may be missing where it is 1 or a symbol, as in the items o
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -26,13 +26,17 @@ Spec = tuple[str, str, Sequence[Dim | str | None]]
 Sample = dict[str, Any]
 """Arrays by name of input; lists for sequences."""
 
+Report = Callable[[int, int], None]
+
 ROWS = 32
 """Of a batch whose size is a symbol: rows that are one sample."""
 
 _OBJECTS = ("sequence", "optional")
 
 
-def samples(source: Any, specs: Sequence[Spec], *, where: str = "data", finite: bool = True) -> Iterator[Sample]:
+def samples(
+    source: Any, specs: Sequence[Spec], *, where: str = "data", finite: bool = True, report: Report | None = None
+) -> Iterator[Sample]:
     """The samples in ``source``, one by one, each with an array for every input.
 
     Args:
@@ -43,11 +47,12 @@ def samples(source: Any, specs: Sequence[Spec], *, where: str = "data", finite: 
         specs: of the inputs.
         where: what messages begin with.
         finite: whether NaN and infinity are refused.
+        report: called with the number of samples that were used, and the number in all; 0 if that is not known.
 
     Raises:
         InputError: there is no sample; or one has a wrong name, type, shape or number, or lacks an input; the message names it.
     """
-    reader = _Reader(list(specs), where, finite)
+    reader = _Reader(list(specs), where, finite, report or (lambda done, total: None))
     for entry in reader.entries(source):
         yield from reader.split(entry)
     if not reader.count:
@@ -59,7 +64,9 @@ class _Reader:
     specs: list[Spec]
     where: str
     finite: bool
+    report: Report
     count: int = 0
+    entries_left: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -74,8 +81,10 @@ class _Reader:
         if isinstance(source, str | PathLike):
             yield from self._from_path(Path(source))
         elif isinstance(source, tuple | Mapping) or hasattr(source, "__array__"):
+            self.entries_left = 1
             yield self._entry(source)
         elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+            self.entries_left = len(source)
             yield from (self._entry(source[k]) for k in range(len(source)))
         elif isinstance(source, Iterable):
             yield from map(self._entry, source)
@@ -101,14 +110,17 @@ class _Reader:
 
     def _from_path(self, path: Path) -> Iterator[Sample]:
         if not path.is_dir():
+            self.entries_left = 1
             yield self._file(path)
             return
         files = sorted(p for p in path.iterdir() if p.suffix in (".npy", ".npz"))
         if not files:
             raise InputError(f"{self.where}: {path}: got no .npy or .npz file; expected one or more, for {self.listed}")
         if len(self.names) > 1 and {p.stem for p in files if p.suffix == ".npy"} == set(self.names) == {p.stem for p in files}:
+            self.entries_left = 1
             yield {p.stem: self._read(p) for p in files}
             return
+        self.entries_left = len(files)
         yield from map(self._file, files)
 
     def _read(self, path: Path) -> np.ndarray | dict[str, np.ndarray]:
@@ -131,11 +143,17 @@ class _Reader:
             if len(own) not in (1, count):
                 expected = f"{count}, as {longest!r} has, or one for all"
                 raise InputError(f"{self.where}: input {name!r}: got {len(own)} samples; expected {expected}")
+        if self.entries_left is not None:
+            self.entries_left -= 1
+        total = 0 if self.entries_left is None else self.count + count + self.entries_left
+        if not self.count:
+            self.report(0, total)
         for k in range(count):
             sizes: dict[str, int] = {}
             yield {name: self._checked(spec, parts[name], k if len(parts[name]) > 1 else 0, sizes)
                    for name, spec in zip(self.names, self.specs)}
             self.count += 1
+            self.report(self.count, total)
 
     def _check_names(self, entry: Sample) -> None:
         names = self.names

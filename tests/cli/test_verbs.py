@@ -18,9 +18,9 @@ import onnx
 import pytest
 
 import forge
-from forge import peers
-from forge.cli import VERBS, examples, main, source
-from forge.driver import STAGES
+from forge import knobs, optional, peers
+from forge.cli import VERBS, examples, function, main, source, summary, tables
+from forge.driver import STAGES, check_options
 from forge.options import CompileOptions
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
@@ -123,7 +123,8 @@ WRONG = {
     "inspect empty": "modelLibrary.so",
     "inspect bad.so": "bad.so",
     "inspect build --text": "--text",
-    "inspect encrypted": "is encrypted; pass --key FILE",
+    "inspect encrypted": "password: got none, and nobody to ask; set FORGE_PASSWORD",
+    "inspect encrypted.so": "is encrypted; got no modelLibrary.key next to it; pass --key FILE",
     "compile model.onnx -o build": "exists; pass --force or choose another",
     "compile nowhere.onnx -o out": "no such file",
     "compile model.onnx -o out --target cuda": "cuda",
@@ -157,7 +158,7 @@ WRONG = {
     "run build -i picture=x.npy": "'picture' is not an input of the model; expected one of: image",
     "run build -i x.npy -i x.npy": "more files than inputs",
     "run build -i wrong.npy": "float64",
-    "run encrypted -i x.npy": "is encrypted; pass --key FILE",
+    "run encrypted.so -i x.npy": "is encrypted; got no modelLibrary.key next to it; pass --key FILE",
     "run encrypted -i x.npy --key build/none.key": "FORGE_PASSWORD",
     "run model.onnx -i x.npy --key build/none.key": "--key",
     "run nowhere.onnx -o empty/no/out.npz": "empty/no/out.npz: there is no folder empty/no",
@@ -215,6 +216,7 @@ def broken_files(build: Path, here: Path, encrypted: Path) -> Path:
     np.save(here / "wrong.npy", np.zeros((1, 1, 8, 8)))
     np.save(here / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     shutil.copytree(encrypted, here / "encrypted")
+    shutil.copy(encrypted / "modelLibrary.so", here / "encrypted.so")
     return here
 
 
@@ -252,8 +254,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"forge {forge.__version__}\n"
 
 
-def test_version_imports_no_compiler() -> None:
-    code = "import sys; from forge.cli import main; main(['--version']); print(*sorted(sys.modules))"
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_version_and_help_import_no_compiler(flag: str) -> None:
+    code = f"import sys; from forge.cli import main; main(['{flag}']); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     own = ["forge._version", "forge.cli", "forge.frontends", "forge.lazy"]
     assert [name for name in loaded if name.startswith("forge.")] == own
@@ -294,16 +297,38 @@ def test_tables_in_pipes_have_no_spaces_at_the_ends_of_lines(here: Path, capsys:
         assert lines == [line.rstrip() for line in lines]
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_all_verbs_has_what_each_says_of_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    said = (function(verb).__doc__ or "").partition("\n")[0]
+    assert said and f"  {verb} " in capsys.readouterr().out
+    assert summary(verb) == said
+
+
+@pytest.mark.parametrize(("line", "place", "expected"), [
+    ("forge co", 1, {"compress", "compile", "compare"}), ("forge cache --js", 2, {"--json"})])
+def test_completion_of_the_shell(line: str, place: int, expected: set[str]) -> None:
+    environment = {**os.environ, "_FORGE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)}
+    found = subprocess.run([sys.executable, "-m", "forge"], env=environment, capture_output=True, text=True, check=False)
+    assert set(found.stdout.split()) == expected
+
+
 def test_names_that_look_like_markup_are_shown_as_they_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "plain.relay").write_text('def @main(%"[red]x[/]": Tensor[(n), float32]) { negative(%"[red]x[/]") }')
     assert run("inspect", "plain.relay") == 0
     assert "[red]x[/]" in capsys.readouterr().out
-    source.show("[/b]", ["[i]"], [[":smile:"]])
+    tables.show("[/b]", ["[i]"], [[":smile:"]])
     assert capsys.readouterr().out.split() == ["[/b]", "[i]", ":smile:"]
 
 
 def test_counts_agree_with_their_nouns() -> None:
     assert [source.count_text(n, "kernel") for n in (0, 1, 2)] == ["0 kernels", "1 kernel", "2 kernels"]
+
+
+@pytest.mark.parametrize(("op", "said"), [("Relu", "1 of 1 operator loads"), ("Conv", "1 of 2 operators load")])
+def test_support_counts_operators(op: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("support", "onnx", op) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{said} in all versions"
 
 
 def test_support_of_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -447,6 +472,20 @@ def test_a_peer_that_is_not_installed(here: Path, capsys: pytest.CaptureFixture[
     assert "pip install onnxruntime" in capsys.readouterr().err
 
 
+def test_what_winograd_adds_to_a_library_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filters = onnx.numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float32), "w")
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64, 32, 32]) for name in ("x", "y")]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", ends[:1], ends[1:], [filters]), ir_version=10,
+                                     opset_imports=[onnx.helper.make_opsetid("", 20)]), here / "conv.onnx")
+    assert run("compile", "conv.onnx", "-o", "with") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "; a call runs " in shown[0]
+    assert shown[1].endswith(" KiB of it are for Winograd's algorithm; --no-winograd is smaller and slower")
+    assert run("compile", "conv.onnx", "-o", "without", "--no-winograd") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
 def test_the_cache_is_shown_and_cleared(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -484,6 +523,46 @@ def test_doctor_names_a_missing_compiler(capsys: pytest.CaptureFixture[str], mon
     assert "install one" in json.loads(capsys.readouterr().out)["C compiler"]
 
 
+def test_doctor_says_what_is_supported_and_what_packages_are_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = {"torch": "2.9.1+cpu", "numpy": "2.0"}
+    monkeypatch.setattr(optional, "installed", versions.get)
+    assert run("doctor", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "x86-64 and AArch64" in found["supported"] and "no GPU" in found["supported"]
+    assert found["cache"].startswith(os.environ["FORGE_CACHE_DIR"]) and "forge cache clear" in found["cache"]
+    assert found["torch"] == "2.9.1+cpu; older than 2.13, the oldest that is tested"
+    assert found["jax"] == "not installed; for sharing tensors"
+    assert found["llvmlite"] == "missing; reinstall Forge"
+
+
+def test_misspelt_settings_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("FORGE_NUM_THREAD", "4")
+    knobs.check_names.cache_clear()
+    with caplog.at_level("WARNING"):
+        check_options()
+    assert "FORGE_NUM_THREAD: no such setting; did you mean FORGE_NUM_THREADS" in caplog.text
+    assert knobs.misspelt(["FORGE_CACHE", "FORGE_CLIENT_ID", "forge_cache_dir", "HOME", "FORGE_TEST_CACHE"]) == {
+        "forge_cache_dir": "FORGE_CACHE_DIR"}
+
+
+def test_the_key_file_next_to_a_library_is_found(
+    encrypted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGE_PASSWORD", "secret")
+    shutil.copy(encrypted / "modelLibrary.so", tmp_path / "alone.so")
+    for line in ([encrypted], [encrypted / "modelLibrary.so"], [tmp_path / "alone.so", "--key", encrypted / "modelLibrary.key"]):
+        assert run("inspect", *map(str, line)) == 0
+        assert "fingerprint" in capsys.readouterr().out
+
+
+def test_inspect_lists_the_features_of_the_cpu(build: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", "build", "--json") == 0
+    features = json.loads(capsys.readouterr().out)["cpu_features"]
+    assert isinstance(features, list) and "sse2" in features
+
+
 def in_terminal(*arguments: str, cwd: Path) -> str:
     """What ``forge`` writes to standard error when that is a terminal."""
     controller, terminal = pty.openpty()
@@ -504,7 +583,7 @@ def in_terminal(*arguments: str, cwd: Path) -> str:
 
 def test_progress_is_shown_in_a_terminal_and_nowhere_else(here: Path) -> None:
     shown = in_terminal("compile", "model.onnx", "-o", "out", cwd=here)
-    for phase in ("load", "lower", "compile", "link"):
+    for phase in ("load", "lower", "compile", "link", "elapsed", "left"):
         assert phase in shown
     command = [sys.executable, "-m", "forge", "compile", "model.onnx", "-o", "out2"]
     piped = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)

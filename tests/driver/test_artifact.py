@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,6 +137,12 @@ def test_damaged_weights_inside_the_library(digits: forge.IRModule, tmp_path: Pa
     path.write_bytes(content)
     with pytest.raises(ArtifactError, match="its weights are not those that the metadata describe"):
         forge.Runtime(path)
+
+
+@pytest.mark.parametrize(("password", "shown"), [("", "''"), (5, "int"), (b"secret", "bytes")])
+def test_a_password_that_is_none_is_not_shown(digits: forge.IRModule, tmp_path: Path, password: Any, shown: str) -> None:
+    with pytest.raises(OptionError, match=f"^compile: encrypt_password: got {shown}; expected a text that is not empty"):
+        digits.compile(output_path=tmp_path / "build", encrypt_password=password)
 
 
 def test_weights_beside_the_library_are_not_encrypted(digits: forge.IRModule, tmp_path: Path) -> None:

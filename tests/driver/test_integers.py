@@ -37,7 +37,7 @@ def test_layers_and_reasons() -> None:
     found = [(layer.operator, layer.reason) for layer in told(MODEL)]
     assert found == [
         ("nn.dense", ""), ("nn.relu", ""), ("nn.dense", REASON),
-        ("nn.softmax", "what it reads is not quantised"), ("tanh", "real numbers are computed from quantised ones"),
+        ("nn.softmax", "what it reads is not quantised"), ("tanh", "floats are computed from quantised values"),
         ("nn.log_softmax", "what it reads is not quantised"),
     ]
 

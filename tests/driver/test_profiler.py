@@ -106,7 +106,9 @@ def test_page_has_every_kernel_and_escapes_names(found: Profile) -> None:
     tags = _Tags()
     tags.feed(text)
     assert tags.tags.count("script") == 1 and "layer" not in tags.tags
-    assert text.count('class="shapes"') == len(found.rows)
+    assert text.count('class="name" title=') == len(found.rows)
+    assert "may exceed 100 %" in text and "came from caches" in text and "color-scheme: light dark" in text
+    assert text.count('<th scope="col" aria-sort="none"><button') == 8
 
 
 def test_peaks_grow_with_vectors() -> None:

@@ -108,10 +108,16 @@ def test_wrong_password(encrypted: Path) -> None:
         forge.Runtime(encrypted, password="open barley", key=encrypted / "modelLibrary.key")
 
 
-@pytest.mark.parametrize("given", [{}, {"password": "open sesame"}, {"key": "modelLibrary.key"}])
-def test_missing_password_or_key(encrypted: Path, given: dict[str, str]) -> None:
-    with pytest.raises(PasswordError, match="expected both password= and key="):
+@pytest.mark.parametrize("given", [{}, {"key": "modelLibrary.key"}])
+def test_missing_password(encrypted: Path, given: dict[str, str]) -> None:
+    with pytest.raises(PasswordError, match="encrypted; expected password="):
         forge.Runtime(encrypted, **given)
+
+
+def test_missing_key(encrypted: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone.so").write_bytes((encrypted / "modelLibrary.so").read_bytes())
+    with pytest.raises(PasswordError, match=r"modelLibrary\.key.*cannot be opened"):
+        forge.Runtime(tmp_path / "alone.so", password="open sesame")
 
 
 def test_key_of_another_model(encrypted: Path, digits: forge.IRModule, tmp_path: Path) -> None:

@@ -32,10 +32,20 @@ def converted(graph: Graph, target: object = AVX512, tolerance: float = 1e-5) ->
     return check(use_winograd.run, graph, target, tolerance=tolerance)
 
 
+def nbytes(graph: Graph) -> int:
+    """Of the weights that nodes use."""
+    used = [v for node in graph.nodes for v in node.operands if v is not None and v.constant is not None]
+    return sum(v.constant.nbytes for v in used)
+
+
 @pytest.mark.parametrize("target", [AVX512, AVX2])
 def test_converts_and_keeps_the_meaning(target: object) -> None:
     graph = network(24, 12)
-    assert converted(graph, target) == 1
+    choose_layouts.run(graph, CompileOptions(target=target))
+    before = nbytes(graph)
+    assert use_winograd.grown_bytes(graph) == 0
+    assert check(use_winograd.run, graph, target, tolerance=1e-5) == 1
+    assert use_winograd.grown_bytes(graph) == nbytes(graph) - before > 0
     (node,) = [n for n in graph.nodes if n.op == "nn.contrib_conv2d_winograd_NCHWc"]
     assert node.operands[1].shape[1] in (16, 36)
     assert node.attributes["in_channels"] == 24

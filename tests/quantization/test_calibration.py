@@ -135,10 +135,15 @@ def test_what_keeps_statistics(calibrated: forge.IRModule, tmp_path: Path) -> No
     assert not edited.is_calibrated
 
 
-def test_progress_counts_samples() -> None:
+def test_progress_counts_samples(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     cnn().calibrate(SAMPLES[:2], progress=lambda *step: seen.append(step))
     assert seen == [("calibrate", k, 2) for k in range(3)]
+    np.save(tmp_path / "two.npy", np.stack(SAMPLES[:2]))
+    for stacked in (np.stack(SAMPLES[:2]), tmp_path / "two.npy"):
+        seen.clear()
+        cnn().calibrate(stacked, progress=lambda *step: seen.append(step))
+        assert seen == [("calibrate", k, 2) for k in range(3)], "an array, or a file, of two"
     seen.clear()
     cnn().calibrate((x for x in SAMPLES[:2]), progress=lambda *step: seen.append(step))
     assert seen == [("calibrate", k, 0) for k in range(3)]

@@ -229,7 +229,7 @@ def test_models_that_came_with_zero_points_are_refused(cnn: Path, tmp_path: Path
     made = calibrated(cnn)
     made.quantize("int8", check=False)
     made.export(tmp_path / "zeros.onnx")
-    with pytest.raises(OptionError, match=r"qnn.*zero points of 0; quantize the real model"):
+    with pytest.raises(OptionError, match=r"qnn.*zero points of 0; quantize the float model"):
         forge.ONNXModule(tmp_path / "zeros.onnx").export(tmp_path / "a.onnx", is_tensorrt=True)
     symmetric = calibrated(cnn)
     symmetric.quantize("int8", symmetric=True, check=False)
@@ -244,5 +244,5 @@ def test_edits_after_quantisation_are_not_lost(cnn: Path, tmp_path: Path) -> Non
     made.quantize(check=False)
     with made.ir.edit() as e:
         e.set_attributes(made.ir.main.find("clip"), a_max=3.0)
-    with pytest.raises(OptionError, match="got codes of uint8"):
+    with pytest.raises(OptionError, match="got quantised values of uint8"):
         made.export(tmp_path / "a.onnx", is_tensorrt=True)

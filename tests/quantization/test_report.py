@@ -160,8 +160,8 @@ def test_ticks_are_round() -> None:
     assert charts.Scale(5, 5, 10, 20)(5) == 10
 
 
-def opened(browser: Browser, path: Path, **options: Any) -> Opened:
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
+def opened(browser: Browser, path: Path, width: int = 1200, **options: Any) -> Opened:
+    context = browser.new_context(viewport={"width": width, "height": 900}, **options)
     return Opened(context.new_page(), path)
 
 
@@ -184,6 +184,22 @@ def test_the_page_shows_all_and_runs_nothing_else(report: Report, browser: Brows
     assert shown.problems == []
     assert [url for url in shown.requests if not url.startswith("file:")] == []
     page.context.close()
+
+
+def test_narrow_screens_scroll_tables_and_break_no_words(report: Report, browser: Browser, tmp_path: Path) -> None:
+    report.save(tmp_path / "page.html")
+    page = opened(browser, tmp_path / "page.html", width=420).page
+    assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+    rows = [place["height"] for row in page.locator("#layers tr").all() if (place := row.bounding_box()) is not None]
+    assert len(rows) == 4 and max(rows) < 200
+    page.context.close()
+
+
+def test_points_beyond_the_axis_say_so() -> None:
+    exact, rounded = Variant("float32", None, (), 0, 150.0, None, 8, 2.0), Variant("as quantised", {}, (), 1, 40.0, None, 2, 1.0)
+    shown = charts.pareto([exact, rounded])
+    assert ">1 \u2191 150 dB<" in shown and ">2<" in shown
+    assert "\u2191 150 dB" in charts.curve([Exclusion((), 40.0, None), Exclusion((0,), 150.0, None)])
 
 
 def test_tables_can_be_sorted_by_mouse_and_keyboard(report: Report, browser: Browser, tmp_path: Path) -> None:
@@ -211,8 +227,6 @@ def test_notebooks_show_the_page_in_a_frame_of_its_own(report: Report, browser: 
     assert frame.locator("#layers tbody tr td:first-child").first.inner_text() == "2"
     assert shown.problems == []
     shown.page.context.close()
-
-
 
 
 def test_a_notebook_prints_the_text(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forge_runtime import ArtifactError, Runtime, artifact, read_metadata
+from forge_runtime import ArtifactError, InputError, Runtime, artifact, read_metadata
 from forge_runtime.__main__ import main
 from tests.runtime.building import Build, metadata
 
@@ -55,6 +55,14 @@ def test_metadata_comes_back(build: Build) -> None:
     offset = without.rindex(b"\x7fFORGEMD") + 16
     without[offset : offset + 32] = bytes(32)
     assert content["sha256"] == hashlib.sha256(without).hexdigest()
+
+
+@pytest.mark.parametrize("variable", ["abc", "0", "-1", "2.5", " 2"])
+def test_a_variable_that_is_no_number_of_threads(library: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv("FORGE_NUM_THREADS", variable)
+    with pytest.raises(InputError, match=f"FORGE_NUM_THREADS: got {variable!r}; expected a whole number from 1 on"):
+        Runtime(library)
+    Runtime(library, num_threads=1)
 
 
 def test_directory_and_file_are_the_same(library: Path) -> None:

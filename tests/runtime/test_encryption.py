@@ -74,9 +74,14 @@ def test_runtime_opens_encrypted_artifact(build: Build, encrypt: Callable[..., S
         model = Runtime(path, password=PASSWORD, key=sealed.key)
         assert model(np.array([4], np.float32)).tolist() == [4] and model.model_id == "0000-test"
         assert artifact.read_metadata(path, PASSWORD, sealed.key) == model.metadata
-    for arguments in ({}, {"password": PASSWORD}, {"key": sealed.key}):
-        with pytest.raises(PasswordError, match="encrypted; expected both password= and key="):
+    for arguments in ({}, {"key": sealed.key}):
+        with pytest.raises(PasswordError, match="encrypted; expected password=, and key= where its key file is not next to it"):
             Runtime(library, **arguments)
+    with pytest.raises(PasswordError, match=r"modelLibrary\.key.*cannot be opened: No such file"):
+        Runtime(library, password=PASSWORD)
+    os.replace(sealed.key, library.with_name("modelLibrary.key"))
+    for path in (library, library.parent):
+        assert Runtime(path, password=PASSWORD)(np.array([4], np.float32)).tolist() == [4]
 
 
 def test_password_for_a_plain_artifact(build: Build) -> None:

@@ -33,10 +33,10 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """Opens a module's page; at the end it must have been silent and have loaded nothing else."""
     opened = []
 
-    def open_(module: Module, name: str = "model.onnx", **options: str) -> Opened:
+    def open_(module: Module, name: str = "model.onnx", width: int = 1400, **options: str) -> Opened:
         path = tmp_path / "page.html"
         path.write_text(page_of(module, name), encoding="utf-8")
-        context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         opened.append(Opened(context.new_page(), path))
         return opened[-1]
 
@@ -60,6 +60,16 @@ def test_the_graph_is_drawn_with_legend_and_summary(show: Open) -> None:
     assert "10 nodes" in panel
     assert "nn.dense" in panel
     assert shown.page.title() == "model.onnx: graph"
+
+
+def test_on_a_narrow_screen_nothing_covers_anything(show: Open) -> None:
+    page = show(models.nested(), width=420).page
+    places = {name: page.locator(name).bounding_box() for name in ("header", "#canvas", "#zoom", "#panel")}
+    ends = {name: place["y"] + place["height"] for name, place in places.items() if place is not None}
+    assert len(ends) == len(places) and not page.locator("#legend").is_visible()
+    assert places["#canvas"]["y"] >= ends["header"] and places["#panel"]["y"] >= max(ends["#canvas"], ends["#zoom"])
+    assert all(place["x"] >= 0 and place["x"] + place["width"] <= 420 for place in places.values())
+    assert places["#canvas"]["height"] > 300 and page.evaluate("() => document.documentElement.scrollWidth") == 420
 
 
 def test_a_click_tells_what_is_known_of_a_node(show: Open) -> None:

@@ -43,6 +43,7 @@ FORMAT_VERSION = 2
 WEIGHTS_CHUNK = 4 << 20
 """Bytes of weights that are read, or written, and hashed at once."""
 LIBRARY_NAME = "modelLibrary.so"
+KEY_NAME = "modelLibrary.key"
 SECTION_NAME = ".forge.meta"
 
 Metadata = dict[str, Any]
@@ -297,9 +298,9 @@ def opened(path: PathLike, password: str | None = None, key: PathLike | None = N
         if os.pread(fd, len(encryption.MAGIC), 0) == encryption.MAGIC:
             os.close(fd)
             fd = -1
-            if password is None or key is None:
-                raise PasswordError(f"{where}: encrypted; expected both password= and key= (the path of its key file)")
-            fd = encryption.decrypt_to_memfd(where, key, password)
+            if password is None:
+                raise PasswordError(f"{where}: encrypted; expected password=, and key= where its key file is not next to it")
+            fd = encryption.decrypt_to_memfd(where, key_of(where) if key is None else key, password)
         elif password is not None or key is not None:
             raise ArtifactError(f"{where}: not encrypted; got a password or key; expected neither")
         yield fd, where
@@ -308,6 +309,11 @@ def opened(path: PathLike, password: str | None = None, key: PathLike | None = N
     finally:
         if fd >= 0:
             os.close(fd)
+
+
+def key_of(path: PathLike) -> Path:
+    """Where the key file of an encrypted artifact (a directory or the library itself) lies unless it was moved."""
+    return Path(path) / KEY_NAME if os.path.isdir(path) else Path(path).with_name(KEY_NAME)
 
 
 def _open_library(path: Path) -> tuple[int, str]:

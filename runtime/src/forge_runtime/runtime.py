@@ -46,7 +46,7 @@ class Runtime:
     Args:
         path: the directory that holds ``modelLibrary.so``, or the file itself.
         password: of an encrypted model.
-        key: path of the key file of an encrypted model.
+        key: path of the key file of an encrypted model; None: ``modelLibrary.key`` next to the library.
         num_threads: threads of this model's calls; None: the number of the process (``set_num_threads``).
         verify: compare the SHA-256 of the files before any code is loaded (about 0.6 s per GB).
         copy_weights: weights in a file of their own are memory-mapped and shared between processes; True copies them to
@@ -56,7 +56,7 @@ class Runtime:
         time_limit: seconds that one call may take, checked between kernels and trips of loops; None: no limit.
 
     Raises:
-        InputError: a limit is not a positive number.
+        InputError: a limit is not a positive number, or FORGE_NUM_THREADS is none.
         ArtifactError: missing, damaged, newer, or for another architecture.
         CpuFeatureError: this CPU lacks an instruction set the model needs.
         PasswordError: encrypted, and password or key file are missing or wrong.
@@ -113,7 +113,9 @@ class Runtime:
         self._single = len(self._description["outputs"]) == 1
         self._last: tuple[Any, ...] = ()
         self._limits: tuple[int | None, int | None] = (None, None)
-        if num_threads is not None:
+        if num_threads is None:
+            _check_threads(os.environ.get("FORGE_NUM_THREADS", ""))
+        else:
             model.set_threads(num_threads)
 
     def _limit(self, *limits: int | None) -> None:
@@ -410,6 +412,12 @@ def _check_limits(memory_limit: int | None, time_limit: float | None) -> tuple[i
         raise InputError(f"time_limit: got {time_limit!r}; expected a positive number of seconds, or None for no limit")
     nanoseconds = None if time_limit is None else max(1, int(min(time_limit, _LONGEST) * 1e9))
     return None if memory_limit is None else int(memory_limit), nanoseconds
+
+
+def _check_threads(text: str) -> None:
+    """Checks the environment variable; a program in C, which has no errors that Python shows, is told on standard error."""
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise InputError(f"FORGE_NUM_THREADS: got {text!r}; expected a whole number from 1 on")
 
 
 def _is_number(value: object, kind: type) -> bool:

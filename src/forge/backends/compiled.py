@@ -22,8 +22,8 @@ class CompiledModel:
             supplies them.
         weights: made when they are needed.
         options: effective options.
-        summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols),
-            and the names of the registered functions that the model calls.
+        summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols), winograd_bytes
+            (by how much Winograd's algorithm makes weights larger), and names of registered functions that the model calls.
         seconds: time spent by phase; empty when the model came from the cache.
         lowered: groups, memory plan and loop functions; None when the model came from the cache.
     """

@@ -24,6 +24,7 @@ from forge.kernels.layouts import CpuLayouts
 from forge.lowering.program import Lowering
 from forge.lowering.texts import groups_text, plan_text
 from forge.lowering.times import with_times
+from forge.passes import use_winograd
 from forge.target import Target, host
 from forge.tir.printer import print_function, print_statement
 from forge_runtime import Runtime, include_directory
@@ -86,7 +87,8 @@ def _compile(c: Compilation) -> None:
     arena = max(known) if known == sizes else ", ".join(map(str, sizes))
     groups = sum(len(lowered.groups) for lowered in c.lowered.functions)
     registered = list(c.lowered.library.registered)
-    summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered}
+    grown = sum(use_winograd.grown_bytes(function.graph) for function in c.functions)
+    summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered, "winograd_bytes": grown}
     recorded = c.options.recorded
     c.compiled = CompiledModel(c.options.target, kernels, entry, weights, recorded, summary, c.seconds, c.lowered)
 

@@ -6,10 +6,13 @@ imported when it is used, so that ``forge --version`` does not wait for the comp
 
 from __future__ import annotations
 
+import ast
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +32,7 @@ OPTIONS = {"calib_data": "--data"} | {name: f"--{name.replace('_', '-')}" for na
 
 INTERNAL_ERROR, INTERRUPTED = 70, 130
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
-_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
+_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
 def function(verb: str) -> Callable[..., None]:
@@ -44,16 +47,40 @@ def examples(verb: str) -> tuple[str, ...]:
     return lines
 
 
+def summary(verb: str) -> str:
+    """The first line of what a verb's function says of itself, without importing it."""
+    tree = ast.parse(Path(__file__).with_name(f"{verb}.py").read_text(encoding="utf-8"))
+    named = (part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name.rstrip("_") == verb)
+    return (ast.get_docstring(next(named)) or "").partition("\n")[0]
+
+
 def _module(verb: str) -> Any:
     return importlib.import_module(f"forge.cli.{verb}")
 
 
 class _Verbs(typer.core.TyperGroup):
-    """The verbs, imported one by one as they are asked for."""
+    """The verbs, imported one by one as they are asked for; the help of all and completion only tell what they are for."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: dict[str, Any] = dict.fromkeys(VERBS)
+        self._is_listing = False
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        self._is_listing = True
+        try:
+            yield
+        finally:
+            self._is_listing = False
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -62,8 +89,10 @@ class _Verbs(typer.core.TyperGroup):
             raise typer.Exit(_fail("interrupted", INTERRUPTED)) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS and self._is_listing:
+            return typer.core.TyperCommand(cmd_name, help=summary(cmd_name))
         if cmd_name in VERBS and self.commands[cmd_name] is None:
-            single = typer.Typer(**_STYLE)
+            single = typer.Typer(add_completion=False, **_STYLE)
             lines = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples(cmd_name))])
             single.command(cmd_name, epilog=lines, context_settings=_SETTINGS)(function(cmd_name))
             self.commands[cmd_name] = typer.main.get_command(single)
@@ -86,12 +115,14 @@ def _options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Compiles trained models into small, fast native libraries."""
+    from forge import knobs
     from forge.errors import spelled
     from forge.options import spellings
 
     context.with_resource(spelled({**OPTIONS, **spellings()}))
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", force=True)
     logging.getLogger("forge").setLevel(logging.INFO if verbose else logging.WARNING)
+    knobs.check_names()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from forge import peers
-from forge.cli import source
+from forge.cli import source, tables
 from forge.cli.records import takes_records
 from forge.driver.feeds import Spec, specs_of
 from forge.driver.latency import Latencies, measure
@@ -38,7 +38,7 @@ def bench(
     options: CompileOptions,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Samples of each.")] = 30,
-    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model, if not next to it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measures latency, beside other runtimes on the same inputs.
@@ -127,4 +127,4 @@ def _print(latencies: dict[str, Latencies], agreement: dict[str, float], threads
         speed = "" if name == "forge" else f"{taken.median / own.median:.2f}x as fast"
         difference = f"{agreement[name]:.1e}" if name in agreement else ""
         rows.append([name, *[f"{x:.4g}" for x in _milliseconds(taken).values()], speed, difference])
-    source.show(title, ("runtime", *numbers), rows, right=numbers)
+    tables.show(title, ("runtime", *numbers), rows, right=numbers, spare=("p99", "p90", "maximum", "minimum", "difference"))

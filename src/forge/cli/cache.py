@@ -24,14 +24,19 @@ def cache(
     """
     if action not in ("show", "clear"):
         raise OptionError(f"cache: got {action!r}; expected show or clear")
-    known, kernels, runtime = store.entries(), object_store.KERNELS.size(), object_store.RUNTIME.size()
+    known, total, kernels, runtime = held()
     freed = store.clear() + object_store.KERNELS.clear() + object_store.RUNTIME.clear() if action == "clear" else 0
-    total = sum(size for _, size in known)
     if as_json:
-        source.print_json({"folder": str(store.folder().parent), "entries": len(known), "bytes": total, "kernel_bytes": kernels,
+        source.print_json({"folder": str(store.folder().parent), "entries": known, "bytes": total, "kernel_bytes": kernels,
                            "runtime_bytes": runtime, "freed": freed})
         return
     verb = "cleared of" if action == "clear" else "holds"
-    source.say(f"{store.folder().parent} {verb} {source.count_text(len(known), 'compiled model')}, {source.bytes_text(total)}, "
+    source.say(f"{store.folder().parent} {verb} {source.count_text(known, 'compiled model')}, {source.bytes_text(total)}, "
                f"and kernels, {source.bytes_text(kernels)}; "
                f"the C runtime takes {source.bytes_text(0 if action == 'clear' else runtime)}")
+
+
+def held() -> tuple[int, int, int, int]:
+    """How many models the cache holds, and bytes of models, kernels and the C runtime."""
+    known = store.entries()
+    return len(known), sum(size for _, size in known), object_store.KERNELS.size(), object_store.RUNTIME.size()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.driver import check_options
 from forge.numerics.comparison import Comparison, Row
 from forge.numerics.comparison import compare as compare_sides
@@ -21,6 +21,7 @@ EXAMPLES = (
 )
 
 _WAY = "compiled, interpreter, onnxruntime (.onnx) or torch (.pt2)"
+_SPARE = ("of largest", "shape", "operator")
 _LEVEL = "Optimisation level of code compiled from"
 
 
@@ -78,8 +79,9 @@ def _print(found: Comparison) -> None:
     columns = ("layer", "operator", "shape", *numbers, "")
     title = f"{found.first} -> {found.second}, {source.count_text(found.samples, 'sample')}"
     rows = [(*_cells(row, is_output=False), _mark(row, found)) for row in found.layers]
-    source.show(title, columns, rows, right=numbers)
-    source.show("outputs", columns, [(*_cells(row, is_output=True), _mark(row, found)) for row in found.outputs], right=numbers)
+    tables.show(title, columns, rows, right=numbers, spare=_SPARE)
+    tables.show("outputs", columns, [(*_cells(row, is_output=True), _mark(row, found)) for row in found.outputs],
+                right=numbers, spare=_SPARE)
     first = found.divergence
     if first is None:
         source.say(f"no value is below {found.threshold:g} dB")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.cli.records import takes_records
 from forge.driver import GRAPH_STAGES, STAGES, Compilation, CompiledModel, Stage, artifact, compile_module, run_stages
 from forge.driver.integers import Layers
@@ -28,6 +28,9 @@ EXAMPLES = (
     "forge compile model.onnx -o dumped/ --dump all",
     "forge compile model.onnx --stop-after fold_constants",
 )
+
+_NOTED = 0.1
+"""The part of a library for Winograd's algorithm that is worth a line."""
 
 
 @takes_records("--encrypt")
@@ -98,12 +101,12 @@ def _explained(kept: journal.Journal) -> dict[str, list[Any]]:
 
 def _explain(kept: journal.Journal, layers: Layers) -> None:
     fired = [(stage, rule, str(count), ", ".join(labels)) for stage, rule, count, labels in kept.fired()]
-    source.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",))
+    tables.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",), spare=("stage",))
     declined = [(a.stage, a.rule, a.label, a.reason) for a in kept.declined()]
-    source.show("rules that declined", ("stage", "rule", "node", "reason"), declined)
+    tables.show("rules that declined", ("stage", "rule", "node", "reason"), declined, spare=("stage",))
     if layers.found:
         rows = [(layer.label, layer.operator, "no" if layer.reason else "yes", layer.reason) for layer in layers.found]
-        source.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)
+        tables.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)
     if moved := kept.moved():
         counted = source.count_text(len(moved), "rounding")
         source.say(f"{counted} to quantised numbers moved, and may be one step off; --exact leaves them: {', '.join(moved)}")
@@ -120,8 +123,11 @@ def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: boo
         return
     cached = "" if compiled.seconds else ", from the cache"
     calls, kernels = (int(compiled.summary[what]) for what in ("groups", "kernels"))
-    counts = f"{source.count_text(calls, 'kernel call')}, {source.count_text(kernels, 'kernel')}"
-    source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s{cached}")
+    different = f", {kernels} of them different" if kernels < calls else ""
+    source.say(f"wrote {library} ({source.bytes_text(size)}) in {seconds:.1f} s{cached}; "
+               f"a call runs {source.count_text(calls, 'kernel')}{different}")
+    if (grown := compiled.summary["winograd_bytes"]) > _NOTED * size:
+        source.say(f"{source.bytes_text(grown)} of it are for Winograd's algorithm; --no-winograd is smaller and slower")
     if compiled.summary["registered"]:
         source.say(f"calls registered functions: {', '.join(compiled.summary['registered'])}")
     if encrypted:

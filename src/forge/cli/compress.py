@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.errors import OptionError
 from forge.quantization.compression import Compressed
 
@@ -21,7 +21,7 @@ EXAMPLES = (
 def compress(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .forge or .onnx.")],
-    bits: Annotated[int, typer.Option(help="Of a code: 2, 4 or 8.")] = 4,
+    bits: Annotated[int, typer.Option(help="Bits of a weight: 2, 4 or 8.")] = 4,
     group: Annotated[int, typer.Option(help="Elements that share a scale; -1: those of a row.")] = 32,
     scheme: Annotated[str | None, typer.Option(help="rtn, awq or gptq; with --data gptq, else rtn.")] = None,
     data: Annotated[Path | None, typer.Option(help="Samples: a .npy or .npz, or a folder of them.")] = None,
@@ -30,9 +30,9 @@ def compress(
     ] = None,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="No zero points.")] = False,
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name or pattern of layers or operators that stay real.")
+        list[str] | None, typer.Option(metavar="NAME", help="Name or pattern of layers or operators that stay in float.")
     ] = None,
-    embeddings: Annotated[int, typer.Option(help="Bits of embedding tables: 2, 4 or 8; 0 leaves them real.")] = 8,
+    embeddings: Annotated[int, typer.Option(help="Bits of embedding tables: 2, 4 or 8; 0 leaves them in float.")] = 8,
     convolutions: Annotated[bool, typer.Option("--convolutions", help="Weights of convolutions too, in the file only.")] = False,
     shape: source.ShapeOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,
@@ -58,6 +58,7 @@ def compress(
 
 
 def _print(found: Compressed, output: Path) -> None:
-    source.show(output.name, found.COLUMNS, found.rows, right=found.COLUMNS[2:4] + found.COLUMNS[5:8])
+    tables.show(output.name, found.COLUMNS, found.rows, right=found.COLUMNS[2:4] + found.COLUMNS[5:8],
+                spare=("scheme", "kind", "bytes before", "group"))
     sizes = [source.bytes_text(n) for n in (found.bytes_before, found.bytes_after)]
     source.say(f"wrote {output} ({source.bytes_text(output.stat().st_size)}); weights: {sizes[0]} before, {sizes[1]} after")

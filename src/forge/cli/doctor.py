@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
@@ -13,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import forge_runtime
+from forge import knobs, optional
 from forge._version import __version__
-from forge.cli import source
+from forge.cli import source, tables
+from forge.cli.cache import held
 from forge.errors import ForgeError
 from forge.target import Target
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("forge doctor", "forge doctor --rates", "forge doctor --json")
 
-_OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib", "ziglang")
 _REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography")
 
 
@@ -40,11 +40,11 @@ def doctor(
     if as_json:
         source.print_json({**facts, "rates": [asdict(rate) for rate in measured]} if rates else facts)
         return
-    source.show("doctor", ("what", "found"), facts.items())
+    tables.show("doctor", ("what", "found"), facts.items())
     if rates:
         rows = [(rate.name, rate.unit, f"{rate.assumed:.1f}", "none" if rate.measured is None else f"{rate.measured:.1f}",
                  "far off" if rate.is_off else "") for rate in measured]
-        source.show("one core, in a cycle", ("rate", "of", "assumed", "measured", ""), rows, right=("assumed", "measured"))
+        tables.show("one core, in a cycle", ("rate", "of", "assumed", "measured", ""), rows, right=("assumed", "measured"))
 
 
 def _measured() -> list[Rate]:
@@ -62,13 +62,16 @@ def _facts() -> dict[str, str]:
         "forge-compiler-runtime": forge_runtime.__version__,  # from sources it has no distribution of its own
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.machine()}",
+        "supported": "models run on CPUs of x86-64 and AArch64 (64-bit ARM) with Linux; no GPU; inference only",
         "C compiler": _compiler(target),
         "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {cpus}",
         "CPU features": " ".join(target.features),
         "rates": f"those of {target.tune or target.cpu}; {_rates_text(target)}",
         "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate(caches, 1)),
         "huge pages": _huge_pages(),
-        **{name: _version(name) for name in (*_REQUIRED, *_OPTIONAL)},
+        "cache": _cache(),
+        **{name: optional.installed(name) or "missing; reinstall Forge" for name in _REQUIRED},
+        **{name: _optional(name, purpose) for name, purpose in optional.PURPOSES.items()},
     }
 
 
@@ -97,8 +100,17 @@ def _huge_pages() -> str:
     return f"{chosen}{advice}"
 
 
-def _version(package: str) -> str:
+def _cache() -> str:
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "missing; reinstall Forge" if package in _REQUIRED else "not installed (optional)"
+        _, *sizes = held()
+        return f"{knobs.cache_folder()}, {source.bytes_text(sum(sizes))}; 'forge cache clear' empties it"
+    except ForgeError as error:
+        return str(error)
+
+
+def _optional(package: str, purpose: str) -> str:
+    version, oldest = optional.installed(package), optional.TESTED.get(package)
+    if version is None:
+        return f"not installed; for {purpose}" + (f"; {oldest} or newer" if oldest else "")
+    is_old = oldest is not None and optional.is_untested(package, version)
+    return f"{version}; older than {oldest}, the oldest that is tested" if is_old else version

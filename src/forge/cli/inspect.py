@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.dims import Dim
 from forge.driver.analysis import ModelSummary, summarize
 from forge.driver.feeds import states_of
@@ -25,7 +25,7 @@ def inspect(
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     text: Annotated[bool, typer.Option("--text", help="Print the module as text, with types.")] = False,
-    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model, if not next to it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Shows a model's operators, inputs, outputs, size and cost."""
@@ -90,11 +90,12 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     numbers = ("count", "FLOPs", "parameters")
     native = {True: "yes", False: "no"}
     rows = [(o.name, str(o.count), _text(o.flops), f"{o.parameters:,}", native[o.compilable]) for o in summary.operators]
-    source.show(f"{path.name}: operators", ("operator", *numbers, "native"), rows, right=numbers)
+    tables.show(f"{path.name}: operators", ("operator", *numbers, "native"), rows, right=numbers,
+                spare=("parameters",))
     tensors = [("input", v.name, *_cells(v)) for v in module.input_nodes]
     tensors += [("output", name, *_cells(v)) for name, v in zip(module.output_names, module.output_nodes)]
     tensors += [("state", name, source.shape_text(shape), dtype) for name, dtype, shape in states_of(module.main)]
-    source.show("inputs and outputs", ("", "name", "shape", "dtype"), tensors)
+    tables.show("inputs and outputs", ("", "name", "shape", "dtype"), tensors)
     if len(module.functions) > 1:
         source.say(f"@{module.functions[0]} of {', '.join(module.functions)}; --function NAME shows another")
     source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
@@ -106,16 +107,17 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
 
 
 def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None:
+    metadata = {**metadata, "cpu_features": metadata.get("cpu_features", "").split(",")}
     if as_json:
         source.print_json(metadata)
         return
     fields = {key: value for key, value in metadata.items() if key not in ("inputs", "outputs", "functions", "states")}
-    source.show(str(path), ("field", "value"), [(key, _field_text(value)) for key, value in fields.items()])
+    tables.show(str(path), ("field", "value"), [(key, _field_text(value)) for key, value in fields.items()])
     functions = metadata.get("functions") or {"main": metadata}
     described = [(f, role[:-1], t) for f, own in functions.items() for role in ("inputs", "outputs") for t in own.get(role, [])]
     described += [("", "state", state) for state in metadata.get("states", [])]
     tensors = [(f, r, t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", "")) for f, r, t in described]
-    source.show("inputs and outputs", ("function", "", "name", "shape", "dtype", "layout"), tensors)
+    tables.show("inputs and outputs", ("function", "", "name", "shape", "dtype", "layout"), tensors)
 
 
 def _field_text(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.cli.profile_page import page
 from forge.cli.records import takes_records
 from forge.driver.feeds import specs_of, states_of
@@ -59,7 +59,8 @@ def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     numbers = ("ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
     title = f"{name}: {1e3 * found.seconds:.4g} ms, {source.count_text(found.threads, 'thread')}"
     shown = [(*_what(rows), *cells(rows, found)) for rows in groups[:top]]
-    source.show(title, ("layer", "operators", "shapes", *numbers), shown, right=numbers)
+    tables.show(title, ("layer", "operators", "shapes", *numbers), shown, right=numbers,
+                spare=("shapes", "GB/s", "GFLOP/s", "of copy"))
     if len(groups) > top:
         source.say(f"{source.count_text(len(groups) - top, 'more row')}; --top {len(groups)} prints all")
     source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s in "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.errors import OptionError
 from forge.files import replacing
 
@@ -35,8 +35,8 @@ def quantize(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The quantised model: .onnx, .forge, .relay.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="A report: .html or .json. Tries other arguments.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="For the report: when to stop trying.")] = 60.0,
-    activation_dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of data: int8 or uint8.")] = "int8",
-    kernel_dtype: Annotated[str | None, typer.Option(metavar="TYPE", help="Of weights; else that of data.")] = None,
+    activation_dtype: Annotated[str, typer.Option(metavar="TYPE", help="Type of activations: int8 or uint8.")] = "int8",
+    kernel_dtype: Annotated[str | None, typer.Option(metavar="TYPE", help="Type of weights; else that of activations.")] = None,
     per_channel: Annotated[bool, typer.Option("--per-channel", help="A scale for each channel of a weight.")] = False,
     calib_method: Annotated[
         str, typer.Option(metavar="METHOD", help="Ranges: average, entropy, minmax, percentile, mse.")
@@ -51,7 +51,7 @@ def quantize(
         str, typer.Option(metavar="KIND", help="static: ranges from samples; dynamic: in each call; any.")
     ] = "any",
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A layer, operator or pattern that stays real.")
+        list[str] | None, typer.Option(metavar="NAME", help="A layer, operator or pattern that stays in float.")
     ] = None,
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
@@ -61,7 +61,7 @@ def quantize(
 ) -> None:
     """Quantises a model on samples, and compares it with what it was.
 
-    Prints the layers, those that cost most first, how near the outputs are, and which layers stay real and why.
+    Prints the layers, those that cost most first, how near the outputs are, and which layers stay in float and why.
     """
     from forge.quantization.check import QuantizationWarning
 
@@ -117,11 +117,13 @@ def _write(module: IRModule, output: Path | None) -> None:
 def _print(found: Report, written: list[Path]) -> None:
     columns = ("layer", "in the model", "alone", "weight", "data", "output without", "weight bytes", "what would help")
     rows = [(row.label, *found.cells(row), row.size_text, row.advice) for row in found.worst]
-    source.show(f"{found.name}: signal to noise in dB, of {found.samples} samples", columns, rows, right=columns[1:7])
+    if rows:
+        title = f"{found.name}: signal to noise in dB, of {source.count_text(found.samples, 'sample')}"
+        tables.show(title, columns, rows, right=columns[1:7], spare=("weight bytes", "data", "weight", "alone"))
     if found.left:
-        source.show("layers that stay real", ("layer", "reason"), found.left.items())
+        tables.show("layers that stay in float", ("layer", "reason"), found.left.items())
     if found.values:
-        source.show("values that are rounded", ("value", "range", "of codes"), map(_value, found.values))
+        tables.show("values that are rounded", ("value", "range", "quantised range"), map(_value, found.values))
     if found.variants:
         _print_variants(found)
     for line in found.lines():
@@ -131,7 +133,7 @@ def _print(found: Report, written: list[Path]) -> None:
 
 
 def _value(value: RoundedValue) -> tuple[str, str, str]:
-    """Its name, how its range was chosen, and what codes stand for."""
+    """Its name, how its range was chosen, and what its integers stand for."""
     return value.label, value.choice, f"[{value.least:.4g}, {value.most:.4g}]"
 
 
@@ -140,4 +142,4 @@ def _print_variants(found: Report) -> None:
     rows: list[Any] = [
         (v.title, "-" if v.sqnr is None else f"{v.sqnr:.1f}", "-" if v.agreement is None else f"{100 * v.agreement:.1f}",
          f"{1e3 * v.seconds:.4g}", source.bytes_text(v.bytes)) for v in found.variants]
-    source.show("variants", columns, rows, right=columns[1:])
+    tables.show("variants", columns, rows, right=columns[1:])

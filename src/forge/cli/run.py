@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from forge.cli import source, structures
+from forge.cli import source, structures, tables
 from forge.errors import OptionError
 from forge.files import replacing
 
@@ -32,7 +32,7 @@ def run(
         list[str] | None, typer.Option("--input", "-i", metavar="FILE", help="FILE.npy, NAME=FILE.npy or FILE.npz.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model, if not next to it.")] = None,
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,
@@ -71,7 +71,7 @@ def run(
     for name, array in outputs.items():
         cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
         rows.append([name, source.shape_text(array.shape), _dtype(array), *cells])
-    source.show("outputs", ("name", "shape", "dtype", *numbers), rows, right=numbers)
+    tables.show("outputs", ("name", "shape", "dtype", *numbers), rows, right=numbers, spare=("mean",))
 
 
 def _bytes(text: str) -> int:

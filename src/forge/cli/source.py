@@ -1,19 +1,16 @@
-"""What the verbs share: models from paths, arrays from files, passwords, progress, tables."""
+"""What the verbs share: models from paths, arrays from files, passwords, progress, texts."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from forge import dims, knobs
 from forge.cli import structures
@@ -27,16 +24,12 @@ from forge.module import IRModule
 from forge.progress import Progress, shown
 from forge.samples import read_arrays
 from forge_runtime import Runtime
-from forge_runtime.artifact import LIBRARY_NAME
+from forge_runtime.artifact import KEY_NAME, LIBRARY_NAME, key_of
 
 Report = Progress
 progress = shown
 
 T = TypeVar("T")
-
-PIPE_WIDTH = 10_000
-_CONSOLE: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}  # names of a model may look like markup
-
 
 InputOption = Annotated[
     list[str] | None,
@@ -89,14 +82,15 @@ def open_artifact(path: Path, key: Path | None, opened: Callable[..., T]) -> T:
     """What ``opened`` (`Runtime`, `read_metadata`) makes of a compiled model.
 
     Raises:
-        OptionError: it is encrypted, and ``key`` or the password is missing; ArtifactError: it cannot be loaded.
+        OptionError: it is encrypted, and the key file or the password is missing; ArtifactError: it cannot be loaded.
     """
-    try:
-        return opened(path) if key is None else opened(path, password=password(), key=key)
-    except PasswordError as error:
-        if key is None:
-            raise OptionError(f"{path}: is encrypted; pass --key FILE, its key file") from error
-        raise
+    if key is None:
+        try:
+            return opened(path)
+        except PasswordError as error:
+            if not key_of(path).exists():
+                raise OptionError(f"{path}: is encrypted; got no {KEY_NAME} next to it; pass --key FILE") from error
+    return opened(path, password=password(), key=key)
 
 
 def open_runtime(
@@ -243,22 +237,6 @@ def write_text(path: Path, text: str) -> None:
     """Writes a file, whole or not at all."""
     with replacing(path) as stream:
         stream.write(text.encode())
-
-
-def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Prints a table; columns in ``right`` are right-aligned. Without a terminal, lines are neither wrapped nor padded."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*row)
-    terminal = Console(**_CONSOLE)
-    if terminal.is_terminal:
-        terminal.print(made)
-        return
-    text = io.StringIO()
-    Console(**_CONSOLE, width=PIPE_WIDTH, file=text).print(made)
-    typer.echo("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()), nl=False)
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -58,9 +58,11 @@ def _format(found: Format, operator: str | None, as_json: bool) -> None:
         source.print_json([dataclasses.asdict(r) for r in rows])
         return
     cells = [(r.domain or support.registry.domain_name, r.op, ", ".join(map(str, r.versions)), r.how) for r in rows]
-    source.show(f"{found.title} operators", ("domain", "operator", "versions", "how"), cells)
-    loaded = {(r.domain, r.op) for r in rows} - {(r.domain, r.op) for r in rows if r.how == MISSING}
-    source.say(f"{len(loaded)} of {source.count_text(len({(r.domain, r.op) for r in rows}), 'operator')} load in all versions")
+    tables.show(f"{found.title} operators", ("domain", "operator", "versions", "how"), cells)
+    known = {(r.domain, r.op) for r in rows}
+    loaded = known - {(r.domain, r.op) for r in rows if r.how == MISSING}
+    loads = "loads" if len(known) == 1 else "load"
+    source.say(f"{len(loaded)} of {source.count_text(len(known), 'operator')} {loads} in all versions")
 
 
 def _model(found: Format, path: Path, operator: str | None, as_json: bool) -> None:
@@ -75,7 +77,7 @@ def _model(found: Format, path: Path, operator: str | None, as_json: bool) -> No
         return
     columns = ("domain", "operator", "opset", "how", "count", "first node")
     rows = [(u.domain or support.registry.domain_name, u.op, str(u.opset or ""), u.how, str(u.count), u.first_node) for u in uses]
-    source.show(f"{path.name}: operators", columns, rows, right=("opset", "count"))
+    tables.show(f"{path.name}: operators", columns, rows, right=("opset", "count"), spare=("first node",))
     loaded = sum(u.how != MISSING for u in uses)
     source.say(f"{loaded} of {source.count_text(len(uses), 'operator')} can be loaded")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forge.cli import source
+from forge.cli import source, tables
 from forge.cli.records import takes_records
 from forge.driver import tuning
 from forge.driver.feeds import specs_of
@@ -98,4 +98,4 @@ def _print_records(records: list[tuning.Record], title: str) -> None:
         times = [f"{1e3 * s:.4f}" for s in (record.default_seconds, record.seconds)]
         rows.append([record.key, record.choice, *times, f"{record.seconds / record.default_seconds:.2f}"])
     numbers = ("default ms", "ms", "ratio")
-    source.show(title, ("kernel and problem", "choice", *numbers), rows, right=numbers)
+    tables.show(title, ("kernel and problem", "choice", *numbers), rows, right=numbers, spare=("default ms",))

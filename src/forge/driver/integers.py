@@ -61,7 +61,7 @@ def _reason(node: Node, reasons: dict[Node, str]) -> str:
         return reasons[node]
     computed = [v for v in node.operands if v is not None and v.constant is None]
     if any(map(_is_dequantised, computed)):
-        return "real numbers are computed from quantised ones"
+        return "floats are computed from quantised values"
     return "what it reads is not quantised"
 
 

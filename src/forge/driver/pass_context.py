@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
+from forge import knobs
 from forge.driver import tuning
 from forge.driver.pipeline import STAGES
 from forge.errors import OptionError
@@ -109,6 +110,7 @@ def check_options(target: TargetLike | None = None, **given: Any) -> CompileOpti
     Raises:
         OptionError, TargetError: which option, what was given, what is expected.
     """
+    knobs.check_names()
     context = PassContext.current()
     given["target"] = UNSET if target is None else target
     known = {name: value for name, value in given.items() if value is not UNSET}

@@ -18,7 +18,7 @@ from forge_runtime import artifact as format_
 from forge_runtime import encryption
 
 LIBRARY_NAME = format_.LIBRARY_NAME
-KEY_NAME = "modelLibrary.key"
+KEY_NAME = format_.KEY_NAME
 RELAY_NAME = "model.relay"
 RELAY_WEIGHTS_NAME = "model.relay.safetensors"
 METADATA_NAME = "metadata.json"

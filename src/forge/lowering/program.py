@@ -194,9 +194,9 @@ class Lowering:
     def _assemble(self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None) -> LoweredProgram:
         assembler = _Assembler(grouped, plan, self, name)
         for number, item in enumerate(grouped.items):
-            if progress is not None:
-                progress("lower", number, len(grouped.items))
             assembler.add(number, item)
+            if progress is not None:
+                progress("lower", number + 1, len(grouped.items))
         program = _program(grouped, assembler)
         return LoweredProgram(program, grouped.groups, tuple(assembler.steps), plan, grouped.items)
 

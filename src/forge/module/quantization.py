@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def split_tensors(ir: IRModule, force: bool = False) -> None:
     if not isinstance(force, bool):
         raise OptionError(f"split_tensors: force: got {force!r}; expected True or False")
     if ir.is_quantized:
-        raise OptionError("split_tensors: the model is quantised; expected weights of real numbers; split them before")
+        raise OptionError("split_tensors: the model is quantised; expected float weights; split them before")
     if ir.is_calibrated and not force:
         problem = "the model is calibrated, which holds for the weights as they are"
         raise OptionError(f"split_tensors: {problem}; pass force=True, and calibrate it again after")
@@ -92,10 +92,10 @@ def _calibrated(ir: IRModule, calib_data: Data, reset: bool = True, progress: Pr
 
     module, bound = ir._verified().copy(), ir._module.copy()
     bind_params(bound.main)
-    found = samples(calib_data, specs_of(ir.input_nodes), where="calibrate: calib_data")
     with shown(progress) as report:
-        counted = calibration.counted(found, len(calib_data) if isinstance(calib_data, Sized) else 0, report)
-        calibration.calibrate(bound, counted, sites_of(layers_of(bound.main)).channel_axis, reset)
+        found = samples(calib_data, specs_of(ir.input_nodes), where="calibrate: calib_data",
+                        report=lambda done, total: report("calibrate", done, total))
+        calibration.calibrate(bound, found, sites_of(layers_of(bound.main)).channel_axis, reset)
     module.calibration = bound.calibration
     return module
 
@@ -237,7 +237,7 @@ def compress(
     embeddings: int = 8,
     convolutions: bool = False,
 ) -> Compressed:
-    """Weights of ``main`` become codes of few bits, which stay packed up to the kernels; data stay real. In place.
+    """Weights of ``main`` become integers of few bits, which stay packed up to the kernels; data stay in float. In place.
 
     Dense layers get ``bits``, or 8 where their depth allows no fewer; embedding tables and recurrent layers 8. The result
     says what each weight became, and ``print`` shows it as a table. Weights in ``params`` become constants.
@@ -255,10 +255,10 @@ def compress(
         size: bytes that all constants may have, or the share of what they have; layers that lose most get 8 bits, or stay
             real, as long as there is room. None: all get ``bits``.
         symmetric: no zero points.
-        exclude: layers that stay real, as of `quantize`.
-        embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; 0: they stay real.
+        exclude: layers that stay in float, as of `quantize`.
+        embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; 0: they stay in float.
         convolutions: weights of convolutions as int8, with a scale for each channel, in the module and its files; artifacts
-            hold them as real numbers.
+            hold them in float.
 
     Raises:
         OptionError: an argument of the wrong kind or value, no samples, or a ``size`` that cannot be reached.

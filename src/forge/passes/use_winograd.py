@@ -37,6 +37,13 @@ def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [Rule("use_winograd", tuple(WINOGRAD), partial(_converted, options.layouts, typical))])
 
 
+def grown_bytes(graph: Graph) -> int:
+    """By how many bytes the weights in the Winograd domain are larger than those that they were."""
+    weights = [node.operands[1] for node in graph.walk() if node.op in WINOGRAD.values()]
+    known = [weight.constant for weight in weights if weight is not None and weight.constant is not None]
+    return sum(array.nbytes * (array.shape[1] - 9) // array.shape[1] for array in known)
+
+
 def _converted(layouts: Layouts, typical: Mapping[str, int], builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     attrs = node.attrs

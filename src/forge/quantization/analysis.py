@@ -1,6 +1,6 @@
-"""How far a quantised model is from the real one: of each layer, alone and with all before it, and of the outputs.
+"""How far a quantised model is from the float one: of each layer, alone and with all before it, and of the outputs.
 
-One model computes all of it: the real graph and the quantised one on shared inputs, and next to them each layer on real data,
+One model computes all of it: the float graph and the quantised one on shared inputs, and next to them each layer on float data,
 once with what rounding adds to the data and once with what it adds to the weight. Its outputs are sums of squares, so memory
 depends neither on the number of layers nor on that of samples.
 """
@@ -46,7 +46,7 @@ class LayerError:
     Attributes:
         number: among the products of the model.
         cumulative: its result in the quantised model.
-        alone: its result on real data, if it alone is quantised.
+        alone: its result on float data, if it alone is quantised.
         weight, data: alone, and of these only the weight, or only the data; None where it has no constant weight.
     """
 
@@ -109,7 +109,7 @@ LEAST_SQNR, LEAST_AGREEMENT = 20.0, 0.95
 def analyse(
     real: Module, quantised: Module, samples: Iterable[Sample], *, layers: bool = True, tick: Tick = lambda done, total: None
 ) -> Analysis:
-    """Compares a quantised module with the real one on samples.
+    """Compares a quantised module with the float one on samples.
 
     Args:
         samples: arrays by name of input.
@@ -259,7 +259,7 @@ def _errors(builder: Builder, pair: Pair, results: Sequence[Value], data: Sequen
 
 
 def _lost(builder: Builder, pair: Pair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """What a layer loses on real data, by both, and by its weight and its data.
+    """What a layer loses on float data, by both, and by its weight and its data.
 
     ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``.
     """
@@ -277,7 +277,7 @@ def _lost(builder: Builder, pair: Pair, data: Sequence[Value]) -> tuple[Value, l
 
 
 def _recurrent_errors(builder: Builder, pair: Pair, known: Mapping[Value, Value]) -> list[Value]:
-    """The sums of squares of a recurrent layer: the same layer runs on real data, and does not round them."""
+    """The sums of squares of a recurrent layer: the same layer runs on float data, and does not round them."""
     real, own = known[pair.real.results[0]], known[pair.quantised.results[0]]
     given = {k: known[v] for k, v in given_to(pair.real).items()}
     whole = node_again(builder, pair.quantised, given).results[0]

@@ -8,7 +8,7 @@ numbers leave the range of their histogram, its bins are merged, and the sample 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,6 @@ from forge.ir.nodes import Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
-from forge.progress import Progress
 from forge.quantization.trial import trial_runtime
 from forge_runtime import Runtime
 
@@ -132,7 +131,7 @@ def _count(statistics: Statistics, counts: np.ndarray, low: np.ndarray, high: np
 
 
 KEPT_SAMPLES, KEPT_BYTES = 32, 64 << 20
-"""How many of the first samples are kept, to round weights, correct biases, and compare a quantised model with the real one."""
+"""How many of the first samples are kept, to round weights, correct biases, and compare a quantised model with the float one."""
 KEPT_SMALL_SAMPLES, KEPT_SMALL_BYTES = 256, 64 << 10
 """How many are while they are tiny: a layer reads few rows of them then, and needs many."""
 
@@ -157,14 +156,6 @@ def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[V
     found = {digests[value]: statistics for value, statistics in observer.found.items()}
     known = {} if reset else module.calibration.statistics
     module.calibration = Calibration({**known, **found}, tuple(kept))
-
-
-def counted(samples: Iterable[Sample], total: int, progress: Progress) -> Iterator[Sample]:
-    """The samples, whose number is reported: of ``total``, or more if what was given held several."""
-    progress("calibrate", 0, total)
-    for done, sample in enumerate(samples):
-        yield sample
-        progress("calibrate", done + 1, max(total, done + 1) if total else 0)
 
 
 def _is_kept(count: int, nbytes: int) -> bool:

@@ -97,11 +97,23 @@ def _point(number: int, variant: Variant, x: float, y: float, share: float) -> s
     kind = "point best" if variant.is_best else "point"
     kind += " chosen" if variant.is_chosen else ""
     circle = f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>{text_of(variant.title)}</title></circle>'
-    return f'{circle}<text class="mark" x="{x + radius + 3:.1f}" y="{y + 4:.1f}">{number}</text>'
+    return circle + _mark(x, y, radius, f"{number}{_beyond(variant.sqnr)}")
+
+
+def _beyond(sqnr: float | None) -> str:
+    """What stands at a point that is drawn at the end of the axis, but lies beyond."""
+    return f" \u2191 {sqnr:.0f} dB" if sqnr is not None and sqnr > SHOWN_DB else ""
+
+
+def _mark(x: float, y: float, radius: float, text: str) -> str:
+    """Text next to a point: to its left where there is no room to its right."""
+    if x > 0.75 * WIDTH:
+        return f'<text class="mark" x="{x - radius - 3:.1f}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+    return f'<text class="mark" x="{x + radius + 3:.1f}" y="{y + 4:.1f}">{text}</text>'
 
 
 def curve(exclusions: Sequence[Exclusion]) -> str:
-    """Decibels of the outputs if more and more layers stay real."""
+    """Decibels of the outputs if more and more layers stay in float."""
     points = [(len(e.numbers), e.sqnr) for e in exclusions if e.sqnr is not None]
     if len(points) < 2:
         return ""
@@ -110,12 +122,13 @@ def curve(exclusions: Sequence[Exclusion]) -> str:
     line = "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in places)
     dots = "".join(f'<circle class="point best" cx="{a:.1f}" cy="{b:.1f}" r="3.5"><title>{k} layers: {s:.1f} dB</title></circle>'
                    for (a, b), (k, s) in zip(places, points))
-    body = f'{axes(x, y, "layers that stay real", "outputs, dB")}<path class="front" d="{line}"/>{dots}'
-    return svg(WIDTH, HEIGHT, "signal to noise of the outputs by the number of layers that stay real", body)
+    marks = "".join(_mark(a, b, 3.5, _beyond(s).strip()) for (a, b), (_, s) in zip(places, points) if s > SHOWN_DB)
+    body = f'{axes(x, y, "layers in float", "outputs, dB")}<path class="front" d="{line}"/>{dots}{marks}'
+    return svg(WIDTH, HEIGHT, "signal to noise of the outputs by the number of layers in float", body)
 
 
 def histogram(value: RoundedValue) -> str:
-    """Counts, by their logarithms; what lies outside the range of the codes has another colour, and lines are its ends."""
+    """Counts, by their logarithms; what is outside the range of quantised values has another colour, and lines are its ends."""
     end = value.first + value.width * len(value.counts)
     x = Scale(min(value.first, value.least), max(end, value.most), 4.0, HISTOGRAM_WIDTH - 4)
     heights = [math.log1p(c) for c in value.counts]
@@ -131,7 +144,7 @@ def histogram(value: RoundedValue) -> str:
     ends = f'<text class="tick" x="4" y="{floor + 12}">{x.low:.4g}</text>' \
            f'<text class="tick" x="{HISTOGRAM_WIDTH - 4}" y="{floor + 12}" text-anchor="end">{x.high:.4g}</text>'
     body = f'<path class="bars" d="{"".join(inside)}"/><path class="cut" d="{"".join(outside)}"/>{lines}{ends}'
-    codes = f"codes reach from {value.least:.4g} to {value.most:.4g}"
+    codes = f"quantised values reach from {value.least:.4g} to {value.most:.4g}"
     label = f"histogram of {value.label} from {value.low:.4g} to {value.high:.4g}; {codes}"
     return svg(HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, label, body, "histogram")
 

@@ -49,7 +49,7 @@ def warn_of_nothing(found: Quantised) -> bool:
 
 
 def nothing_text(left: Mapping[str, str]) -> str:
-    """Of a model without quantised layers: why each stays real, by label."""
+    """Of a model without quantised layers: why each stays in float, by label."""
     if not left:
         return "no layer was quantised: the model has no convolution, matrix product or recurrent layer of float32 with weights"
     shown = [f"{label}: {reason}" for label, reason in left.items()]

@@ -1,7 +1,7 @@
 """Weights whose roundings make up for one another in the results of their layer.
 
 Scales stay those of rounding to the nearest; the codes are those of GPTQ (``rounding.compensated``), from what the layers read in
-the real model. A layer gets them if they lose clearly less on samples that they were not made from.
+the float model. A layer gets them if they lose clearly less on samples that they were not made from.
 """
 
 from __future__ import annotations

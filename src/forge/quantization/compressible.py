@@ -33,7 +33,7 @@ from forge.quantization.rounding import Rounded
 LEAST_BLOCK = 16
 """Blocks are no shorter than this where they have to be shorter than what was asked for."""
 LEAST_SIZE = 256
-"""Smaller weights stay real numbers."""
+"""Smaller weights stay floats."""
 
 
 @dataclass(eq=False)
@@ -183,7 +183,7 @@ def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions
     if not embeddings and holder.takes:
         return "embeddings=0"
     if holder.kind == "convolution" and not convolutions:
-        return "artifacts hold weights of convolutions as real numbers; quantize computes them with integers"
+        return "artifacts hold weights of convolutions in float; quantize computes them with integers"
     return ""
 
 

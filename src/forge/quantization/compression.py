@@ -1,4 +1,4 @@
-"""Weights become codes of few bits; what the layers read stays real."""
+"""Weights become integers of few bits; what the layers read stays in float."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Plan:
         _check("bits", self.bits, type(self.bits) is int and self.bits in BITS, "2, 4 or 8")
         _check("scheme", self.scheme, self.scheme in (*SCHEMES, None), "'rtn', 'awq' or 'gptq'")
         is_known = type(self.embeddings) is int and self.embeddings in (0, *BITS)
-        _check("embeddings", self.embeddings, is_known, "2, 4 or 8, or 0 to leave tables real")
+        _check("embeddings", self.embeddings, is_known, "2, 4 or 8, or 0 to leave tables in float")
         for name in ("symmetric", "convolutions"):
             _check(name, getattr(self, name), isinstance(getattr(self, name), bool), "True or False")
         is_group = self.group is None or type(self.group) is int and (self.group == -1 or self.group >= 1)
@@ -87,12 +87,12 @@ class CompressedWeight:
     Attributes:
         label: the layer that reads it.
         kind: product, table, recurrent or convolution.
-        bits: of a code; 32: it stays real.
-        group: elements that share a scale; 0: it stays real.
+        bits: of a code; 32: it stays in float.
+        group: elements that share a scale; 0: it stays in float.
         scheme: the one that gave the codes: ``rtn`` where another was asked for and gave no smaller error.
         sqnr: signal to noise in dB, of the layer's results on the samples; without samples, and for tables and recurrent layers,
             of the weight. Infinite where nothing is lost.
-        reason: why it stays real, where that was not chosen for its accuracy.
+        reason: why it stays in float, where that was not chosen for its accuracy.
     """
 
     label: str
@@ -239,7 +239,7 @@ def _holders(graph: Graph, plan: Plan) -> list[Holder]:
     found = holders(graph, plan.exclude, bool(plan.embeddings), plan.convolutions)
     for holder in found:
         if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices(holder.kind)):
-            holder.reason = f"a depth of {holder.rows.shape[1]}: codes would not stay packed"
+            holder.reason = f"a depth of {holder.rows.shape[1]}: quantised weights would not stay packed"
     return found
 
 
@@ -306,7 +306,7 @@ def _described(holder: Holder, candidates: dict[Holder, list[Candidate]], chosen
     nbytes = holder.array.nbytes
     one = chosen.get(holder)
     if one is None or one.rounded is None:
-        reason = holder.reason or ("" if len(candidates[holder]) > 1 else "codes and scales are no smaller")
+        reason = holder.reason or ("" if len(candidates[holder]) > 1 else "quantised weights and scales are no smaller")
         return CompressedWeight(holder.label, holder.kind, REAL, 0, "", nbytes, nbytes, np.inf, reason)
     sqnr = float(-10 * np.log10(one.error)) if one.error > 0 else np.inf
     return CompressedWeight(holder.label, holder.kind, one.bits, one.rounded.group, one.scheme, nbytes, one.bytes, sqnr)

@@ -1,4 +1,4 @@
-"""Biases that give the results of quantised layers the means that they have in the real model.
+"""Biases that give the results of quantised layers the means that they have in the float model.
 
 Layers are corrected in their order, each on data that the layers before it, corrected, have made. One model computes all of it:
 the real and the quantised one on a batch of samples, with, after each quantised layer, the difference of the means of each

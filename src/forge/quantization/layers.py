@@ -3,7 +3,7 @@
 A layer is a product with a constant weight (convolution, dense layer), or of two activations. What it reads is rounded where it
 is made, before the views, selections and concatenations on its way, so that integers are what is stored and moved. Parts of a
 concatenation are rounded alike. The other readers of a rounded value read the rounded numbers, too, but for normalisations and
-what they normalise: residual streams of transformers stay real numbers.
+what they normalise: residual streams of transformers stay floats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Excluded = str | Node | Callable[[Node], bool]
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A product of real numbers.
+    """A product in float.
 
     Attributes:
         data: positions of the operands that are known at run time only.

@@ -1,4 +1,4 @@
-"""Which layers of a quantised model are quantised, and what of the real model they stand for."""
+"""Which layers of a quantised model are quantised, and what of the float model they stand for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forge.quantization.products import is_recurrent, products
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A product of the real model, and the same in the quantised one.
+    """A product of the float model, and the same in the quantised one.
 
     Attributes:
         number: among the products of either model.
@@ -45,7 +45,7 @@ class Pair:
 
     @property
     def weight(self) -> np.ndarray | None:
-        """In the real model; None: both operands are data."""
+        """In the float model; None: both operands are data."""
         found = None if 1 in self.data else self.real.operands[1]
         return None if found is None else found.constant
 

@@ -1,4 +1,4 @@
-"""A model of real numbers becomes a quantised one."""
+"""A float model becomes a quantised one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Plan:
         statistics: of values of the graph.
         static: layers whose data have ranges that are known.
         dynamic: layers whose data get theirs in each call.
-        left: reasons why layers stay real, by layer.
+        left: reasons why layers stay in float, by layer.
         weights: of layers whose weights are not rounded to the nearest, by layer.
         recurrent: recurrent layers, and whether they round their data.
     """
@@ -76,7 +76,7 @@ def plan(graph: Graph, scheme: Scheme, statistics: Mapping[Value, Statistics], l
     """How the layers of ``graph`` are quantised.
 
     Args:
-        left: reasons why layers stay real, by their number among `products`.
+        left: reasons why layers stay in float, by their number among `products`.
 
     Raises:
         OptionError: ``static``, and layers have no statistics; all are named.
@@ -155,7 +155,7 @@ class Quantised:
     Attributes:
         before: what it was made of, with ``params`` as constants.
         real: the same with its channels equalised.
-        left: reasons why layers stay real, by label.
+        left: reasons why layers stay in float, by label.
         weights: those that are not rounded to the nearest, by number of the layer among `products`.
     """
 
@@ -179,7 +179,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     """A quantised copy of ``module``.
 
     Args:
-        kept: reasons why layers stay real, by their number among `products`.
+        kept: reasons why layers stay in float, by their number among `products`.
         weights: `Quantised.weights` of the same module, with a scheme that differs in nothing that weights depend on, and with at
             least these layers quantised; None: they are computed.
         progress: told how many weights are rounded.
@@ -188,7 +188,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
         OptionError: as `plan`, or it is quantised already.
     """
     if any(is_quantised(node) for node in module.main.walk()):
-        raise OptionError("quantize: the model is quantised already; expected one of real numbers: reload() or load it again")
+        raise OptionError("quantize: the model is quantised already; expected a float model: reload() or load it again")
     base = module.copy()
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
@@ -235,7 +235,7 @@ def _count_again(base: Module, scheme: Scheme, known: dict[Value, Statistics]) -
 
 
 def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
-    """Why layers stay real that are excluded, by their number among `products`; raises as `left_out`."""
+    """Why layers stay in float that are excluded, by their number among `products`; raises as `left_out`."""
     found = left_out(graph, exclude, [node for node in graph.nodes if layer_of(node) is not None or is_recurrent(node)])
     return {k: EXCLUDED for k, node in enumerate(products(graph)) if node in found}
 

@@ -36,7 +36,7 @@ class Choices:
 
     Attributes:
         rounds_data: whether they round input and states.
-        left: reasons why they stay real.
+        left: reasons why they stay in float.
     """
 
     rounds_data: Mapping[int, bool]
@@ -47,7 +47,7 @@ def choices(module: Module, scheme: Scheme, kept: Mapping[int, str], samples: Se
     """What is quantised of the recurrent layers of ``main``.
 
     Args:
-        kept: reasons why layers stay real, by number.
+        kept: reasons why layers stay in float, by number.
         samples: without any, data are rounded only if the scheme asks for that.
     """
     numbered = {k: node for k, node in enumerate(products(module.main)) if is_recurrent(node)}

@@ -40,7 +40,7 @@ SHOWN = 10
 TIMED_SHARE = 0.15
 """Of the seconds of a report: for the times of layers, and for those of variants."""
 NOT_SLOWER = 1.05
-"""What an integer layer may take, next to the fastest other way, before leaving it real is suggested."""
+"""What an integer layer may take, next to the fastest other way, before leaving it in float is suggested."""
 
 
 def record_of(ir: Any) -> Quantised:
@@ -105,7 +105,7 @@ class Report:
         layers: those that were quantised, in order.
         left: reasons why others stayed real, by label.
         values: what is rounded, with histograms.
-        exclusions: outputs if more and more layers stay real, as `Sensitivity` has them.
+        exclusions: outputs if more and more layers stay in float, as `Sensitivity` has them.
         variants: what was tried; the first are not quantised.
         samples: how many were run.
     """
@@ -135,7 +135,7 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """No quantised layer; outputs that are far from those of the real model, with the layers that cost most."""
+        """No quantised layer; outputs that are far from those of the float model, with the layers that cost most."""
         if not self.layers:
             return [nothing_text(self.left)]
         far = [o for o in self.outputs if not is_near(o.sqnr, o.agreement)]
@@ -186,7 +186,7 @@ class Report:
         console = Console(file=text, width=120, highlight=False, markup=False, emoji=False, force_jupyter=False)
         console.print(f"{len(self.layers)} quantised layers, the worst first (signal to noise in dB, of {self.samples} samples)")
         console.print(self._table())
-        left = [f"stays real: {label}: {reason}" for label, reason in self.left.items()]
+        left = [f"stays in float: {label}: {reason}" for label, reason in self.left.items()]
         for line in [*left, *self.lines()]:
             console.print(line, soft_wrap=True)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
@@ -222,7 +222,7 @@ def make_report(
     record: Quantised, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
     tries: bool = True, progress: Progress = lambda phase, done, total: None,
 ) -> Report:
-    """Runs samples through the quantised model and the real one, and tries others.
+    """Runs samples through the quantised model and the float one, and tries others.
 
     Args:
         seconds: when to stop trying; what a report has in any case (errors and sensitivity of layers, of one sample at least) may
@@ -293,7 +293,7 @@ def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, time
     own = next((s for s in found.layers if s.number == pair.number), None)
     weight = rounding_errors.weight_errors(pair, scheme)
     reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
-    shapes = " x ".join(str(v.type) for v in pair.real.operands[:2] if v is not None)
+    shapes = " x ".join(str(v.shape) for v in pair.real.operands[:2] if v is not None)
     return LayerRow(
         pair.number, pair.label, pair.name, pair.real.op, shapes, error, None if own is None else own.only,
         None if own is None else own.without, weight,

@@ -60,7 +60,7 @@ class RoundedValue:
 
 
 def rounded_values(real: Module, pairs: list[Pair], scheme: Scheme) -> list[RoundedValue]:
-    """The values of the real module that these layers round, in order; those without statistics get ranges in each call."""
+    """The values of the float module that these layers round, in order; those without statistics get ranges in each call."""
     statistics = statistics_of(real)
     layers = {pair.number: layer for pair in pairs if (layer := layer_of(pair.real)) is not None}
     static = [layer for layer in layers.values() if scheme.quant_type != "dynamic"]

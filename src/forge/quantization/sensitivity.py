@@ -46,7 +46,7 @@ class LayerSensitivity:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """``sqnr`` and ``agreement`` of the outputs if these layers stay real; ``numbers`` grow from one to the next."""
+    """``sqnr`` and ``agreement`` of the outputs if these layers stay in float; ``numbers`` grow from one to the next."""
 
     numbers: tuple[int, ...]
     sqnr: float | None

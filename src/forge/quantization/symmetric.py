@@ -40,13 +40,13 @@ def check_symmetric(graph: Graph) -> None:
             continue
         conversion = Quantize.of(node) or Dequantize.of(node)
         if conversion is None:
-            problem = "computes with integers itself; expected quantize and dequantize around operators on real numbers"
-            raise OptionError(f"is_tensorrt: {node.label}: {problem}; quantize the model of real numbers")
+            problem = "computes with integers itself; expected quantize and dequantize around operators in float"
+            raise OptionError(f"is_tensorrt: {node.label}: {problem}; quantize the float model")
         codes = conversion.result if isinstance(conversion, Quantize) else conversion.data
         zero = conversion.zero_point
         if codes.dtype != "int8" or (zero is not None and (zero.constant is None or zero.constant.any())):
-            got = f"got codes of {codes.dtype}{'' if zero is None else ' with a zero point'}"
-            raise OptionError(f"is_tensorrt: {node.label}: {got}; expected int8 and zero points of 0; quantize the real model")
+            got = f"got quantised values of {codes.dtype}{'' if zero is None else ' with a zero point'}"
+            raise OptionError(f"is_tensorrt: {node.label}: {got}; expected int8 and zero points of 0; quantize the float model")
 
 
 def scales_in(graph: Graph) -> dict[Value, float]:

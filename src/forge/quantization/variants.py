@@ -23,13 +23,13 @@ from forge.quantization.weights import Weight
 from forge_runtime import Runtime
 
 LEAST_GAIN = 0.5
-"""In dB: less is no reason to leave a layer real."""
+"""In dB: less is no reason to leave a layer in float."""
 LEAST_ROUNDS, MOST_ROUNDS = 5, 40
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A model of real numbers, or quantised in one way.
+    """A float model, or quantised in one way.
 
     Attributes:
         title: what makes it another: arguments of ``quantize``, as they are written.
@@ -57,7 +57,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Arguments that are others than those of the scheme, and layers to leave real."""
+    """Arguments that are others than those of the scheme, and layers to leave in float."""
 
     changes: Mapping[str, Any]
     excluded: tuple[int, ...] = ()
@@ -115,7 +115,7 @@ class Trials:
 
     @classmethod
     def of(cls, record: Quantised, samples: Sequence[Sample]) -> Trials:
-        """With the model of real numbers, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
+        """With the float model, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
         real, quantised, scheme = record.before, record.module, record.scheme
         names = {k: node.shown_name for k, node in enumerate(products(real.main))}
         compiled = _compiled(real)

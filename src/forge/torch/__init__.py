@@ -8,6 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from forge.optional import warn_if_untested
+
+warn_if_untested("torch", "forge.torch", stacklevel=1)  # an older one may lack what the modules below import
+
 _HOMES = {
     "CompiledModule": "modules",
     "compile_module": "modules",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import re
 from pathlib import Path
@@ -133,6 +134,20 @@ def test_what_the_checker_says_is_logged(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, logger="forge"):
         import_model(proto)
     assert any("onnx.checker" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("op", ["Affine", "Scale"])
+def test_experimental_operators_are_nothing_to_warn_of(
+    op: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The checker's own line would go to the standard output of the process, between what programs print."""
+    proto = plain()
+    proto.graph.node[0].CopyFrom(onnx.helper.make_node(op, [proto.graph.input[0].name], [proto.graph.node[0].output[0]]))
+    with caplog.at_level(logging.WARNING, logger="forge"):
+        import_model(proto)
+    ctypes.CDLL(None).fflush(None)
+    assert caplog.messages == [] and capfd.readouterr() == ("", "")
+    assert not proto.graph.node[0].domain
 
 
 def test_tensors_without_a_shape_are_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,3 +258,21 @@ def test_every_higher_order_operator(compiled: bool) -> None:
         )
 
     check(every, (numbers(4, 3), torch.ones(3)), (numbers(4, 3) + 1, torch.zeros(3)), compiled=compiled)
+
+
+def test_a_region_with_more_operands_than_letters(tmp_path: Path) -> None:
+    @torch.compiler.nested_compile_region
+    def product(x: torch.Tensor, *factors: torch.Tensor) -> torch.Tensor:
+        for factor in factors:
+            x = x * factor
+        return x
+
+    factors = [torch.nn.Parameter(torch.tensor([1.0, 0.9, -1.1]) + k / 100) for k in range(30)]
+    module = Function(lambda x: product(x, *module.factors) + product(x + 1, *module.factors))
+    module.factors = torch.nn.ParameterList(factors)
+    exported = torch.export.export(module, (numbers(3),), strict=True)
+    assert max(len(node.args) for node in exported.graph.nodes) > 30
+    torch.export.save(exported, tmp_path / "region.pt2")
+    for form in (exported, tmp_path / "region.pt2"):
+        (found,) = run(import_model(form), (numbers(3),), compiled=False)
+        assert difference(found, module(numbers(3))) == ""

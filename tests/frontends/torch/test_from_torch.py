@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import forge
+from forge import optional
 from forge.compose.expr import op
 from forge.errors import OpAttributeUnimplemented
 
@@ -507,9 +509,12 @@ def test_writes_to_buffers_are_not_lost_on_the_way_through_onnx() -> None:
 
 
 def test_an_older_torch_is_named(dense: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
-    with pytest.warns(UserWarning, match=r"torch 2\.9\.1\+cpu exports programs of other operators than torch 2\.13"):
+    monkeypatch.setattr(optional, "installed", lambda package: "2.9.1+cpu")
+    with pytest.warns(UserWarning, match=r"from_torch: torch 2\.9\.1\+cpu is older than torch 2\.13, .* update it") as caught:
         forge.from_torch(dense, [("x", (2, 3, 4))])
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"forge\.torch: torch 2\.9\.1\+cpu is older than torch 2\.13"):
+        importlib.reload(forge.torch)
 
 
 @pytest.mark.parametrize("first", ["n", "2*n", "2*n + 1"])

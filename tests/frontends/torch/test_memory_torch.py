@@ -100,6 +100,49 @@ def test_attributes_are_kept_where_torch_takes_operators_apart() -> None:
     compare(import_model(exported(module, calls[0])), module, *calls, compiled=False)
 
 
+class Statistics(torch.nn.Module):
+    """Keeps running statistics in one buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.tensor([[0.5, -1.0, 2.0], [1.0, 2.0, 3.0]]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.batch_norm(x, self.kept[0], self.kept[1], training=True)
+
+
+def test_statistics_that_are_views_of_a_buffer_make_it_a_state() -> None:
+    calls = [(torch.linspace(-2, 3, 12).reshape(4, 3).sin(),), (torch.linspace(1, 7, 12).reshape(4, 3).cos(),)]
+    imported = import_model(exported(Statistics(), calls[0]))
+    assert list(imported.main.states) == ["kept"]
+    compare(imported, Statistics(), *calls, compiled=False)
+
+
+class Namesakes(torch.nn.Module):
+    """Has a buffer that is called as its input is, and writes to both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("x", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.x.add_(x)
+        x.mul_(2)
+        return x + self.x
+
+
+@pytest.mark.parametrize("form", ["exported", "decomposed", "file"])
+def test_a_buffer_and_an_input_of_one_name(form: str, tmp_path: Path) -> None:
+    calls = [(torch.tensor([1.0, 2.0, 3.0]),), (torch.tensor([4.0, 5.0, 6.0]),)]
+    program = exported(Namesakes(), calls[0])
+    program = run_decompositions(program, {}) if form != "exported" else program
+    if form == "file":
+        torch.export.save(program, tmp_path / "namesakes.pt2")
+    imported = import_model(tmp_path / "namesakes.pt2" if form == "file" else program)
+    assert list(imported.main.states) == ["x_"] and list(imported.main.donated) == ["x"]
+    compare(imported, Namesakes(), *calls, compiled=False)
+
+
 class Applied(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,20 @@ def test_weights_and_nodes_have_the_names_of_the_modules() -> None:
 def test_no_line_of_the_importer_stands_for_one_of_the_model() -> None:
     from forge.frontends.torch.loader import load
 
-    assert not any("traces.py" in step.source for step in load(torch.jit.trace(Net(), X)).steps)
+    assert not any("torch/script/" in step.source for step in load(torch.jit.trace(Net(), X)).steps)
+
+
+def test_torchscript_is_imported_for_its_models_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = "forge.frontends.torch.script"
+    for name in [name for name in sys.modules if name == folder or name.startswith(f"{folder}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(forge.frontends.torch, "script", raising=False)
+    exported = torch.export.export(Net(), (X,))
+    forge.from_torch(exported)
+    assert folder not in sys.modules
+    trace = torch.jit.trace(Net(), X)
+    forge.from_torch(trace)
+    assert folder in sys.modules
 
 
 def test_a_trace_from_a_file_needs_its_shapes() -> None:

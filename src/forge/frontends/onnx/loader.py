@@ -150,6 +150,12 @@ def _declared_texts(graph: onnx.GraphProto) -> Iterator[Any]:
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
 
 
+_EXPERIMENTAL = frozenset(
+    "ATen Affine ConstantFill Crop DynamicSlice GRUUnit GivenTensorFill ImageScaler ParametricSoftplus Scale ScaledTanh".split())
+_EXPERIMENTAL_DOMAIN = "experimental"
+"""Where the checker finds such operators in its copy: of those in ONNX's own domain it prints a line by itself."""
+
+
 def _finding(proto: onnx.ModelProto) -> str:
     """What onnx's own checker says, if anything; the importer decides itself what it cannot take."""
     try:
@@ -180,6 +186,10 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     for info in (*copy.graph.input, *copy.graph.output):
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()
+    for node in copy.graph.node:
+        if not node.domain and node.op_type in _EXPERIMENTAL:
+            node.domain = _EXPERIMENTAL_DOMAIN
+    copy.opset_import.append(onnx.helper.make_opsetid(_EXPERIMENTAL_DOMAIN, 1))
     return copy
 
 

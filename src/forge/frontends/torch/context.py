@@ -9,13 +9,14 @@ from forge import dims, dtypes
 from forge.compose.casts import wrapped
 from forge.dims import Dim
 from forge.frontends.context import ImportContext
+from forge.frontends.promotion import Number
 from forge.frontends.torch.program import Meta, Program, Step, TensorMeta
+from forge.frontends.torch.promotion import TORCH
 from forge.ir.nodes import Value
 
 if TYPE_CHECKING:
     from forge.frontends.torch.scope import TorchScope
 
-Number = bool | int | float | complex | dims.DimExpr
 Operand = Value | Number
 """A tensor, or a number, which may be a size, in its place."""
 
@@ -66,7 +67,7 @@ class Context(ImportContext):
             return self.cast(self.size(operand), dtype or "int64")
         if isinstance(operand, int) and dtype is not None and dtypes.is_integer(dtype):
             operand = dtypes.wrap_int(operand, dtype)
-        return self.constant(operand, dtype or _default_dtype(operand))
+        return self.constant(operand, dtype or TORCH.number(operand))
 
     def cast(self, value: Value, dtype: str) -> Value:
         """As of any composer; to floats of 8 bits, and of floats that an integer type does not have, as torch does it."""
@@ -85,14 +86,7 @@ class Context(ImportContext):
 
     def common_dtype(self, *operands: Operand) -> str:
         """The element type to which torch promotes: numbers and tensors of rank 0 count only if they are of a higher kind."""
-        best, best_rank = "bool", (-1, 0)
-        for operand in operands:
-            if isinstance(operand, Value):
-                dtype, level = operand.dtype, 2 if operand.rank else 1
-            else:
-                dtype, level = _default_dtype(operand), 0
-            best, best_rank = _joined(best, best_rank, dtype, (_kind(dtype), level))
-        return best
+        return TORCH.of(*operands)
 
     def promoted(self, *operands: Operand) -> list[Value]:
         """``operands`` as tensors of their `common_dtype`."""
@@ -111,45 +105,3 @@ class Context(ImportContext):
         """Sizes of a shape argument, of which -1 keeps the one of ``value``, counted from the end."""
         offset = len(shape) - value.rank
         return tuple(value.shape[k - offset] if isinstance(d, int) and d == -1 else d for k, d in enumerate(shape))
-
-
-def _default_dtype(number: Any) -> str:
-    if isinstance(number, bool):
-        return "bool"
-    if isinstance(number, int | dims.DimExpr):
-        return "int64"
-    return "complex64" if isinstance(number, complex) else "float32"
-
-
-def _kind(dtype: str) -> int:
-    """0: bool, 1: integer, 2: floating point, 3: complex."""
-    if dtype == "bool":
-        return 0
-    if dtype.startswith("complex"):
-        return 3
-    return 1 if dtypes.is_integer(dtype) else 2
-
-
-def _joined(a: str, a_rank: tuple[int, int], b: str, b_rank: tuple[int, int]) -> tuple[str, tuple[int, int]]:
-    """What ``a`` and ``b`` become; a rank is the kind, and then what counts more: a tensor with axes, one without, a number."""
-    if a_rank[0] != b_rank[0]:
-        (higher, rank), (other, lower) = ((a, a_rank), (b, b_rank)) if a_rank[0] > b_rank[0] else ((b, b_rank), (a, a_rank))
-        if rank[0] == 3 and other == "float64" and lower[1] >= rank[1]:
-            higher = "complex128"
-        return higher, rank
-    if a_rank[1] != b_rank[1]:
-        return (a, a_rank) if a_rank[1] > b_rank[1] else (b, b_rank)
-    return _wider(a, b), a_rank
-
-
-def _wider(a: str, b: str) -> str:
-    """The type of two of one kind; as torch's table, float16 and bfloat16 give float32, uint8 and signed a wider signed one."""
-    if a == b:
-        return a
-    if {a, b} == {"float16", "bfloat16"}:
-        return "float32"
-    sizes = {name: dtypes.numpy_dtype(name).itemsize for name in (a, b)}
-    if a.startswith("uint") != b.startswith("uint") and dtypes.is_integer(a):
-        unsigned, signed = (a, b) if a.startswith("uint") else (b, a)
-        return signed if sizes[signed] > sizes[unsigned] else f"int{min(64, 16 * sizes[unsigned])}"
-    return a if sizes[a] >= sizes[b] else b

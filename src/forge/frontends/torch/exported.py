@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,80 +14,50 @@ import numpy as np
 from forge import dtypes
 from forge.dims import Dim
 from forge.errors import ImportModelError
-from forge.frontends.torch import symbols
+from forge.frontends.torch import reader, symbols
 from forge.frontends.torch.parts import inlined
-from forge.frontends.torch.program import (
-    COMPARISONS,
-    FUNCTIONALIZED,
-    WITH_EFFECTS,
-    Input,
-    Meta,
-    Program,
-    Ref,
-    ScalarMeta,
-    Step,
-    TensorMeta,
-    Weight,
-)
+from forge.frontends.torch.program import Meta, Program, Ref, ScalarMeta, Step, TensorMeta, Weight
+from forge.frontends.torch.reader import WITH_EFFECTS, Spec
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
+    from torch.export.graph_signature import InputSpec
     from torch.fx import GraphModule, Node
+
+FUNCTIONALIZED = frozenset(("higher_order.auto_functionalized", "higher_order.auto_functionalized_v2"))
+"""They apply an operator that writes its arguments to copies of them."""
 
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+), in \S+\s*\n\s*(.*)')
 
 
 def program_of(exported: ExportedProgram, where: str = "exported program") -> Program:
     """The program that ``exported`` holds; its weights are read when they are needed, without a copy."""
-    return inlined(_Reader(exported, where).read())
+    graph, signature = _Graph(exported.graph_module, Program(where)), exported.graph_signature
+    inputs = [_input(exported, spec, f"{where}: input {spec.arg.name!r}") for spec in signature.input_specs]
+    outputs = [
+        Spec(spec.kind.name.lower(), result, f"{where}: output {spec.arg.name!r}", str(spec.target))
+        for spec, result in zip(signature.output_specs, graph.results(), strict=True)]
+    program = reader.read(graph, inputs, outputs, lambda _: output_labels(exported))
+    program.bounds.update((str(s), (_bound(b.lower), _bound(b.upper))) for s, b in exported.range_constraints.items())
+    program.guards.extend(getattr(exported, "_guards_code", None) or ())
+    program.symbol_names.update(symbol_names(exported))
+    return inlined(program)
 
 
-class _Reader:
-    def __init__(self, exported: ExportedProgram, where: str) -> None:
-        self.exported = exported
-        self.program = Program(where)
+def _input(exported: ExportedProgram, spec: InputSpec, where: str) -> Spec:
+    from torch.export.graph_signature import ConstantArgument, InputKind
 
-    def read(self) -> Program:
-        from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+    if isinstance(spec.arg, ConstantArgument):
+        return Spec("constant_input", spec.arg.name, where, constant=spec.arg.value)
+    is_weight = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+    array = partial(_array, exported, str(spec.target)) if is_weight else None
+    return Spec(spec.kind.name.lower(), spec.arg.name, where, str(spec.target), array)
 
-        exported, program = self.exported, self.program
-        for spec in exported.graph_signature.input_specs:
-            if spec.kind is InputKind.USER_INPUT:
-                constant = isinstance(spec.arg, ConstantArgument)
-                value = spec.arg.value if isinstance(spec.arg, ConstantArgument) else None
-                program.inputs.append(Input(spec.arg.name, spec.arg.name, value, constant))
-            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-                program.weights[spec.arg.name] = Weight(
-                    str(spec.target), partial(self._weight, str(spec.target)), spec.kind is InputKind.PARAMETER,
-                    spec.kind is InputKind.BUFFER)
-            elif spec.kind is not InputKind.TOKEN:
-                raise ImportModelError(f"{program.where}: input {spec.arg.name!r} is {spec.kind.name}; expected tensors")
-        read_graph(exported.graph_module, program)
-        labels = iter(output_labels(exported))
-        for spec_ in exported.graph_signature.output_specs:
-            name = spec_.arg.name
-            if spec_.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
-                of = next(s.arg.name for s in exported.graph_signature.input_specs if spec_.target in (s.target, s.arg.name))
-                program.mutations[of] = _alias(exported.graph_module, name)
-            elif spec_.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
-                result = spec_.arg.value if isinstance(spec_.arg, ConstantArgument) else Ref(_alias(exported.graph_module, name))
-                program.results.append((next(labels), result))
-        self._name_symbols()
-        return program
 
-    def _name_symbols(self) -> None:
-        """The user's names of dimensions, and their bounds."""
-        for symbol, bounds in self.exported.range_constraints.items():
-            low, high = (_bound(b) for b in (bounds.lower, bounds.upper))
-            self.program.bounds[str(symbol)] = (low, high)
-        self.program.guards.extend(getattr(self.exported, "_guards_code", None) or ())
-        self.program.symbol_names.update(symbol_names(self.exported))
-
-    def _weight(self, target: str) -> np.ndarray:
-        exported = self.exported
-        found = exported.state_dict[target] if target in exported.state_dict else exported.constants[target]
-        return array_of(found, target)
+def _array(exported: ExportedProgram, target: str) -> np.ndarray:
+    found = exported.state_dict[target] if target in exported.state_dict else exported.constants[target]
+    return array_of(found, target)
 
 
 def symbol_names(exported: ExportedProgram) -> dict[str, str]:
@@ -132,36 +102,58 @@ def output_label(path: Iterable[str]) -> str:
 
 def read_graph(module: GraphModule, program: Program) -> None:
     """Adds the steps and types of a graph to ``program``."""
-    for node in module.graph.nodes:
-        if node.op == "get_attr":
-            _read_attribute(module, node, program)
-        elif node.op == "placeholder":
-            program.metas[node.name] = meta_of(node.meta.get("val"))
-        elif node.op == "call_function" and not _is_item(node):
-            _read_step(node, program)
+    reader.read_graph(_Graph(module, program))
 
 
-def _read_attribute(module: GraphModule, node: Node, program: Program) -> None:
-    """A graph that steps take as an argument, or a constant."""
-    import torch
+class _Graph:
+    """A graph of `torch.fx`, as the reader takes it."""
 
-    found = module
-    for part in str(node.target).split("."):
-        found = getattr(found, part)
-    if isinstance(found, torch.Tensor):
-        program.weights[node.name] = Weight(str(node.target), partial(array_of, found, str(node.target)))
-        program.metas[node.name] = meta_of(found)
-        return
-    if not isinstance(found, torch.fx.GraphModule):
-        return  # what only functions of Python take; these have no converters
-    inner = Program(f"{program.where}: {node.target}")
-    read_graph(found, inner)
-    for placeholder in (n for n in found.graph.nodes if n.op == "placeholder"):
-        inner.inputs.append(Input(placeholder.name, placeholder.name))
-    (output,) = (n for n in found.graph.nodes if n.op == "output")
-    results = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
-    inner.results = [(f"output_{k}", _argument(r)) for k, r in enumerate(results)]
-    program.parts[node.name] = inner
+    def __init__(self, module: GraphModule, program: Program, depth: int = 0) -> None:
+        self.module = module
+        self.program = program
+        self.depth = depth
+
+    def metas(self) -> Iterator[tuple[str, Meta]]:
+        for node in self.module.graph.nodes:
+            value = node.meta.get("val")
+            if _is_call(node) and isinstance(value, list | tuple):
+                yield from ((f"{node.name}.{k}", meta_of(v)) for k, v in enumerate(value))
+            elif node.op == "placeholder" or _is_call(node):
+                yield node.name, meta_of(value)
+
+    def steps(self) -> Iterator[Step]:
+        for node in self.module.graph.nodes:
+            if node.op == "get_attr":
+                self._read_attribute(node)
+            elif _is_call(node):
+                step = _step(node)
+                yield from _functionalized(node, step, self.program) if step.target in FUNCTIONALIZED else [step]
+
+    def inputs(self) -> list[str]:
+        return [node.name for node in self.module.graph.nodes if node.op == "placeholder"]
+
+    def results(self) -> list[Any]:
+        (output,) = (node for node in self.module.graph.nodes if node.op == "output")
+        results = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
+        return [Ref(value_name(r)) if hasattr(r, "op") else _argument(r) for r in results]
+
+    def _read_attribute(self, node: Node) -> None:
+        """A graph that steps take as an argument, or a constant; others are what only functions of Python take."""
+        import torch
+
+        found = self.module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if isinstance(found, torch.Tensor):
+            self.program.weights[node.name] = Weight(str(node.target), partial(array_of, found, str(node.target)))
+            self.program.metas[node.name] = meta_of(found)
+        elif isinstance(found, torch.fx.GraphModule):
+            inner = Program(f"{self.program.where}: {node.target}")
+            reader.read_part(self.program, node.name, _Graph(found, inner, self.depth + 1))
+
+
+def _is_call(node: Node) -> bool:
+    return node.op == "call_function" and not _is_item(node)
 
 
 def _is_item(node: Node) -> bool:
@@ -169,36 +161,22 @@ def _is_item(node: Node) -> bool:
     return node.target is operator.getitem
 
 
-def _alias(module: GraphModule, name: str) -> str:
-    node = next((n for n in module.graph.nodes if n.name == name), None)
-    return name if node is None else value_name(node)
-
-
 def value_name(node: Node) -> str:
     """The name of a value: of an item of a result, that of the result with its number."""
     return f"{value_name(node.args[0])}.{node.args[1]}" if node.op == "call_function" and _is_item(node) else node.name
 
 
-def _read_step(node: Node, program: Program) -> None:
+def _step(node: Node) -> Step:
     value = node.meta.get("val")
     if isinstance(value, list | tuple):
         used = {user.args[1] for user in node.users if _is_item(user)}
         outputs = tuple(f"{node.name}.{k}" if k in used else "" for k in range(len(value)))
-        program.metas.update({f"{node.name}.{k}": meta_of(v) for k, v in enumerate(value)})
     else:
         outputs = (node.name,) if value is not None else ()
-        program.metas[node.name] = meta_of(value)
-    target, arguments = target_name(node.target), _arguments(node)
-    if target == WITH_EFFECTS:
-        _, effect, *given = node.args
-        target, outputs = target_name(effect), outputs[1:]
-        arguments = _named_arguments(effect, given, node.kwargs)
-    step = Step(node.name, target, arguments, outputs, _module(node), source_line(node.meta.get("stack_trace") or ""))
-    if target in FUNCTIONALIZED:
-        program.steps.extend(_functionalized(node, step, program))
-        return
-    effect = node.args[1] if target_name(node.target) == WITH_EFFECTS else node.target
-    program.steps.append(replace(step, mutates=_mutated(effect)))
+    target = target_name(node.target)
+    effect = node.args[1] if target == WITH_EFFECTS else node.target
+    source = source_line(node.meta.get("stack_trace") or "")
+    return reader.step_of(node.name, target, _arguments(node, target), outputs, _module(node), source, _mutated(effect))
 
 
 def _mutated(operator_: Any) -> tuple[str, ...]:
@@ -260,43 +238,40 @@ def target_name(target: Any) -> str:
     return f"{module}.{target.__name__}"
 
 
-def _arguments(node: Node) -> dict[str, Any]:
-    return _named_arguments(node.target, node.args, node.kwargs)
+def _arguments(node: Node, target: str) -> dict[str, Any]:
+    names = ["a", "b", *_names(node.args[1], len(node.args))] if target == WITH_EFFECTS else _names(node.target, len(node.args))
+    return {name: _argument(value, target) for name, value in (*zip(names, node.args), *node.kwargs.items())}
 
 
-def _named_arguments(target: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    schema = getattr(target, "_schema", None)
-    names: Iterable[str] = [a.name for a in schema.arguments] if schema is not None else "abcdefghijklmnopqrstuvwxyz"
-    keeps = target_name(target) in COMPARISONS
-    return {name: _argument(value, keeps) for name, value in (*zip(names, args), *kwargs.items())}
+def _names(function: Any, count: int) -> Iterable[str]:
+    schema = getattr(function, "_schema", None)
+    return map(reader.letter, range(count)) if schema is None else [argument.name for argument in schema.arguments]
 
 
-def _argument(value: Any, keeps_known: bool = False) -> Any:
-    """``keeps_known``: a computed number is a value even where its size is known to be an integer."""
+def _argument(value: Any, target: str = "") -> Any:
+    """An argument of ``target`` as steps have it."""
     import torch
     from torch.fx import Node
 
     if isinstance(value, Node):
         size = value.meta.get("val")
-        known = _size(size) if isinstance(size, torch.SymInt) else None
-        if known is not None and not (keeps_known and isinstance(known, int)):
-            return known
-        return Ref(value_name(value))
+        name = value_name(value)
+        return reader.number(name, ScalarMeta("int", _size(size)), target) if isinstance(size, torch.SymInt) else Ref(name)
     if isinstance(value, list | tuple):
         return [_argument(item) for item in value]
     if isinstance(value, torch.dtype):
         return dtype_of(value)
     if isinstance(value, torch.SymInt):
         return _size(value)
+    if isinstance(value, torch._ops.OperatorBase):
+        return target_name(value)
     return None if isinstance(value, torch.device | torch.layout | torch.memory_format) else value
 
 
 def _size(value: torch.SymInt) -> Dim | None:
     """None: it is no arithmetic on integers."""
-    import sympy
-
     try:
-        return symbols.parse(sympy.srepr(value.node.expr))
+        return size_of(value)
     except ImportModelError:
         return None
 
@@ -305,7 +280,8 @@ def meta_of(value: Any) -> Meta:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return TensorMeta(dtype_of(value.dtype), tuple(size_of(d) for d in value.shape), *_layout(value))
+        strides, offset = (value.stride(), value.storage_offset()) if value.layout is torch.strided else (None, 0)
+        return reader.tensor_meta(dtype_of(value.dtype), tuple(map(size_of, value.shape)), strides, offset, size_of)
     if isinstance(value, torch.SymInt):
         return ScalarMeta("int", _size(value))
     for kind, types in (("bool", (bool, torch.SymBool)), ("int", int), ("float", (float, torch.SymFloat))):
@@ -314,31 +290,17 @@ def meta_of(value: Any) -> Meta:
     return None
 
 
-def _layout(tensor: torch.Tensor) -> tuple[tuple[Dim, ...] | None, Dim]:
-    """Strides and offset in the storage; None where a tensor has none, or they are no arithmetic on integers."""
-    import torch
-
-    if tensor.layout is not torch.strided:
-        return None, 0
-    try:
-        return tuple(map(size_of, tensor.stride())), size_of(tensor.storage_offset())
-    except ImportModelError:
-        return None, 0
-
-
 def size_of(value: Any) -> Dim:
     """A size of torch, fixed or symbolic.
 
     Raises:
         ImportModelError: it is no arithmetic on integers.
     """
-    return symbols.parse(_text(value)) if not isinstance(value, int) else value
-
-
-def _text(value: torch.SymInt) -> str:
+    if isinstance(value, int):
+        return value
     import sympy
 
-    return str(sympy.srepr(value.node.expr))
+    return symbols.parse(str(sympy.srepr(value.node.expr)))
 
 
 def dtype_of(dtype: torch.dtype) -> str:
@@ -382,7 +344,7 @@ def _module(node: Node) -> str:
 
 def source_line(stack_trace: str) -> str:
     """The innermost line of Python outside of torch."""
-    frames = [f for f in _SOURCE.findall(stack_trace) if not f[0].endswith("/forge/frontends/torch/traces.py")]
+    frames = [f for f in _SOURCE.findall(stack_trace) if "/forge/frontends/torch/script/" not in f[0]]
     own = [f for f in frames if "/torch/" not in f[0]] or frames
     if not own:
         return ""

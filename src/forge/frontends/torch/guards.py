@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 from forge import dims
 from forge.dims import Dim
 from forge.errors import ImportModelError
-from forge.frontends.torch.symbols import Ratio, floor, trunc
+from forge.frontends.state.ratios import Ratio, floor, trunc
 
 MAX_TEXT = 20_000
 SizeOf = Callable[[str, int], Dim | None]

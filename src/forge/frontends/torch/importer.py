@@ -12,10 +12,13 @@ import numpy as np
 from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim, DimExpr
 from forge.errors import ImportModelError, OpAttributeUnimplemented, OpNotImplemented
-from forge.frontends.convert import finished, located
+from forge.frontends.convert import located
 from forge.frontends.converter import Converter
 from forge.frontends.registry import as_list
 from forge.frontends.scope import name_nodes
+from forge.frontends.state.cells import Cell
+from forge.frontends.state.strides import overlaps, same_layout, shares
+from forge.frontends.state.writes import Memories, assign, module_of
 from forge.frontends.support import check_supported
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.strided import put_back_where_changed, shared
@@ -35,15 +38,12 @@ from forge.frontends.torch.converters.core.views import (
 )
 from forge.frontends.torch.corrections import advice, corrected
 from forge.frontends.torch.inputs import add_inputs, keep_checks
-from forge.frontends.torch.memory import Cell
 from forge.frontends.torch.overloads import functional, without_out
-from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, refs
+from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, label_weights, refs
 from forge.frontends.torch.registry import REGISTRY, key
 from forge.frontends.torch.scope import TorchScope, TorchState
 from forge.frontends.torch.steps import destinations, is_number, lookup, needed_steps, used_operators
-from forge.frontends.torch.strides import overlaps, same_layout, shares
 from forge.ir.builder import Builder
-from forge.ir.functions.states import State
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
@@ -65,6 +65,7 @@ def import_program(program: Program, keep_params_as_input: bool = False) -> Modu
         written = written_tensors(program)
         _check_memory(program, written)
         add_inputs(scope, program)
+        label_weights(program)
         for name, weight in program.weights.items():
             scope.lazy[name] = partial(_weight, scope, weight, name in written)
         convert_steps(scope, program.steps, program)
@@ -171,8 +172,8 @@ def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, re
         raise ImportModelError(f"its converter gave {type(result).__name__}; expected a tensor")
     if isinstance(meta, TensorMeta):
         _check_type(meta, result, program)
-        scope.bind_symbols(meta, result)
-        result = _as_torch_says(scope, g, meta, result)
+        scope.bind_symbols(meta.shape, result)
+        result = scope.with_sizes(g, result, meta.shape)
     scope.note_sizes(result)
     is_new = result.producer is not None and not result.name
     if is_new:
@@ -189,36 +190,22 @@ def _check_type(meta: TensorMeta, value: Value, program: Program) -> None:
         raise ImportModelError(f"its converter gave {value.type}; torch says {stated}{advice(program)}")
 
 
-def _as_torch_says(scope: TorchScope, g: Context, meta: TensorMeta, value: Value) -> Value:
-    """``value`` with the sizes that torch states, where they are not provably its own: that they are is checked at run time."""
-    stated = [scope.resolved(size) for size in meta.shape]
-    if all(map(dims.equal, value.shape, stated)):
-        return value
-    known = scope.known_symbols(stated)
-    shape = tuple(own if not ok or dims.equal(own, size) else size for own, size, ok in zip(value.shape, stated, known))
-    return value if shape == value.shape else g.call("broadcast_to", value, shape=shape, exact=True)
-
-
 def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Dim | Value, program: Program) -> Dim | Value:
     """A number that is computed from data; where torch takes it for a size, so does the graph."""
     name = None if meta.size is None else dims.symbol_name(meta.size)
     if name is None or name in scope.all_symbols() or not isinstance(result, Value):
         return result
     number = g.cast(result, "int64")
-    size = _counted(scope, g, number)
+    size = scope.counted(g, number)
     if not any(isinstance(m, TensorMeta) and name in dims.symbols(*m.shape) for m in program.metas.values()):
-        size = size - _counted(scope, g, g.call("negative", number))  # no size: it may be negative
+        size = size - scope.counted(g, g.call("negative", number))  # no size: it may be negative
     scope.symbols[name] = size
     return size
 
 
-def _counted(scope: TorchScope, g: Context, number: Value) -> Dim:
-    """A number as a size; 0 for a negative one."""
-    size: Dim = g.count(number).shape[0]
-    symbol = dims.symbol_name(size)
-    if symbol is not None:
-        scope.counts[symbol] = g.call("maximum", number, g.constant(0, "int64"))
-    return size
+_STRIDES = (
+    "it reads a tensor after an in-place operator wrote to another that may share its memory, or not, as strides say; "
+    "supported: writes through views that always share it; export the model with run_decompositions()")
 
 
 def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, program: Program) -> Cell:
@@ -232,8 +219,8 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
         return base
     if target in STRIDED:
         at = STRIDED[target](g, {name: _resolved(g, value) for name, value in step.arguments.items()})
-        return Cell(result, base) if at is None else Cell(result, *shared(g, at), overlaps=at.overlaps)
-    old, new = program.metas.get(first.name), program.metas.get(step.outputs[index])
+        return Cell(result, base, unsure=_STRIDES) if at is None else Cell(result, *shared(g, at), overlaps=at.overlaps)
+    old, new = (m if isinstance(m, TensorMeta) else None for m in map(program.metas.get, (first.name, step.outputs[index])))
     if target in SAME_OR_COPY:
         is_same = base.read() is result and not step.arguments.get("copy") and same_layout(old, new) is not False
         return base if is_same else Cell(result)
@@ -241,7 +228,7 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
         is_view = MAYBE_VIEWS[target](old, new)
         if is_view is None:
             is_reshaped = MAYBE_VIEWS[target] is shares
-            return base if is_reshaped and base.read() is result else Cell(result, base)
+            return base if is_reshaped and base.read() is result else Cell(result, base, unsure=_STRIDES)
         if not is_view:
             return Cell(result)
         return Cell(result, base, lambda value: g.reshape(value, result.shape), lambda before, now: g.reshape(now, before.shape))
@@ -258,7 +245,7 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     if target in OVERLAPPING:
         return Cell(result, base, remake, lambda old, new: put_back_where_changed(g, old, new, remake), overlaps=True)
     if target not in VIEWS:
-        return Cell(result, base, remake)
+        return Cell(result, base, remake, unsure=_STRIDES)
     return Cell(result, base, remake, lambda old, new: put_back(g, target, old, new, rest, index))
 
 
@@ -273,18 +260,16 @@ def _write(scope: TorchScope, g: Context, name: str, result: Any, index: int | N
     cell = scope.cell(name)
     _check_places(scope, g, name, cell)
     before = cell.read()
-    value = g.cast(g.tensor(result), before.dtype)
     meta = g.metas[index] if index is not None and index < len(g.metas) else None
     if isinstance(meta, TensorMeta) and 0 in before.shape and 0 not in meta.shape:
-        cell = Cell(value)  # torch gives memory to a tensor without elements that is to hold a result
+        # torch gives memory to a tensor without elements that is to hold a result
+        cell = Cell(g.cast(g.tensor(result), before.dtype))
     elif isinstance(meta, TensorMeta) and (len(meta.shape) != before.rank or any(map(dims.different, meta.shape, before.shape))):
         raise g.unsupported(
             f"it changes the shape of {name!r}, which holds its result, from {list(map(str, before.shape))} to "
             f"{list(map(str, meta.shape))}; supported: tensors of its shape, and those without elements")
-    elif value.shape != before.shape:
-        cell.write(g.call("broadcast_to", value, shape=before.shape))
     else:
-        cell.write(value)
+        assign(g, cell, g.tensor(result))
     for output in g.step.outputs[index : index + 1] if index is not None else ():
         scope.cells[output] = cell
 
@@ -302,40 +287,40 @@ def _check_places(scope: TorchScope, g: Context, name: str, cell: Cell) -> None:
 
 def written_tensors(program: Program) -> set[str]:
     """Names of the inputs and weights whose memory the program writes."""
-    roots: dict[str, str] = {}
-    found = set(program.mutations)
+    memories = Memories()
+    memories.write(program.mutations)
     for step in program.steps:
-        condition, also = WRITES.get(step.target, ("", ()))
-        if condition and not step.arguments.get(condition):
-            also = ()
-        found.update(name for argument in also for name in refs(step.arguments.get(argument)))
-        written = destinations(step)
-        found.update(roots.get(name, name) for name in written)
-        if not step.mutates:
-            roots.update({output: roots.get(name, name) for output, name in zip(step.outputs, written)})
-        first = next(iter(step.arguments.values()), None)
-        if isinstance(first, Ref) and (step.target in SHARING or step.target in REBINDS):
-            roots.update(dict.fromkeys(step.outputs, roots.get(first.name, first.name)))
-    return {name for name in found if name in program.weights or name in program.metas}
+        _follow(memories, step)
+    return {name for name in memories.written if name in program.weights or name in program.metas}
 
 
 def hidden_views(program: Program) -> set[str]:
     """Operators that may have given views without saying so, of memory that the program writes."""
-    roots: dict[str, str] = {}
+    memories = Memories()
     members: list[tuple[str, set[str]]] = []
-    written: set[str] = set()
     for step in program.steps:
-        targets = destinations(step)
-        written.update(roots.get(name, name) for name in targets)
         given = [name for argument in step.arguments.values() for name in refs(argument)]
         if step.target in HIDDEN_VIEWS and (len(given) == 1 or step.target != "aten.einsum.default"):
-            members.append((step.target, {step.name, *(roots.get(name, name) for name in given)}))
-            roots.update(dict.fromkeys(step.outputs, step.name))
-        elif targets and not step.mutates:
-            roots.update({output: roots.get(name, name) for output, name in zip(step.outputs, targets)})
-        elif given and (step.target in SHARING or step.target in REBINDS):
-            roots.update(dict.fromkeys(step.outputs, roots.get(given[0], given[0])))
-    return {target for target, names in members if names & written}
+            members.append((step.target, {step.name, *map(memories.root, given)}))
+            memories.share(step.outputs, step.name)
+        else:
+            _follow(memories, step)
+    return {target for target, names in members if names & memories.written}
+
+
+def _follow(memories: Memories, step: Step) -> None:
+    """Notes what a step writes, and in whose memory its results lie."""
+    condition, also = WRITES.get(step.target, ("", ()))
+    if not condition or step.arguments.get(condition):
+        memories.write(name for argument in also for name in refs(step.arguments.get(argument)))
+    written = destinations(step)
+    memories.write(written)
+    if not step.mutates:
+        for output, name in zip(step.outputs, written):
+            memories.share([output], name)
+    first = next(iter(step.arguments.values()), None)
+    if isinstance(first, Ref) and (step.target in SHARING or step.target in REBINDS):
+        memories.share(step.outputs, first.name)
 
 
 def _check_memory(program: Program, written: set[str]) -> None:
@@ -356,9 +341,7 @@ def _weight(scope: TorchScope, weight: Weight, is_written: bool) -> Value:
     array = weight.read()
     label = weight.label
     if is_written:
-        value = scope.graph.add_input(TensorType(array.shape, dtypes.canonical(array.dtype)), label)
-        scope.graph.states[label] = State(None, array)
-        return value
+        return scope.variable(label, array)
     if weight.is_parameter and not scope.state.freeze_params:
         value = scope.graph.add_input(TensorType(array.shape, dtypes.canonical(array.dtype)), label)
         scope.state.params[label] = array
@@ -369,49 +352,26 @@ def _weight(scope: TorchScope, weight: Weight, is_written: bool) -> Value:
 
 
 def _finished(scope: TorchScope, program: Program, written: set[str]) -> Module:
-    names, values = [], []
-    for label, result in program.results:
-        if isinstance(result, Ref):
-            names.append(label)
-            values.append(_result(scope, program, result.name))
-        elif isinstance(result, bool | int | float):
-            names.append(label)
-            values.append(Builder(scope.graph).constant(np.asarray(result)))
-    taken = set(names)
-    changed: list[tuple[str, int]] = []
-    for name in [*(i.name for i in program.inputs), *program.weights]:
+    results = [(label, _result(scope, program, result)) for label, result in program.results if _is_kept(result)]
+    after: list[tuple[str, Value]] = []
+    for name, label in [*((i.name, i.label) for i in program.inputs), *((n, w.label) for n, w in program.weights.items())]:
         if name in written and (name in scope.cells or name in program.mutations):
-            after = scope.cell(program.mutations.get(name, name)).read()
-            weight = program.weights.get(name)
-            label = weight.label if weight else next(i.label for i in program.inputs if i.name == name)
-            changed.append((label, len(values)))
+            after.append((label, scope.cell(program.mutations.get(name, name)).read()))
             scope.cell(name)
-            values.append(after)
-            names.append(_unused(f"{label}_after", taken))
-    scope.graph.outputs = values
-    states = dict(scope.graph.states)
-    for label, number in changed:
-        if label in states:
-            states[label] = State(number, states[label].initial)
-        else:
-            scope.graph.donated[label] = number
-    scope.graph.states = states
-    return finished(scope, names)
+    return module_of(scope, results, after)
 
 
-def _result(scope: TorchScope, program: Program, name: str) -> Value:
-    if scope.has_number(name):
-        number = scope.number(name)
-        step = Step("output", "output", {}, ())
-        return number if isinstance(number, Value) else scope.size(Context(scope, step, [], program), number)
-    return scope.cell(name).read()
+def _is_kept(result: Any) -> bool:
+    """Whether a result is a tensor or a number; others, such as None, are none of a module."""
+    return isinstance(result, Ref | bool | int | float)
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
+def _result(scope: TorchScope, program: Program, result: Any) -> Value:
+    if not isinstance(result, Ref):
+        return Builder(scope.graph).constant(np.asarray(result))
+    found = scope.result(result.name)
+    g = Context(scope, Step("output", "output", {}, ()), [], program)
+    return found if isinstance(found, Value) else scope.size(g, found)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from forge import dims
 from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.inputs import DimensionNames
+from forge.frontends.state.cells import Cell
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.guards import Condition, conditions
-from forge.frontends.torch.memory import Cell
 from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, refs
 from forge.frontends.torch.scope import TorchScope
 from forge.ir.builder import Builder

@@ -9,7 +9,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,17 +31,14 @@ from forge.frontends.torch.importer import hidden_views, import_program
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.lost_writes import loses_writes
 from forge.frontends.torch.nesting import deep_enough
-from forge.frontends.torch.program import Program
+from forge.frontends.torch.program import Program, label_weights
 from forge.frontends.torch.steps import used_operators
 from forge.ir.graph import Module
+from forge.optional import warn_if_untested
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
-
-
-TESTED = (2, 13)
-"""The version of torch in the extra ``torch`` of ``pyproject.toml``."""
 
 
 def load(
@@ -81,9 +77,7 @@ def exported_program(
     """
     import torch
 
-    from forge.frontends.torch import traces
-
-    _check_version(torch.__version__, where)
+    warn_if_untested("torch", where, stacklevel=5)
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None:
             raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: an ExportedProgram has its own")
@@ -100,9 +94,13 @@ def exported_program(
                 model = torch.jit.trace(model, input_info.examples(infos, default_dtype), check_trace=False)
         is_trace = isinstance(model, torch.jit.ScriptModule)
         if is_trace:
-            infos = _infos_of_trace(model, infos, where)
+            from forge.frontends.torch import script
+
+            infos = script.inputs(model, infos, where)
             with located(where):
-                model = traces.Replayed(model, integer_bias)
+                model = script.Replayed(model, integer_bias)
+            if dynamic_shapes is not None:
+                dynamic_shapes = _arranged(model, infos, script.sizes(dynamic_shapes, infos, where))
         if infos is None:
             raise OptionError(f"{where}: input_infos: got None for a module; expected example tensors, or {input_info.EXPECTED}")
         return _unwrapped(_exported(model, infos, default_dtype, dynamic_shapes, where, is_trace)), infos
@@ -119,15 +117,6 @@ def _has_quantized_layers(model: torch.nn.Module) -> bool:
 
 _QUANTIZED_LAYERS = tuple(
     f"torch.{package}{kind}.quantized" for package in ("ao.nn", "nn") for kind in ("", ".intrinsic"))
-
-
-def _check_version(version: str, where: str) -> None:
-    """Warns of a torch that is older than the one with which programs are tested."""
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < TESTED:
-        known = ".".join(map(str, TESTED))
-        message = f"{where}: torch {version} exports programs of other operators than torch {known}, which is tested"
-        warnings.warn(message, stacklevel=6)
 
 
 def _unwrapped(exported: ExportedProgram) -> ExportedProgram:
@@ -169,8 +158,6 @@ def _exported(
     by_name = isinstance(infos, input_info.Named)
     args, kwargs = ((), dict(zip((i.name for i in infos), arguments))) if by_name else (arguments, None)
     is_free = dynamic is None
-    if dynamic is not None and is_trace:
-        dynamic = _arranged(model, infos, _of_trace(dynamic, infos, where))
     bounds: dict[str, dict[str, int]] = {}
     while True:
         shapes = _arranged(model, infos, input_info.dynamic_shapes(infos, bounds)) if is_free else dynamic
@@ -222,47 +209,11 @@ def _arranged(model: torch.nn.Module, infos: Sequence[InputInfo], shapes: tuple[
     return shapes
 
 
-def _of_trace(dynamic: Any, infos: Sequence[InputInfo], where: str) -> tuple[Any, ...]:
-    """What is said of the sizes of a trace's inputs, in their order.
-
-    Raises:
-        OptionError: it is not said for each input, in order or by name.
-    """
-    names = [info.name for info in infos]
-    if isinstance(dynamic, Mapping) and set(dynamic) <= set(names):
-        return tuple(dynamic.get(name) for name in names)
-    if isinstance(dynamic, list | tuple) and len(dynamic) == len(infos):
-        return tuple(dynamic)
-    expected = ", ".join(name or "?" for name in names)
-    raise OptionError(f"{where}: dynamic_shapes: got {dynamic!r}; expected an entry for each input of the trace: {expected}")
-
-
 def _for_variadic(model: torch.nn.Module, dynamic: tuple[Any, ...]) -> tuple[Any, ...]:
     """Sizes of ``forward(self, *arguments)``, which torch takes as one tuple after those of the other parameters."""
     kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
     first = kinds.index(inspect.Parameter.VAR_POSITIONAL)
     return (*dynamic[:first], tuple(dynamic[first:]))
-
-
-def _infos_of_trace(script: Any, infos: Sequence[InputInfo] | None, where: str) -> Sequence[InputInfo]:
-    """What is said of a trace's inputs, completed by what it was made with."""
-    from forge.frontends.torch import traces
-
-    count, traced = traces.input_count(script), traces.traced_inputs(script)
-    if infos is None:
-        if traced is None:
-            raise OptionError(f"{where}: input_infos: got None, and the module does not say its shapes; {input_info.EXPECTED}")
-        return traced
-    if isinstance(infos, input_info.Named):
-        infos = list(infos)
-    if len(infos) != count:
-        known = "" if traced is None else ": " + ", ".join(f"{i.name} {_traced_shape(i)}" for i in traced)
-        raise ImportModelError(f"{where}: input_infos: got {len(infos)} inputs; the trace has {count}{known}")
-    return [input_info.completed(info, traced[k] if traced else None, where) for k, info in enumerate(infos)]
-
-
-def _traced_shape(info: InputInfo) -> str:
-    return ", ".join(f"{leaf.dtype}{list(leaf.shape or ())}" for _, leaf in info.leaves())
 
 
 def supported_program(exported: ExportedProgram, where: str = "from_torch") -> Program:
@@ -423,24 +374,13 @@ Otherwise = Callable[["ExportedProgram", Sequence[InputInfo] | None, ForgeError]
 
 def _converted(program: Program, plain_names: bool, keep_params_as_input: bool) -> Module:
     if plain_names:
-        rename_weights(program)
+        label_weights(program, lambda label: label.replace(".", "_"))
     return import_program(program, keep_params_as_input)
 
 
 def _rename(program: Program, infos: Sequence[InputInfo] | None, where: str) -> None:
     if infos is not None:
         input_info.rename(program, infos, where)
-
-
-def rename_weights(program: Program) -> None:
-    """Names of weights without dots: ``layer.weight`` is ``layer_weight``."""
-    taken = {item.label for item in program.inputs}
-    for name, weight in program.weights.items():
-        label = weight.label.replace(".", "_")
-        while label in taken:
-            label += "_"
-        taken.add(label)
-        program.weights[name] = replace(weight, label=label)
 
 
 def model_operators(path: Path) -> list[Use]:

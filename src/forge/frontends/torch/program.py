@@ -7,7 +7,7 @@ integers or expressions of torch's symbols, the rest is plain Python. Steps may 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,18 +70,6 @@ class Step:
     mutates: tuple[str, ...] = ()
 
 
-COMPARISONS = frozenset(f"operator.{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge"))
-"""What torch's assertions are of. Their arguments are values even where torch, which believes assertions, says what they are."""
-
-
-WITH_EFFECTS = "higher_order.with_effects"
-"""Applies an operator with effects, after the token that is its first argument. Steps have an order, and need no tokens."""
-
-
-FUNCTIONALIZED = frozenset(("higher_order.auto_functionalized", "higher_order.auto_functionalized_v2"))
-"""They apply an operator that writes its arguments to copies of them."""
-
-
 @dataclass(frozen=True)
 class Input:
     """An input of the user. ``constant`` holds one that is no tensor and was fixed when the program was exported."""
@@ -141,3 +129,14 @@ def refs(argument: Any) -> list[str]:
     if isinstance(argument, Sequence) and not isinstance(argument, str):
         return [name for item in argument for name in refs(item)]
     return []
+
+
+def label_weights(program: Program, rename: Callable[[str], str] = str) -> None:
+    """Gives weights labels that no input or other weight has: ``rename`` of their own, where that is free."""
+    taken = {item.label for item in program.inputs}
+    for name, weight in program.weights.items():
+        label = rename(weight.label)
+        while label in taken:
+            label += "_"
+        taken.add(label)
+        program.weights[name] = replace(weight, label=label)

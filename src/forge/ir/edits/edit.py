@@ -154,21 +154,21 @@ class Editor:
         self._old = frozenset(graph.nodes)
 
     def insert_before(self, node: Node | Value, op: str, *operands: Value | None, name: str = "", **attributes: Any) -> Value:
-        """A new node in front of ``node``, or of the node that makes this value; returns its result.
-
-        Raises:
-            InvalidGraphError: it is an input, or of another graph.
-        """
-        if isinstance(node, Value):
-            if node.producer is None:
-                raise InvalidGraphError(f"insert_before: got input %{node.name}; expected a node, or a value that one makes")
-            node = node.producer
-        self._check_here(node, "insert_before")
-        return Builder(self.graph, node, node.location).call(op, *operands, name=name, **attributes)
+        """A new node in front of ``node``, or of the node that computes a value; returns its result."""
+        place = node.producer if isinstance(node, Value) else node
+        if not isinstance(place, Node):
+            raise InvalidGraphError(f"insert_before: got {node!r}; expected a node, or a value that a node computes")
+        self._check_here(place, "insert_before")
+        return Builder(self.graph, place, place.location).call(op, *operands, name=name, **attributes)
 
     def insert_after(self, value: Value | Node, op: str, *others: Value | None, name: str = "", **attributes: Any) -> Value:
-        """A new node applied to ``value``, or to a node's only result; every earlier use of that now uses the new result."""
+        """A new node applied to ``value`` (its first operand), or to the only result of a node.
+
+        Every earlier use of ``value`` now uses the result.
+        """
         value = value.result if isinstance(value, Node) else value
+        if not isinstance(value, Value):
+            raise InvalidGraphError(f"insert_after: got {value!r}; expected a value, or a node with one result")
         uses = list(value.uses)
         location = value.producer.location if value.producer is not None else ""
         result = Builder(self.graph, location=location).call(op, value, *others, name=name, **attributes)

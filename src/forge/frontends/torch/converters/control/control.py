@@ -12,8 +12,8 @@ from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.prune import prune
 from forge.frontends.scope import Region, merged_captures
+from forge.frontends.state.cells import Cell
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.memory import Cell
 from forge.frontends.torch.program import Program, Ref, ScalarMeta, Weight
 from forge.frontends.torch.registry import converts
 from forge.frontends.torch.scope import TorchScope

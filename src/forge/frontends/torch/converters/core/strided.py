@@ -13,9 +13,9 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.frontends.torch import strides
+from forge.frontends.state import strides
+from forge.frontends.state.cells import Cell
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.memory import Cell
 from forge.frontends.torch.program import TensorMeta
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value

@@ -12,10 +12,10 @@ from forge import dims, dtypes
 from forge.compose.axes import moved
 from forge.compose.bits import bitcast
 from forge.dims import Dim
+from forge.frontends.state.strides import Layout, same_layout, shares
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.strided import Place, place, resized
-from forge.frontends.torch.program import Meta, TensorMeta
-from forge.frontends.torch.strides import same_layout, shares
+from forge.frontends.torch.program import TensorMeta
 from forge.ir.nodes import Value
 
 PutBack = Callable[[Context, Value, Value, Mapping[str, Any], int], Value]
@@ -29,11 +29,11 @@ _SAME_OR_COPY = ("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_a
 SAME_OR_COPY = frozenset(f"aten.{op}" for op in _SAME_OR_COPY)
 """Operators whose result is their first argument where they have nothing to do, and else has memory of its own."""
 
-def _unless_complex(old: Meta, new: Meta) -> bool | None:
+def _unless_complex(old: Layout | None, new: Layout | None) -> bool | None:
     return None if isinstance(new, TensorMeta) and dtypes.is_complex(new.dtype) else True
 
 
-MAYBE_VIEWS: Mapping[str, Callable[[Meta, Meta], bool | None]] = MappingProxyType({
+MAYBE_VIEWS: Mapping[str, Callable[[Layout | None, Layout | None], bool | None]] = MappingProxyType({
     **{f"aten.{op}": shares for op in ("reshape.default", "flatten.using_ints", "reshape_as.default", "ravel.default")},
     "aten.contiguous.default": same_layout,
     **{f"aten.{op}.default": _unless_complex for op in ("resolve_conj", "resolve_neg")},

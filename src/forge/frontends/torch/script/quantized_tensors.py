@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import _disable_current_modes
 
 from forge.errors import OpNotImplemented
-from forge.frontends.torch.script_operators import plain_number
+from forge.frontends.torch.script.operators import plain_number
 
 CODES: Mapping[torch.dtype, torch.dtype] = MappingProxyType({
     torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32,

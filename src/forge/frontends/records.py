@@ -31,7 +31,7 @@ class Record:
 
     def wrong(self, expected: str) -> ImportModelError:
         shown = json.dumps(self.value)[:100] if not isinstance(self.value, dict | list) else f"{type(self.value).__name__}"
-        return ImportModelError(f"{self.path}: got {shown}; expected {expected}; save the program again")
+        return ImportModelError(f"{self.path}: got {shown}; expected {expected}; save the model again")
 
     def __getitem__(self, key: str) -> Record:
         """A field of an object, which must be there."""
@@ -97,9 +97,9 @@ def parse(data: bytes | str, label: str) -> Record:
         text = data if isinstance(data, str) else str(data, "utf-8")
         return Record(json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant), label)
     except RecursionError as error:
-        raise ImportModelError(f"{label}: JSON is nested too deeply; expected a program of torch.export.save") from error
+        raise ImportModelError(f"{label}: JSON is nested too deeply; expected that of a model") from error
     except ValueError as error:
-        raise ImportModelError(f"{label}: got no JSON ({str(error)[:200]}); expected that of torch.export.save") from error
+        raise ImportModelError(f"{label}: got no JSON ({str(error)[:200]}); expected that of a model") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,10 +14,7 @@ import torch
 from torch import nn
 
 from forge.errors import ImportModelError, OpNotImplemented
-from forge.frontends.torch.exported import dtype_of
-from forge.frontends.torch.input_infos import InputInfo, TensorInfo
-from forge.frontends.torch.quantized_tensors import Packed, Quantized, applied, takes_part
-from forge.frontends.torch.script_operators import (
+from forge.frontends.torch.script.operators import (
     ARITY,
     NUMBERS,
     NUMERIC,
@@ -41,6 +38,7 @@ from forge.frontends.torch.script_operators import (
     truth,
     vector,
 )
+from forge.frontends.torch.script.quantized_tensors import Packed, Quantized, applied, takes_part
 
 MAX_STEPS = 1_000_000
 """Nodes that are run, those of loops each time."""
@@ -449,35 +447,3 @@ def _argument(name: str, value: Any, type_: str) -> Any:
 
 
 _FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
-
-
-def traced_inputs(script: Any) -> list[InputInfo] | None:
-    """The inputs that a trace was made with; None where it does not say: it was scripted, or read from a file."""
-    found = []
-    for value in [*script.inlined_graph.inputs()][1:]:
-        what = _traced(value.type())
-        if what is None:
-            return None
-        name = re.sub(r"\W", "_", value.debugName())
-        found.append(InputInfo(name if name.isidentifier() else f"input_{name}", what))
-    return found
-
-
-def _traced(type_: Any) -> TensorInfo | tuple[InputInfo, ...] | None:
-    if type_.kind() == "TensorType" and type_.sizes() is not None and type_.dtype() is not None:
-        return TensorInfo(tuple(type_.sizes()), dtype_of(type_.dtype()))
-    if type_.kind() == "TupleType":
-        parts = [_traced(part) for part in type_.elements()]
-        return None if None in parts else tuple(InputInfo("", part) for part in parts if part is not None)
-    return None
-
-
-def input_count(script: Any) -> int:
-    """How many inputs a TorchScript module takes."""
-    return len([*script.inlined_graph.inputs()]) - 1
-
-
-def input_dtypes(script: Any) -> list[str | None]:
-    """Element types of the inputs as far as the graph says them."""
-    types = [value.type() for value in [*script.inlined_graph.inputs()][1:]]
-    return [dtype_of(t.dtype()) if t.kind() == "TensorType" and t.dtype() is not None else None for t in types]

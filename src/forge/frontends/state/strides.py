@@ -1,12 +1,22 @@
-"""What torch's strides say. Strides count elements."""
+"""What strides say of tensors in memory. They count elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from forge import dims
 from forge.dims import Dim
-from forge.frontends.torch.program import Meta, TensorMeta
+
+
+class Layout(Protocol):
+    """What is known of a tensor in memory; ``strides`` is None where nothing says them."""
+
+    @property
+    def shape(self) -> tuple[Dim, ...]: ...
+
+    @property
+    def strides(self) -> tuple[Dim, ...] | None: ...
 
 
 def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -20,10 +30,10 @@ def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def is_contiguous(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool | None:
-    """Whether elements are in row-major order, without gaps. As torch has it, strides of axes of size 1 do not matter.
+    """Whether elements are in row-major order, without gaps. Strides of axes of size 1 do not matter.
 
-    Strides that differ as expressions of symbols are different ones, as torch takes symbols for 2 or more where it exports; None:
-    the expressions are of other operations than sums and products.
+    Strides that differ as expressions of symbols are different ones: symbols stand for 2 or more. None: the expressions are of
+    other operations than sums and products.
     """
     if 0 in shape:
         return True
@@ -35,7 +45,7 @@ def is_contiguous(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool | None:
 
 
 def _plain(step: Dim) -> Dim:
-    """``step`` without the ``max(1, size)`` that torch writes for sizes which may be 0."""
+    """``step`` without the ``max(1, size)`` that frameworks write for sizes which may be 0."""
     if isinstance(step, int):
         return step
     total: Dim = 0
@@ -89,19 +99,19 @@ def _at_most(a: Dim, b: Dim) -> bool:
     return low is not None and low >= 0
 
 
-def shares(old: Meta, new: Meta) -> bool | None:
+def shares(old: Layout | None, new: Layout | None) -> bool | None:
     """Whether ``new``, which an operator made that copies only where it must, is a view of ``old``; None: nothing says it.
 
     A copy is contiguous, and so is a view of a contiguous tensor; of any other, no view with all of its elements is.
     """
-    if not isinstance(old, TensorMeta) or not isinstance(new, TensorMeta) or old.strides is None or new.strides is None:
+    if old is None or new is None or old.strides is None or new.strides is None:
         return None
     is_new, is_old = is_contiguous(new.shape, new.strides), is_contiguous(old.shape, old.strides)
     return is_old if is_new else is_new is not None or None
 
 
-def same_layout(old: Meta, new: Meta) -> bool | None:
+def same_layout(old: Layout | None, new: Layout | None) -> bool | None:
     """Whether tensors of one shape lie in memory in the same order; None: nothing says it."""
-    if not isinstance(old, TensorMeta) or not isinstance(new, TensorMeta) or old.strides is None or new.strides is None:
+    if old is None or new is None or old.strides is None or new.strides is None:
         return None
     return len(old.strides) == len(new.strides) and all(map(dims.equal, old.strides, new.strides))

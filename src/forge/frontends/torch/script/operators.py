@@ -14,6 +14,9 @@ import numpy as np
 import torch
 
 from forge.errors import ImportModelError
+from forge.frontends.promotion import Strength, kind
+from forge.frontends.torch.exported import dtype_of
+from forge.frontends.torch.promotion import TORCH
 
 Function = Callable[..., Any]
 
@@ -79,15 +82,14 @@ def reduced(name: str, values: Sequence[Number]) -> Number:
 
 
 _KINDS = ((bool, torch.SymBool), (int, torch.SymInt), (float, torch.SymFloat), (complex,))
-_DEFAULTS = (torch.bool, torch.int64, torch.float32, torch.complex64)
+_DEFAULTS = tuple(getattr(torch, name) for name in TORCH.numbers)
 """Of the categories of types: what numbers of Python are, and the type that a result of lower ones gets."""
 
 
 def _category(number: Any) -> int:
     """0 to 3: truth values, integers, floats, complex numbers."""
     if isinstance(number, Number) and number.dtype is not None:
-        dtype = number.dtype
-        return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
+        return kind(dtype_of(number.dtype))
     return next(k for k, kinds in enumerate(_KINDS) if isinstance(plain_number(number), kinds))
 
 
@@ -107,13 +109,16 @@ def result_dtype(name: str, inputs: Sequence[Any]) -> torch.dtype:
     """The type of what an operator makes of numbers."""
     if name in _COMPARISONS:
         return torch.bool
-    dtypes = [x.dtype for x in inputs[:2] if isinstance(x, Number) and x.dtype is not None]
-    dtype = reduce(torch.promote_types, dtypes, torch.bool)
-    category = max(_category(x) for x in inputs[:2] if x is not None and not isinstance(x, str))
-    if category > _category(Number(None, dtype)):
-        dtype = _DEFAULTS[category]
+    found = TORCH.common(_typed(x) for x in inputs[:2] if x is not None and not isinstance(x, str))
     is_float = name in _FLOATING or name == "div" and (len(inputs) < 3 or inputs[2] is None)
-    return torch.float32 if is_float and category < 2 else dtype
+    dtype: torch.dtype = getattr(torch, "float32" if is_float and kind(found) < kind("float32") else found)
+    return dtype
+
+
+def _typed(number: Any) -> tuple[str, Strength]:
+    if isinstance(number, Number) and number.dtype is not None:
+        return dtype_of(number.dtype), Strength.SCALAR
+    return TORCH.numbers[_category(number)], Strength.NUMBER
 
 
 def as_number(tensor: torch.Tensor, among_numbers: bool) -> Number | Vector | None:
