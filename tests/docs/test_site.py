@@ -106,7 +106,7 @@ def test_no_link_is_dead(site: Site) -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q["asks"])
 def test_questions_are_answered_within_two_clicks(site: Site, question: dict[str, str]) -> None:
-    missing = {page.path.name: [words for words in question["answer"] if words not in page.text] for page in site.within(CLICKS)}
+    missing = {page.path: [words for words in question["answer"] if words not in page.text] for page in site.within(CLICKS)}
     assert [] in missing.values(), min(missing.items(), key=lambda item: len(item[1]))
 
 
