@@ -10,6 +10,8 @@ on the command line, which declares its spelling with `spelled`.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -117,6 +119,14 @@ def spelled(names: Mapping[str, str]) -> Iterator[None]:
         _spelling.reset(token)
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns of the line outside of Forge that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "forge":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 TVMError = ForgeError
 """The name that users of seed systems catch."""
 
@@ -126,5 +136,5 @@ __all__ = [
     "MemoryLimitError", "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError",
     "OutputExistsError", "OutputPathError", "ParseError", "PasswordError", "TVMError", "TargetError", "TimeLimitError",
     "ToolchainError", "TypeInferenceError",
-    "option", "spelled",
+    "option", "spelled", "warn",
 ]

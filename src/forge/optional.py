@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-import warnings
+
+from forge import errors
 
 PURPOSES = {
     "torch": "forge.from_torch, torch.compile",
@@ -36,9 +37,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
-def warn_if_untested(package: str, where: str, stacklevel: int) -> None:
+def warn_if_untested(package: str, where: str) -> None:
     """Warns of an installed version that is older than those that are tested."""
     version = installed(package)
     if version is not None and is_untested(package, version):
         message = f"{where}: {package} {version} is older than {package} {TESTED[package]}, the oldest that is tested; update it"
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        errors.warn(message)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from forge import errors
 from forge.errors import ImportModelError
 
 
@@ -42,11 +42,9 @@ def topological(steps: Sequence[OrderedNode], is_known: Callable[[str], bool]) -
         return range(len(steps))
     order = _sorted([[p for name, p in found if p < k or not is_known(name)] for k, found in enumerate(needed)], steps)
     index, value, producer = first
-    warnings.warn(
+    errors.warn(
         f"node {steps[index].name!r} ({steps[index].op}) uses value {value!r}, which node {steps[producer].name!r} gives after "
-        "it; the nodes are sorted; expected topological order",
-        stacklevel=2,
-    )
+        "it; the nodes are sorted; expected topological order")
     return order
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forge import dims
+from forge import dims, errors
 from forge.dims import Dim, DimExpr
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 def _deprecated(method: str, instead: str) -> None:
     """Warns at the call of a method of `IRModule`."""
     message = f"IRModule.{method} is deprecated and will be removed in a future release; {instead}"
-    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    errors.warn(message, DeprecationWarning)
 
 
 def edit(ir: IRModule, graph: str = "main") -> AbstractContextManager[Editor]:

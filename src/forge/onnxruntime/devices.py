@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from forge import errors
 from forge.errors import OptionError
 from forge.onnxruntime.errors import EPFail, RuntimeException
 
@@ -74,8 +74,8 @@ def chosen(providers: Providers | None, provider_options: Sequence[ProviderOptio
         raise EPFail(f"InferenceSession: providers: Unknown Provider Type: {missing[0]}; got {list(options)}; expected {CPU!r} "
                      "among them, which is what Forge compiles for; add it as the last one")
     for name in missing:
-        warnings.warn(f"Specified provider {name!r} is not in available provider names. Available providers: {CPU!r}; the CPU "
-                      "is used", stacklevel=3)
+        errors.warn(f"Specified provider {name!r} is not in available provider names. Available providers: {CPU!r}; the CPU "
+                      "is used")
     for name in options.get(CPU, {}):
         if name not in _OPTIONS_OF_CPU:
             raise OptionError(f"InferenceSession: option {name!r} of {CPU}; expected {' or '.join(_OPTIONS_OF_CPU)}; "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
+from forge import errors
 from forge.ir.graph import Module
 from forge.ir.quantised import is_quantised
 from forge.quantization.analysis import Analysis, analyse, is_near
@@ -36,7 +36,7 @@ def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis
     names = ", ".join(f"{layer.label} ({layer.alone:.0f} dB alone)" for layer in worst)
     parts = [f"quantize: the outputs are {_text(outputs)}; the layers that lose most: {names}", *_advice(module, scheme, outputs)]
     parts.append("quantize_with_accuracy keeps layers in float, quantization_report shows all")
-    warnings.warn("; ".join(parts), QuantizationWarning, stacklevel=3)
+    errors.warn("; ".join(parts), QuantizationWarning)
     return outputs
 
 
@@ -44,7 +44,7 @@ def warn_of_nothing(found: Quantised) -> bool:
     """Says so where no layer was quantised."""
     if any(is_quantised(node) for node in found.module.main.walk()):
         return False
-    warnings.warn(f"quantize: {nothing_text(found.left)}", QuantizationWarning, stacklevel=3)
+    errors.warn(f"quantize: {nothing_text(found.left)}", QuantizationWarning)
     return True
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from forge.optional import warn_if_untested
 
-warn_if_untested("torch", "forge.torch", stacklevel=1)  # an older one may lack what the modules below import
+warn_if_untested("torch", "forge.torch")  # an older one may lack what the modules below import
 
 _HOMES = {
     "CompiledModule": "modules",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from forge import errors
 from forge.driver import check_options
 from forge.errors import OpNotImplemented, OptionError
 from forge.options import CompileOptions, options_of
@@ -53,7 +53,7 @@ def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, f
     except OpNotImplemented as error:
         if not fallback:
             raise
-        warnings.warn(f"all of a graph runs eagerly: {error}", stacklevel=2)
+        errors.warn(f"all of a graph runs eagerly: {error}")
         return eager
     if fallback and history.records:
         return _recording(eager, settings)
@@ -70,7 +70,7 @@ def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, f
 
 
 def _recording(eager: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    warnings.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()", stacklevel=3)
+    errors.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()")
     return eager
 
 
@@ -95,7 +95,7 @@ def parse_options(options: Mapping[str, Any] | None, mode: str | None) -> tuple[
     given = {**_MODES.get(mode or "", {}), **dict(options or {})}
     if mode in _MODES:
         nearest = given or "the defaults"
-        warnings.warn(f"{_WHERE}: mode {mode!r} is inductor's; options={nearest} come nearest and are taken", stacklevel=3)
+        errors.warn(f"{_WHERE}: mode {mode!r} is inductor's; options={nearest} come nearest and are taken")
     fallback = given.pop("fallback", False)
     if not isinstance(fallback, bool):
         raise OptionError(f"{_WHERE}: fallback: got {fallback!r}; expected True or False")

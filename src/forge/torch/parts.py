@@ -5,7 +5,6 @@ Random numbers are drawn by PyTorch's own generator, so that ``torch.manual_seed
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.split_module import split_module
 
+from forge import errors
 from forge.errors import ForgeError, OpAttributeUnimplemented, OpNotImplemented
 from forge.frontends.support import MISSING
 from forge.frontends.torch.captured import Given, captured_program
@@ -46,12 +46,12 @@ def compile_with_fallback(module: GraphModule, given: Sequence[Given], settings:
         except ForgeError as error:
             operator = error.operator if isinstance(error, OpAttributeUnimplemented) else ""
             if not operator or operator in refused:
-                warnings.warn(f"all of a graph runs eagerly: {error}", stacklevel=2)
+                errors.warn(f"all of a graph runs eagerly: {error}")
                 return None
             refused = {*refused, operator}
         else:
             if nodes:
-                warnings.warn(f"{settings.where}: {len(nodes)} operators run eagerly: {_listing(nodes)}", stacklevel=2)
+                errors.warn(f"{settings.where}: {len(nodes)} operators run eagerly: {_listing(nodes)}")
             return found
 
 

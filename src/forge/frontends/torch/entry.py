@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from forge import errors
 from forge.errors import ForgeError, ImportModelError, OptionError
 from forge.frontends.torch import input_infos as input_info
 from forge.frontends.torch.exported import output_labels, symbol_names
@@ -56,7 +57,7 @@ def from_torch(
         except Exception as second:
             text = " ".join(_COLOURS.sub("", str(second)).split())[:500]
             raise type(error)(f"{error}; the way through ONNX failed, too: {type(second).__name__}: {text}") from second
-        warnings.warn(f"the model was loaded through ONNX; the reason: {reason}; through_onnx=False forbids it", stacklevel=5)
+        errors.warn(f"the model was loaded through ONNX; the reason: {reason}; through_onnx=False forbids it")
         return module
 
     if through_onnx:

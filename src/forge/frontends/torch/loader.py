@@ -77,7 +77,7 @@ def exported_program(
     """
     import torch
 
-    warn_if_untested("torch", where, stacklevel=5)
+    warn_if_untested("torch", where)
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None:
             raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: an ExportedProgram has its own")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from forge import errors
 from forge.dims import DimExpr
 from forge.module import IRModule
 from forge.nd import NDArray, viewed
@@ -35,11 +35,11 @@ def from_onnx(
     from forge.frontends.onnx.importer import import_model
     from forge.frontends.onnx.loader import load
 
-    loaded = load(model, lambda where, finding: warnings.warn(f"{where}: onnx.checker: {finding}", stacklevel=4))
+    loaded = load(model, lambda where, finding: errors.warn(f"{where}: onnx.checker: {finding}"))
     module = import_model(loaded, shape, dtype, opset, freeze_params)
     ir = IRModule(module, fold_constants=freeze_params, fold_batch_norms=freeze_params)
     for text in _unknown_sizes(ir, shape or {}):
-        warnings.warn(text, stacklevel=2)
+        errors.warn(text)
     return ir, {name: viewed(array) for name, array in ir.params.items()}
 
 

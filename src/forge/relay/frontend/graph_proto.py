@@ -13,13 +13,13 @@ converted as those of any model.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import onnx
 
+from forge import errors
 from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.class_helpers import CUSTOM, get_relay_op
 from forge.frontends.converter_class import Text
@@ -188,9 +188,8 @@ class GraphProto:
             if name in self._shape:
                 shape = list(self._shape[name])
             elif "?" in str(shape):
-                warnings.warn(
-                    f"Input {name} has unknown dimension shapes: {sizes}. Specifying static values may improve performance",
-                    stacklevel=4)
+                errors.warn(
+                    f"Input {name} has unknown dimension shapes: {sizes}. Specifying static values may improve performance")
             if isinstance(self._dtype, Mapping):
                 dtype = self._dtype.get(name, dtype)
             self._inputs[name] = self._nodes[name] = new_var(name, shape=shape, dtype=dtype)

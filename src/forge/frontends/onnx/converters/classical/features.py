@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from forge import dtypes
+from forge import dtypes, errors
 from forge.compose.checks import checked_indices
 from forge.dims import Dim
 from forge.errors import option
@@ -129,10 +128,10 @@ def zip_map(
 ) -> Value:
     """Would turn rows of scores into maps from labels. The scores are the result; without ``drop_zipmap`` a warning says so."""
     if not g.convert_config["drop_zipmap"]:
-        warnings.warn(
+        errors.warn(
             f"node {g.name!r} (ZipMap): dropped, since compiled models have no maps: the output is the tensor of scores, one "
             "column a class; to say that this is what you expect, load with convert_config={'drop_zipmap': True}, or export with "
-            "options={'zipmap': False} (skl2onnx)", stacklevel=2)
+            "options={'zipmap': False} (skl2onnx)")
     return x
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import onnx
 
-from forge import dims
+from forge import dims, errors
 from forge.errors import ImportModelError, TypeInferenceError
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.convert import build_region, convert_nodes
@@ -60,7 +59,7 @@ def _those_that_fit(g: Context, graphs: Sequence[onnx.GraphProto]) -> list[Regio
     if fitting is None:
         raise refused[0]
     for why in refused:
-        warnings.warn(f"node {g.name!r} (If): one of its branches will fail when it is taken: {why}", stacklevel=2)
+        errors.warn(f"node {g.name!r} (If): one of its branches will fail when it is taken: {why}")
     return [_failing(g.name, fitting.graph.outputs) if b is None else b for b in branches]
 
 
