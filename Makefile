@@ -21,7 +21,7 @@ INSTALLED_FROM := pyproject.toml setup.py src/forge/_version.py $(wildcard runti
 	$(shell find runtime/src -name '*.[ch]' 2>/dev/null)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-changed test-all test-install lint check bench wheels release clean
+.PHONY: help demo test test-changed test-all test-install lint check bench site wheels release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -50,6 +50,10 @@ check: lint test ## lint and the tests
 
 bench: $(VENV)/.installed-bench ## Time and memory of all benchmark models beside onnxruntime, openvino, MNN and torch
 	$(BIN)/python -m benchmarks.compare
+
+site: $(VENV)/.installed-docs ## Build the documentation as a site into build/site; every warning is an error
+	$(BIN)/python -m sphinx -q -E -a -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
 
 wheels: $(VENV)/.installed-wheels ## Build the two wheels of a release into dist/
 	@$(BIN)/python scripts/build_wheels.py dist

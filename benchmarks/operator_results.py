@@ -20,7 +20,7 @@ FORMS = ("static", "dynamic")
 _OF_FORMS = tuple(f"{form} {cell}" for form in FORMS for cell in (*ENGINES, "ratio"))
 COLUMNS = ("row", *_OF_FORMS, "dynamic over static", "GB/s")
 
-HEADING = """# Operators beside their peers
+HEADING = """# Performance of operators
 
     python -m benchmarks.operators --threads 1,2 --page   # measures all rows and writes this page
     python -m benchmarks.operators --filter "pool: max"   # some rows, on the terminal

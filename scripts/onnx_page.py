@@ -10,7 +10,7 @@ COUNTS = Path(__file__).parent.parent / "tests" / "onnx_backend" / "counts.json"
 KINDS = ("passed", "refused", "wrong", "crashed", "hung")
 NAMES = {"reference": "onnx reference"}
 
-HEADING = """# ONNX
+HEADING = """# ONNX operators
 
 `forge support onnx` lists all operators and their versions, `forge support model.onnx` what a model needs.
 

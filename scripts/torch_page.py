@@ -5,7 +5,7 @@ from __future__ import annotations
 from forge.frontends.support import CONVERTER
 from forge.frontends.torch.coverage import CORE_ATEN, coverage, missing_core
 
-HEADING = """# Operators of PyTorch
+HEADING = """# PyTorch operators
 
 [PyTorch](../guides/pytorch.md) says how models are loaded. `forge support torch` lists all operators,
 `forge support model.pt2` those of a program.

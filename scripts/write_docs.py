@@ -15,6 +15,7 @@ from scripts import loader_stubs
 from scripts.formats_page import formats_page
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
+from scripts.speed_picture import speed_picture
 from scripts.torch_page import torch_page
 from scripts.zoo_page import zoo_page
 from tests.seeds import items as seeds
@@ -52,7 +53,7 @@ comes from `forge.knobs`.
 """
 
 
-ONNX_EXPORT = """# Operators in ONNX
+ONNX_EXPORT = """# Operators as ONNX
 
 How `ir.to_onnx` and `forge export` write each operator: by a *row* of the exporter's table, as its *parts* (other
 operators), or as its tensor *expressions* (arithmetic on positions and elements; right, but slower than an operator would
@@ -78,7 +79,7 @@ def onnx_export() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The text of each generated page, by its path from ``docs/reference``; and that of the stub of the loaders."""
+    """The text of each generated page and picture, by its path from ``docs/reference``; and that of the stub of the loaders."""
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx_operators.md": onnx_page(), "onnx_export.md": onnx_export()}
@@ -86,7 +87,9 @@ def pages() -> dict[str, str]:
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
               "formats.md": formats_page(), **onnx}
     stubs = {os.path.relpath(loader_stubs.STUB, DOCS): loader_stubs.stub()}
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages(), **stubs}
+    pictures = {"../static/speed.svg": speed_picture()}
+    made = {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **pictures, **stubs}
+    return {**made, **operator_pages()}
 
 
 def stale() -> list[str]:

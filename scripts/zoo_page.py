@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.model_zoo.lists import LIBRARIES, NO_GRAPH, OK, SPEED, TIMED, WAYS, Speed, Zoo, exports
 
-HEADING = """# Models of PyTorch's libraries
+HEADING = """# Models from PyTorch's libraries
 
 Architectures with small random configurations, by `python -m tests.model_zoo`. Of transformers: one class for each type of
 model, with the language model's head where there is one; of torchvision and timm: the smallest model of each family. Every

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,10 @@ def test_each_option_is_documented() -> None:
     rows = settings_table().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == [o.python for o in all_options()]
     assert settings_table() in write_docs.pages()["settings.md"]
+
+
+@pytest.mark.parametrize("function", [forge.IRModule.compile, forge.compile], ids=["method", "function"])
+def test_docstrings_have_the_options_as_arguments(function: Any) -> None:
+    taken = [o.python for o in all_options() if o.python in inspect.signature(function).parameters]
+    arguments = re.findall(r"^    (\w+):", inspect.getdoc(function) or "", re.MULTILINE)
+    assert set(taken) <= set(arguments)

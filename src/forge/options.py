@@ -270,7 +270,9 @@ def takes_options(method: F) -> F:
     """
     signature = inspect.signature(method)
     known = [o for o in all_options() if o.python in signature.parameters]
-    method.__doc__ = (method.__doc__ or "").replace("{options}", _described(known))
+    text = method.__doc__ or ""
+    before = text.partition("{options}")[0].rpartition("\n")[2]
+    method.__doc__ = text.replace("{options}", _described(known, before))
     unset = {o.python: UNSET for o in known if o in options_of(CompileOptions)}
 
     @functools.wraps(method)
@@ -290,7 +292,7 @@ def takes_options(method: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _described(known: Iterable[Option]) -> str:
+def _described(known: Iterable[Option], indent: str) -> str:
     """Lines for the section of arguments of a method's docstring, where ``{options}`` is at its indentation."""
-    wrapper = textwrap.TextWrapper(130, initial_indent=" " * 12, subsequent_indent=" " * 16)
+    wrapper = textwrap.TextWrapper(130, initial_indent=indent, subsequent_indent=indent + " " * 4)
     return "\n".join(wrapper.fill(f"{o.python}: {o.text}") for o in known).lstrip()

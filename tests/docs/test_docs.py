@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.runtime.building import compile_c
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^prints\n\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -27,8 +30,14 @@ def blocks(page: Path, language: str) -> list[str]:
     return [m[2] for m in BLOCK.finditer(page.read_text()) if m[1] == language]
 
 
+def cells(notebook: Path) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+
+
 def script_of(page: Path) -> str:
-    """The Python blocks, each on the lines that it has in the page, so that tracebacks tell the place."""
+    """The Python blocks, each on the lines that it has in the page, so that tracebacks tell the place; or a notebook's cells."""
+    if page.suffix == ".ipynb":
+        return "\n\n".join("".join(cell["source"]) for cell in cells(page))
     text = page.read_text()
     lines = [""] * (text.count("\n") + 1)
     for match in BLOCK.finditer(text):
@@ -70,6 +79,13 @@ def test_python_blocks_run_and_print_the_listings(page: Path, tmp_path: Path) ->
         assert listing.strip() in printed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebooks_run_and_are_kept_without_outputs(notebook: Path, tmp_path: Path) -> None:
+    assert not [cell for cell in cells(notebook) if cell["outputs"] or cell["execution_count"]]
+    assert run(notebook, tmp_path)
+
+
 @pytest.mark.parametrize("page", has_blocks("relay"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_listings_are_canonical(page: Path) -> None:
     listings = [text for text in blocks(page, "relay") if "meta[" not in text]
@@ -103,6 +119,21 @@ def test_the_c_block_of_tensors_runs(tmp_path: Path) -> None:
     source.write_text(C_OF_TENSORS.format(block="\n".join(blocks(ROOT / "docs" / "guides" / "tensors.md", "c"))))
     compile_c(f"-I{Path(torch.origin).parent / 'include' / 'ATen'}", source, "-o", program)
     assert subprocess.run([program], check=False).returncode == 0
+
+
+PYTORCH = """
+import torch
+import forge
+model, images = torch.nn.Conv2d(3, 4, 3).eval(), torch.rand(2, 3, 224, 224)
+{block}
+torch.testing.assert_close(torch.from_numpy(forge.Runtime("build")(images)), logits)
+"""
+
+
+def test_the_torch_block_of_the_readme_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (block,) = [text for text in blocks(ROOT / "README.md", "text") if "from_torch(" in text]
+    subprocess.run([sys.executable, "-c", PYTORCH.format(block=block)], cwd=tmp_path, check=True)
 
 
 def test_pages_are_found() -> None:

@@ -229,6 +229,10 @@ def test_notebooks_show_the_page_in_a_frame_of_its_own(report: Report, browser: 
     shown.page.context.close()
 
 
+def test_a_notebook_prints_the_text(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = str(report)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert str(report) == text != ""
 
 
 def test_a_changed_module_has_no_report() -> None:

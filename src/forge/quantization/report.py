@@ -183,7 +183,7 @@ class Report:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        console = Console(file=text, width=120, highlight=False, markup=False, emoji=False)
+        console = Console(file=text, width=120, highlight=False, markup=False, emoji=False, force_jupyter=False)
         console.print(f"{len(self.layers)} quantised layers, the worst first (signal to noise in dB, of {self.samples} samples)")
         console.print(self._table())
         left = [f"stays in float: {label}: {reason}" for label, reason in self.left.items()]
