@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import forge
 from benchmarks import accuracy_results, operator_results
 from forge.driver.pipeline import levels_table
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
@@ -87,9 +88,14 @@ def pages() -> dict[str, str]:
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
               "formats.md": formats_page(), **onnx}
     stubs = {os.path.relpath(loader_stubs.STUB, DOCS): loader_stubs.stub()}
-    pictures = {"../static/speed.svg": speed_picture()}
+    pictures = {"../static/speed.svg": speed_picture(), "../static/graph.svg": graph_picture()}
     made = {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **pictures, **stubs}
     return {**made, **operator_pages()}
+
+
+def graph_picture() -> str:
+    """The picture of the model of the demo, as ``ir.plot()`` draws it."""
+    return forge.load(ROOT / "examples" / "digits" / "digits.onnx").plot().svg + "\n"
 
 
 def stale() -> list[str]:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from forge.frontends.onnx.registry import REGISTRY, OnnxOpConverter, register, unregister
 
 __getattr__ = lazy.attributes(__name__, {name: home for home, names in {
-    "forge.compose.expr": ("expr", "op"),
+    "forge.compose.expr": ("op",),
     "forge.frontends.onnx.context": ("Context",),
     "forge.frontends.onnx.coverage": ("coverage",),
     "forge.frontends.onnx.importer": ("from_onnx", "import_model", "model_operators", "unsupported_operators", "REGISTRY"),
     "forge.frontends.onnx.registry": ("OnnxOpConverter", "register", "unregister"),
-}.items() for name in names})  # fmt: skip
+}.items() for name in names}, {"expr": "forge.compose.expr"})  # fmt: skip
 
 __all__ = [
     "FORMAT", "REGISTRY", "Context", "OnnxOpConverter", "coverage", "expr", "from_onnx", "import_model", "model_operators", "op",
