@@ -1,0 +1,1 @@
+"""The importer of StableHLO, and of JAX."""
