@@ -1,0 +1,203 @@
+"""Loads modules: reads them, checks that all operations are known, and converts their functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from forge import dims, ops  # noqa: F401
+from forge.dims import Dim
+from forge.errors import ImportModelError, OptionError, option
+from forge.frontends.convert import finished, located
+from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_names
+from forge.frontends.stablehlo import converters, symbols
+from forge.frontends.stablehlo.importer import TERMINATORS, convert_operations, converted_body
+from forge.frontends.stablehlo.module import Function, Operation, StablehloModule, TensorType, TokenType, TupleType, Type
+from forge.frontends.stablehlo.module import Value as ModuleValue
+from forge.frontends.stablehlo.operators import used_operators
+from forge.frontends.stablehlo.registry import REGISTRY
+from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure
+from forge.frontends.support import check_supported
+from forge.ir import types
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
+
+InputInfo = Mapping[str, Sequence[Any]] | Sequence[Any] | None
+
+
+def import_module(source: StablehloModule, where: str, input_info: InputInfo = None, names: Sequence[str] = ()) -> Module:
+    """The module of the graph IR that a module of StableHLO means.
+
+    Args:
+        where: names the model in messages.
+        input_info: sizes and element types of the inputs of the main function: see `from_stablehlo`.
+        names: of these inputs, in the place of those that the file gives.
+
+    Raises:
+        ImportModelError: it is not valid; OpNotImplemented: it has operations without a converter, all listed.
+    """
+    with located(where):
+        converters.load_all()
+        public = {name: function for name, function in source.functions.items() if function.is_public}
+        if not public:
+            raise ImportModelError("no function is public; expected one, as a rule @main")
+        check_supported(used_operators(source).values(), REGISTRY)
+        size = sum(1 for _ in source.operations())
+        main = "main" if "main" in public else next(iter(public))
+        module = _convert(source, public.pop(main), size, input_info, names)
+        for name, function in public.items():
+            module.graphs[name] = _convert(source, function, size, None, ()).main
+            module.graphs[name].attributes["public"] = True
+        return module
+
+
+def _convert(source: StablehloModule, function: Function, size: int, input_info: InputInfo, names: Sequence[str]) -> Module:
+    """A module whose main graph is ``function``."""
+    state = StablehloState(size=size, source=source, convert_operations=convert_operations)
+    scope = StablehloScope(Graph(name="main"), state, {"": 1})
+    given = list(names) or argument_names(function)
+    tensors, build = _flattened(given, [a.type for a in function.body.arguments])
+    shape = _shapes(input_info, tensors)
+    _add_inputs(scope, function, tensors, shape)
+    values = {name: scope.required(name) for name, _ in tensors}
+    arguments = [make(values) for make in build]
+    results = converted_body(scope, function.body, arguments, f"function @{function.name}")
+    flat = [value for structure in results for value in _leaves(structure)]
+    scope.graph.outputs = flat
+    return finished(scope, _unique(_result_names(function, len(flat)), set(values)))
+
+
+def _leaves(structure: Structure) -> list[Value]:
+    if isinstance(structure, tuple):
+        return [value for part in structure for value in _leaves(part)]
+    return [] if structure is None else [structure]
+
+
+def _flattened(
+    names: Sequence[str], declared: Sequence[Type]
+) -> tuple[list[tuple[str, TensorType]], list[Callable[[Mapping[str, Value]], Structure]]]:
+    """Tensors among the arguments, those of tuples one by one; and what makes each argument of them."""
+    tensors: list[tuple[str, TensorType]] = []
+
+    def add(name: str, type_: Type) -> Callable[[Mapping[str, Value]], Structure]:
+        match type_:
+            case TensorType():
+                tensors.append((name, type_))
+                return lambda values: values[name]
+            case TupleType(elements=elements):
+                parts = [add(f"{name}_{k}", element) for k, element in enumerate(elements)]
+                return lambda values: tuple(make(values) for make in parts)
+            case TokenType():
+                return lambda _: None
+        raise ImportModelError(f"argument {name!r}: got {type_}; expected a tensor, a tuple or a token")
+
+    return tensors, [add(name, type_) for name, type_ in zip(names, declared, strict=True)]
+
+
+def _add_inputs(
+    scope: StablehloScope, function: Function, tensors: Sequence[tuple[str, TensorType]], shape: ShapeDict
+) -> None:
+    labels = DimensionNames()
+    unknown = {
+        (name, axis): labels.unknown(f"{name}_dim{axis}")
+        for name, type_ in tensors for axis, size in enumerate(type_.shape) if size is None}
+
+    def typed(meaning: Mapping[str, Dim]) -> list[tuple[str, types.Type]]:
+        return [
+            (name, types.TensorType(tuple(
+                dims.substitute(unknown[name, axis], meaning) if size is None else size
+                for axis, size in enumerate(type_.shape)), type_.dtype))
+            for name, type_ in tensors]
+
+    meaning: Mapping[str, Dim] = {}
+    if unknown and all(isinstance(a.type, TensorType) for a in function.body.arguments):
+        raw = typed({})
+
+        def evaluate(operations: Sequence[Operation]) -> Callable[[ModuleValue], Value | None]:
+            scratch = StablehloScope(Graph(), StablehloState(source=scope.state.source, convert_operations=convert_operations), {})
+            for formal, (name, type_) in zip(function.body.arguments, raw):
+                scratch.put(formal, scratch.graph.add_input(type_, name))
+            return _converted_sizes(scratch, operations)
+
+        meaning = symbols.relations(function, scope.state.source.functions, evaluate)
+    named = typed(meaning)
+    used = DimensionNames(dims.symbols(*(size for _, t in named if isinstance(t, types.TensorType) for size in t.shape)))
+    check_names([name for name, _ in named], shape, {})
+    add_inputs(scope, named, used, shape)
+
+
+def _converted_sizes(scope: StablehloScope, operations: Sequence[Operation]) -> Callable[[ModuleValue], Value | None]:
+    """Converts those of ``operations`` whose operands are known, and finds what became of values."""
+    for operation in operations:
+        if all(scope.knows(scope.state.name(operand)) for operand in operation.operands):
+            convert_operations(scope, [operation])
+
+    def find(value: ModuleValue) -> Value | None:
+        name = scope.state.name(value)
+        return scope.lookup(name) if scope.knows(name) else None
+
+    return find
+
+
+def argument_names(function: Function) -> list[str]:
+    """Names of the arguments, as the file gives them: identifiers, each its own."""
+    found = []
+    for position, argument in enumerate(function.body.arguments):
+        attributes = function.argument_attributes[position] if position < len(function.argument_attributes) else {}
+        found.append(identifier(str(attributes.get("jax.arg_info") or argument.name), f"arg{position}"))
+    return _unique(found, set())
+
+
+def _result_names(function: Function, count: int) -> list[str]:
+    """Names of the results: ``result['logits']`` of jax is ``logits``."""
+    names = []
+    for position in range(count):
+        attributes = function.result_attributes[position] if position < len(function.result_attributes) else {}
+        path = str(attributes.get("jax.result_info", "")).removeprefix("result")
+        name = identifier(path, "")
+        names.append(name if name[:1].isalpha() else f"output_{name or position}")
+    return names
+
+
+def identifier(text: str, default: str) -> str:
+    """``text`` with ``_`` in the place of all that names do not have."""
+    return re.sub(r"\W+", "_", text[:200], flags=re.ASCII).strip("_") or default
+
+
+def _unique(names: Sequence[str], taken: set[str]) -> list[str]:
+    """``names``, numbered where one was there before."""
+    found = []
+    for name in names:
+        unique, number = name, 1
+        while unique in taken:
+            unique, number = f"{name}_{number}", number + 1
+        taken.add(unique)
+        found.append(unique)
+    return found
+
+
+def _shapes(input_info: InputInfo, tensors: Sequence[tuple[str, TensorType]]) -> ShapeDict:
+    """What the user says of sizes, by names of inputs.
+
+    Raises:
+        OptionError: it is of another kind, or contradicts the module.
+    """
+    if input_info is None:
+        return {}
+    where = f"from_stablehlo: {option('input_info')}"
+    if isinstance(input_info, Mapping):
+        return dict(input_info)
+    if isinstance(input_info, str) or not isinstance(input_info, Sequence) or len(input_info) != len(tensors):
+        raise OptionError(f"{where}: got {input_info!r}; expected (shape, dtype) for each of {len(tensors)} inputs")
+    shapes: dict[str, Sequence[Any]] = {}
+    for (name, type_), entry in zip(tensors, input_info):
+        if not isinstance(entry, Sequence) or len(entry) != 2 or not isinstance(entry[0], Sequence):
+            raise OptionError(f"{where}: got {entry!r} for {name!r}; expected (shape, dtype)")
+        if str(entry[1]) != type_.dtype:
+            raise OptionError(f"{where}: got {entry[1]} for {name!r}; the module declares {type_.dtype}")
+        shapes[name] = entry[0]
+    return shapes
+
+
+__all__ = ["TERMINATORS", "import_module"]
