@@ -1,0 +1,83 @@
+"""What both readers make the same: names of operations, element types, structures, and attributes that versions write differently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+ELEMENT_TYPES = {
+    "i1": "bool", "index": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    **{f"{sign}i{bits}": f"{'u' if sign == 'u' else ''}int{bits}" for bits in (2, 4, 8, 16, 32, 64) for sign in ("", "s", "u")},
+    "f4E2M1FN": "float4_e2m1fn", "f6E2M3FN": "float6_e2m3fn", "f6E3M2FN": "float6_e3m2fn",
+    "f8E3M4": "float8_e3m4", "f8E4M3": "float8_e4m3", "f8E4M3FN": "float8_e4m3fn", "f8E4M3FNUZ": "float8_e4m3fnuz",
+    "f8E4M3B11FNUZ": "float8_e4m3b11fnuz", "f8E5M2": "float8_e5m2", "f8E5M2FNUZ": "float8_e5m2fnuz",
+    "f8E8M0FNU": "float8_e8m0fnu",
+}  # fmt: skip
+"""Forge's names of MLIR's element types. Sizes of type ``index`` are ``int64``, as on every machine that StableHLO runs on."""
+
+COMPLEX_TYPES = {"float32": "complex64", "float64": "complex128"}
+
+STRUCTURES: dict[str, dict[str, Any]] = {
+    "gather": {
+        "offset_dims": [], "collapsed_slice_dims": [], "operand_batching_dims": [], "start_indices_batching_dims": [],
+        "start_index_map": [], "index_vector_dim": 0},
+    "scatter": {
+        "update_window_dims": [], "inserted_window_dims": [], "input_batching_dims": [], "scatter_indices_batching_dims": [],
+        "scatter_dims_to_operand_dims": [], "index_vector_dim": 0},
+    "dot": {
+        "lhs_batching_dimensions": [], "rhs_batching_dimensions": [], "lhs_contracting_dimensions": [],
+        "rhs_contracting_dimensions": []},
+    "conv": {
+        "input_batch_dimension": 0, "input_feature_dimension": 0, "input_spatial_dimensions": [],
+        "kernel_input_feature_dimension": 0, "kernel_output_feature_dimension": 0, "kernel_spatial_dimensions": [],
+        "output_batch_dimension": 0, "output_feature_dimension": 0, "output_spatial_dimensions": []},
+    "ragged_dot": {
+        "lhs_batching_dimensions": [], "rhs_batching_dimensions": [], "lhs_contracting_dimensions": [],
+        "rhs_contracting_dimensions": [], "lhs_ragged_dimensions": [], "rhs_group_dimensions": []},
+    "output_operand_alias": {"output_tuple_indices": [], "operand_index": 0, "operand_tuple_indices": []},
+    "channel_handle": {"handle": 0, "type": 0},
+    "type_extensions": {"bounds": []},
+    "result_accuracy": {"atol": 0.0, "rtol": 0.0, "ulps": 0, "mode": "DEFAULT"},
+    "dot_algorithm": {
+        "lhs_precision_type": None, "rhs_precision_type": None, "accumulation_type": None, "lhs_component_count": 1,
+        "rhs_component_count": 1, "num_primitive_operations": 1, "allow_imprecise_accumulation": False},
+}
+"""Fields of structures of StableHLO and CHLO, and what they are where text leaves them out."""
+
+_LISTS = frozenset(
+    "broadcast_dimensions broadcast_sizes permutation dimensions start_indices limit_indices strides slice_sizes window_strides "
+    "lhs_dilation rhs_dilation window_dimensions base_dilations window_dilations window_reversal edge_padding_low "
+    "edge_padding_high interior_padding fft_length known_expanding_dimensions known_nonexpanding_dimensions".split())
+"""Attributes that are ``array<i64: ...>`` today, and were dense elements of rank one."""
+
+_RENAMED = {"mhlo.erf": "chlo.erf", "mhlo.topk": "chlo.top_k", **{
+    f"mhlo.{name}": f"chlo.{name}" for name in "acos acosh asin asinh atan atanh cosh erf_inv ragged_dot sinh".split()}}
+_MHLO_ONLY = frozenset(
+    f"mhlo.{name}" for name in
+    "add_dependency async_update bitcast copy domain fusion minimum_broadcast_shapes stochastic_convert trace "
+    "xla.rng_get_and_update_state".split())
+
+
+def operation_name(name: str) -> str:
+    """The name of an operation: those of MHLO, StableHLO's predecessor, are StableHLO's and CHLO's where these have the operation."""
+    if not name.startswith("mhlo.") or name in _MHLO_ONLY:
+        return name
+    return _RENAMED.get(name) or "stablehlo." + name.removeprefix("mhlo.")
+
+
+def structure(mnemonic: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a structure, all of them."""
+    defaults = {name: list(value) if isinstance(value, list) else value for name, value in STRUCTURES[mnemonic].items()}
+    return {**defaults, **fields}
+
+
+def attributes(operation: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of an operation as StableHLO writes them today."""
+    if not operation.startswith(("stablehlo.", "chlo.")) or operation == "stablehlo.custom_call":
+        return given
+    return {name: _listed(value) if name in _LISTS else value for name, value in given.items()}
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value

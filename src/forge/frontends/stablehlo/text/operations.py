@@ -1,0 +1,214 @@
+"""Operations in text, in their generic form: ``%0 = "dialect.name"(%a, %b) <{...}> ({...}) {...} : (...) -> ...``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from forge.frontends.stablehlo import spelling
+from forge.frontends.stablehlo.module import Block, FunctionType, Operation, Type, Value
+from forge.frontends.stablehlo.text.attributes import AttributeReader
+from forge.frontends.stablehlo.text.locations import LocationReader
+
+_ALIAS = re.compile(r"\s*+=")
+
+
+class OperationReader(LocationReader, AttributeReader):
+    """Reads operations; `pretty` reads those that are not in the generic form."""
+
+    def __init__(self, text: str, where: str, resources: dict[str, bytes] | None = None) -> None:
+        self.scopes: list[dict[str, list[Value]]] = [{}]
+        super().__init__(text, where, resources)
+
+    def pretty(self, operation: Operation, count: int) -> None:
+        """Reads what follows the name of an operation with ``count`` results."""
+        raise NotImplementedError
+
+    def file(self) -> list[Operation]:
+        """The operations at the top, up to the end."""
+        found: list[Operation] = []
+        while self.kind != "end":
+            if self.kind in ("attribute", "type") and _ALIAS.match(self.text, self.stop):
+                self._alias()
+            else:
+                found.append(self.operation())
+        self.resolve_locations()
+        return found
+
+    def _alias(self) -> None:
+        """``#name = attribute``, ``!name = type``; locations may be used before."""
+        is_type, name = self.kind == "type", self.take()[1:]
+        self.expect("=")
+        if is_type:
+            self.type_aliases[name] = self.type()
+        elif self.at("loc"):
+            self.location_aliases[name] = self.location()
+        else:
+            self.attribute_aliases[name] = self.attribute()
+
+    def operation(self) -> Operation:
+        """The operation that the reader is at; its results are defined then."""
+        names = self._result_names()
+        is_generic = self.kind == "string"
+        name = self.string() if is_generic else self.take_kind("word", "an operation")
+        operation = Operation(spelling.operation_name(name))
+        if is_generic:
+            self.generic(operation)
+        else:
+            self.pretty(operation, sum(count for _, count in names))
+        if self.at("loc"):
+            self.locate(operation)
+        operation.attributes = spelling.attributes(operation.name, operation.attributes)
+        self._define_results(operation, names)
+        return operation
+
+    def _result_names(self) -> list[tuple[str, int]]:
+        """``%a:2, %b = ``: each name, and how many results it has."""
+        names: list[tuple[str, int]] = []
+        if self.kind != "value":
+            return names
+        while True:
+            name, count = self.take_kind("value", "the name of a result"), 1
+            if "#" in name:
+                self.fail(f"got {name}; expected a name without #")
+            if self.accept(":"):
+                count = self.integer()
+            names.append((name, count))
+            if not self.more("="):
+                return names
+
+    def _define_results(self, operation: Operation, names: list[tuple[str, int]]) -> None:
+        if names and sum(count for _, count in names) != len(operation.results):
+            self.fail(
+                f"{operation.name}: got names for {sum(count for _, count in names)} results; "
+                f"expected {len(operation.results)}, as its type says")
+        results = iter(operation.results)
+        for name, count in names:
+            values = [next(results) for _ in range(count)]
+            for index, value in enumerate(values):
+                value.name = name[1:] if count == 1 else f"{name[1:]}#{index}"
+            self.define(name, values)
+
+    def define(self, name: str, values: list[Value]) -> None:
+        if name in self.scopes[-1]:
+            self.fail(f"value {name} is defined twice; expected names that differ")
+        self.scopes[-1][name] = values
+
+    def at_value(self) -> bool:
+        return self.kind == "value"
+
+    def value(self) -> Value:
+        """The value that ``%name`` or ``%name#1`` refers to."""
+        token = self.take_kind("value", "a value, %name")
+        name, _, index = token.partition("#")
+        for scope in reversed(self.scopes):
+            if name in scope:
+                if (place := int(index or 0) if len(index) < 10 else 1 << 31) >= len(scope[name]):
+                    self.fail(f"got value {token}; {name} has {len(scope[name])} results")
+                return scope[name][place]
+        self.fail(f"got value {token}, which is not defined before it is used")
+
+    def values(self, close: str) -> list[Value]:
+        """Values with commas between them, up to ``close``, which is read."""
+        if self.accept(close):
+            return []
+        found = [self.value()]
+        while self.more(close):
+            found.append(self.value())
+        return found
+
+    def generic(self, operation: Operation) -> None:
+        """Reads an operation of any kind, behind its name."""
+        self.expect("(")
+        operation.operands = self.values(")")
+        if self.at("["):
+            self.fail(f"{operation.name}: got blocks that follow it; expected structured control flow (while, if, case)")
+        if self.accept("<"):
+            operation.attributes = self.dictionary()
+            self.expect(">")
+        if self.accept("("):
+            operation.regions = [self.region()]
+            while self.more(")"):
+                operation.regions.append(self.region())
+        if self.at("{"):
+            operation.attributes = {**operation.attributes, **self.dictionary()}
+        self.expect(":")
+        self.set_types(operation, self.function_type())
+
+    def set_types(self, operation: Operation, given: FunctionType) -> None:
+        """Results of the types that text gives, after a check of operands."""
+        self.check_operands(operation, given.inputs)
+        operation.results = [Value(kind) for kind in given.results]
+
+    def check_operands(self, operation: Operation, types: tuple[Type, ...] | list[Type]) -> None:
+        if [value.type for value in operation.operands] != list(types):
+            self.fail(
+                f"{operation.name}: got operands of types {[value.type for value in operation.operands]}; its type says {list(types)}")
+
+    def region(self, arguments: list[tuple[str, Type]] | None = None) -> Block:
+        """``{ ... }``: one block, whose arguments may be named outside of it."""
+        self.enter()
+        self.expect("{")
+        block = Block()
+        self.scopes.append({})
+        for name, kind in arguments or ():
+            self.argument(block, name, kind)
+        if self.kind == "label" and not arguments:
+            self._label(block)
+        while not self.accept("}"):
+            if self.kind == "label":
+                self.fail("got a region of several blocks; expected structured control flow (while, if, case)")
+            block.operations.append(self.operation())
+        self.scopes.pop()
+        self.leave()
+        return block
+
+    def _label(self, block: Block) -> None:
+        """``^bb0(%a: type, %b: type loc(...)):``."""
+        self.take()
+        if self.accept("(") and not self.accept(")"):
+            while True:
+                self.argument(block, *self.named_type())
+                if not self.more(")"):
+                    break
+        self.expect(":")
+
+    def named_type(self) -> tuple[str, Type]:
+        """``%a: type``, and a location, which is left out."""
+        name = self.take_kind("value", "the name of an argument")
+        self.expect(":")
+        kind = self.type()
+        if self.at("loc"):
+            self.location()
+        return name, kind
+
+    def argument(self, block: Block, name: str, kind: Type) -> None:
+        value = Value(kind, name[1:])
+        block.arguments.append(value)
+        self.define(name, [value])
+
+    def optional_attributes(self, operation: Operation, keyword: str = "") -> None:
+        """``{...}``, with a keyword before it where one is asked for; properties, ``<{...}>``, too."""
+        if self.accept("<"):
+            operation.attributes = {**operation.attributes, **self.dictionary()}
+            self.expect(">")
+        if keyword and not self.accept(keyword):
+            return
+        if self.at("{"):
+            operation.attributes = {**operation.attributes, **self.dictionary()}
+
+    def attribute_or_word(self) -> Any:
+        """An attribute; enumerations are a word here, ``GE``, and lists of them ``[DEFAULT, DEFAULT]``."""
+        if self.kind == "word" and self.token not in ("true", "false", "unit", "dense", "array", "dense_resource") and not self.at_type():
+            return self.take()
+        if not self.at("["):
+            return self.attribute()
+        self.enter()
+        self.take()
+        found: list[Any] = []
+        if not self.accept("]"):
+            found.append(self.attribute_or_word())
+            while self.more("]"):
+                found.append(self.attribute_or_word())
+        self.leave()
+        return found
