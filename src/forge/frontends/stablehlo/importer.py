@@ -76,6 +76,8 @@ def as_list_of_structures(results: Any, count: int) -> list[Structure]:
 def _attributes(operation: Operation) -> dict[str, Any]:
     """Attributes as converters get them: lists as tuples; those of other dialects, which mean nothing here, left out."""
     given = operation.attributes
+    if operation.name in ("stablehlo.constant", "chlo.constant", "chlo.constant_like"):
+        return {"value": given["value"]}
     if operation.name == "stablehlo.composite":
         given = given.get("composite_attributes", {})
     elif operation.name == "stablehlo.custom_call":
@@ -181,3 +183,12 @@ def build_region(g: Context, types: Sequence[Type], build: Callable[[StablehloSc
     scope.graph.outputs = list(build(scope, inputs))
     prune(scope.graph)
     return Region(scope.graph, list(scope.captures))
+
+
+def inline_values(g: Context, block: Block, arguments: Sequence[Value], wanted: Sequence[Any]) -> list[Value]:
+    """Values of a region, converted in place for all elements of tensors."""
+    scope = g.scope.inlined(f"{g.name}/")
+    scope.by_element = True
+    converted_body(scope, block, arguments, "region")
+    found = [scope.get(value) for value in wanted]
+    return [v for v in found if isinstance(v, Value)]

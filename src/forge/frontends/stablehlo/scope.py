@@ -65,6 +65,10 @@ class StablehloScope(Scope[StablehloState]):
     by_element: bool = False
     sizes: dict[Value, Value] = field(default_factory=dict)
 
+    def producer(self, value: stablehlo.Value) -> stablehlo.Operation | None:
+        """The operation that gives a value of the module; None for an argument."""
+        return self.state.producers.get(value)
+
     def put(self, value: stablehlo.Value, structure: Structure) -> None:
         """Binds a value of the module."""
         name = self.state.name(value)

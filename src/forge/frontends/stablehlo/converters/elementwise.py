@@ -29,19 +29,25 @@ _BINARY = {
     "add": "add", "atan2": "atan2", "divide": "divide", "maximum": "maximum", "minimum": "minimum", "multiply": "multiply",
     "power": "power", "remainder": "mod", "shift_left": "left_shift", "subtract": "subtract",
 }
-_OF_BITS = {"and": "and", "or": "or", "xor": "xor"}
+_OF_BITS = ("and", "or", "xor")
 _OF_BOOLS = {"add": "or", "maximum": "or", "minimum": "and", "multiply": "and"}
 """What arithmetic on bool is."""
 
 
+def binary(g: Context, name: str, lhs: Value, rhs: Value) -> Value:
+    """An operation of two operands, by its name."""
+    op = _OF_BOOLS.get(name, name) if lhs.dtype == "bool" else name
+    lhs, rhs = g.narrowed(lhs, rhs)
+    if op in _OF_BITS:
+        return g.call(f"{'logical' if lhs.dtype == 'bool' else 'bitwise'}_{op}", lhs, rhs)
+    if op in ("maximum", "minimum") and dtypes.is_complex(lhs.dtype):
+        raise g.unsupported(f"{name} of complex numbers is not supported; expected real ones")
+    return g.call(_BINARY[op], lhs, rhs)
+
+
 def _binary(name: str) -> ConverterFunction:
     def convert(g: Context, lhs: Value, rhs: Value) -> Value:
-        op = _OF_BOOLS.get(name, name) if lhs.dtype == "bool" else name
-        if op in _OF_BITS:
-            return g.call(f"{'logical' if lhs.dtype == 'bool' else 'bitwise'}_{op}", lhs, rhs)
-        if op in ("maximum", "minimum") and dtypes.is_complex(lhs.dtype):
-            raise g.unsupported(f"{name} of complex numbers is not supported; expected real ones")
-        return g.call(_BINARY[op], lhs, rhs)
+        return binary(g, name, lhs, rhs)
 
     return convert
 
@@ -102,7 +108,7 @@ def compare(g: Context, lhs: Value, rhs: Value, *, comparison_direction: str, co
         raise g.invalid(f"comparison_direction: got {comparison_direction!r}; expected one of {', '.join(_COMPARISONS)}")
     if compare_type == "TOTALORDER" and dtypes.is_float(lhs.dtype):
         lhs, rhs = total_order(g, lhs), total_order(g, rhs)
-    return g.call(_COMPARISONS[comparison_direction], lhs, rhs)
+    return g.call(_COMPARISONS[comparison_direction], *g.narrowed(lhs, rhs))
 
 
 def total_order(g: Context, value: Value) -> Value:
@@ -116,12 +122,12 @@ def total_order(g: Context, value: Value) -> Value:
 
 @converts("select")
 def select(g: Context, pred: Value, on_true: Value, on_false: Value) -> Value:
-    return g.call("where", pred, on_true, on_false)
+    return g.call("where", *g.narrowed(pred, on_true, on_false))
 
 
 @converts("clamp")
 def clamp(g: Context, minimum: Value, operand: Value, maximum: Value) -> Value:
-    return g.call("minimum", g.call("maximum", operand, minimum), maximum)
+    return g.call("minimum", *g.narrowed(g.call("maximum", *g.narrowed(operand, minimum)), maximum))
 
 
 @converts("convert")
