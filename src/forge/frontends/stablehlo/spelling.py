@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, Type
 
 ELEMENT_TYPES = {
     "i1": "bool", "index": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
@@ -51,6 +54,10 @@ _LISTS = frozenset(
     "edge_padding_high interior_padding fft_length known_expanding_dimensions known_nonexpanding_dimensions".split())
 """Attributes that are ``array<i64: ...>`` today, and were dense elements of rank one."""
 
+WITH_CHANNEL = (
+    "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "collective_reduce", "reduce_scatter")
+"""Operations that may have a channel."""
+
 _ALL: dict[str, Any] = {
     "window_strides": 1, "lhs_dilation": 1, "rhs_dilation": 1, "base_dilations": 1, "window_dilations": 1, "padding": 0,
     "window_reversal": False}
@@ -65,12 +72,11 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "composite.version": (0,), "has_side_effect": (False,), "custom_call.api_version": (1,), "indices_are_sorted": (False,),
     "unique_indices": (False,), "is_host_transfer": (False,), "sort.dimension": (-1,), "sort.is_stable": (False,),
     "top_k.is_stable": (True,), "scan.is_reverse": (False,), "result_accuracy": (STRUCTURES["result_accuracy"],),
-    **{f"{operation}.channel_handle": (STRUCTURES["channel_handle"],) for operation in (
-        "all_gather all_reduce all_to_all collective_broadcast collective_permute collective_reduce reduce_scatter".split())},
+    **{f"{operation}.channel_handle": (STRUCTURES["channel_handle"],) for operation in WITH_CHANNEL},
 }
 """Defaults of attributes of all operations, or of one."""
 
-_RENAMED = {"mhlo.erf": "chlo.erf", "mhlo.topk": "chlo.top_k", **{
+_RENAMED = {"arith.constant": "stablehlo.constant", "mhlo.erf": "chlo.erf", "mhlo.topk": "chlo.top_k", **{
     f"mhlo.{name}": f"chlo.{name}" for name in "acos acosh asin asinh atan atanh cosh erf_inv ragged_dot sinh".split()}}
 _MHLO_ONLY = frozenset(
     f"mhlo.{name}" for name in
@@ -79,10 +85,28 @@ _MHLO_ONLY = frozenset(
 
 
 def operation_name(name: str) -> str:
-    """The name of an operation: those of MHLO, StableHLO's predecessor, are StableHLO's and CHLO's where these have the operation."""
-    if not name.startswith("mhlo.") or name in _MHLO_ONLY:
-        return name
-    return _RENAMED.get(name) or "stablehlo." + name.removeprefix("mhlo.")
+    """The name of an operation: those of MHLO, StableHLO's predecessor, are StableHLO's and CHLO's where these have it."""
+    if name in _RENAMED:
+        return _RENAMED[name]
+    is_shared = name.startswith("mhlo.") and name not in _MHLO_ONLY
+    return f"stablehlo.{name.removeprefix('mhlo.')}" if is_shared else name
+
+
+@dataclass(frozen=True)
+class QuantizedElement(OpaqueType):
+    """An element type that is quantised."""
+
+    quantized: QuantizedType
+
+
+def quantized_type(element: Type) -> QuantizedType | None:
+    """How the integers of an element type stand for numbers."""
+    return element.quantized if isinstance(element, QuantizedElement) else None
+
+
+def named_location(name: str, child: str) -> str:
+    """What to say of a location with a name: jax puts ``sort:`` around ``jit(f)/sort``."""
+    return child if name.endswith(":") and child else name or child
 
 
 def structure(mnemonic: str, fields: dict[str, Any]) -> dict[str, Any]:
