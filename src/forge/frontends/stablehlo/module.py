@@ -122,7 +122,7 @@ class Operation:
         attributes: by name. Integers and floats are ``int`` and ``float``, enumerations ``str`` (``"GE"``), unit attributes True,
             arrays lists, dense elements ``numpy.ndarray`` (splats expanded lazily: `numpy.broadcast_to`), structures
             (``#stablehlo.gather<...>``) dictionaries by the names of their fields, types `Type`, references `Symbol`, and those of
-            other dialects `Opaque`. Defaults that a file leaves out are left out.
+            other dialects `Opaque`. Attributes that have their defaults are left out, whether the file has them or not.
         regions: each is one block.
         location: where it comes from, for messages: ``jit(f)/dot_general``, or a file and a line; "" where nothing is said.
     """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, Type
 
 ELEMENT_TYPES = {
     "i1": "bool", "index": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
@@ -51,7 +54,29 @@ _LISTS = frozenset(
     "edge_padding_high interior_padding fft_length known_expanding_dimensions known_nonexpanding_dimensions".split())
 """Attributes that are ``array<i64: ...>`` today, and were dense elements of rank one."""
 
-_RENAMED = {"mhlo.erf": "chlo.erf", "mhlo.topk": "chlo.top_k", **{
+WITH_CHANNEL = (
+    "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "collective_reduce", "reduce_scatter")
+"""Operations that may have a channel."""
+
+_ALL: dict[str, Any] = {
+    "window_strides": 1, "lhs_dilation": 1, "rhs_dilation": 1, "base_dilations": 1, "window_dilations": 1, "padding": 0,
+    "window_reversal": False}
+"""What all elements of attributes are by default."""
+_ALL_OF = ("convolution", "dynamic_conv", "reduce_window", "select_and_scatter")
+_EMPTY = frozenset(
+    "backend_config called_computations operand_layouts result_layouts output_operand_aliases result_tilings composite_attributes "
+    "known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout source_target_pairs".split())
+"""Attributes that are empty by default."""
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "use_global_device_ids": (False,), "has_dynamic_root": (False,), "compare_type": ("NOTYPE",), "cholesky.lower": (False,),
+    "composite.version": (0,), "has_side_effect": (False,), "custom_call.api_version": (1,), "indices_are_sorted": (False,),
+    "unique_indices": (False,), "is_host_transfer": (False,), "sort.dimension": (-1,), "sort.is_stable": (False,),
+    "top_k.is_stable": (True,), "scan.is_reverse": (False,), "result_accuracy": (STRUCTURES["result_accuracy"],),
+    **{f"{operation}.channel_handle": (STRUCTURES["channel_handle"],) for operation in WITH_CHANNEL},
+}
+"""Defaults of attributes of all operations, or of one."""
+
+_RENAMED = {"arith.constant": "stablehlo.constant", "mhlo.erf": "chlo.erf", "mhlo.topk": "chlo.top_k", **{
     f"mhlo.{name}": f"chlo.{name}" for name in "acos acosh asin asinh atan atanh cosh erf_inv ragged_dot sinh".split()}}
 _MHLO_ONLY = frozenset(
     f"mhlo.{name}" for name in
@@ -60,10 +85,28 @@ _MHLO_ONLY = frozenset(
 
 
 def operation_name(name: str) -> str:
-    """The name of an operation: those of MHLO, StableHLO's predecessor, are StableHLO's and CHLO's where these have the operation."""
-    if not name.startswith("mhlo.") or name in _MHLO_ONLY:
-        return name
-    return _RENAMED.get(name) or "stablehlo." + name.removeprefix("mhlo.")
+    """The name of an operation: those of MHLO, StableHLO's predecessor, are StableHLO's and CHLO's where these have it."""
+    if name in _RENAMED:
+        return _RENAMED[name]
+    is_shared = name.startswith("mhlo.") and name not in _MHLO_ONLY
+    return f"stablehlo.{name.removeprefix('mhlo.')}" if is_shared else name
+
+
+@dataclass(frozen=True)
+class QuantizedElement(OpaqueType):
+    """An element type that is quantised."""
+
+    quantized: QuantizedType
+
+
+def quantized_type(element: Type) -> QuantizedType | None:
+    """How the integers of an element type stand for numbers."""
+    return element.quantized if isinstance(element, QuantizedElement) else None
+
+
+def named_location(name: str, child: str) -> str:
+    """What to say of a location with a name: jax puts ``sort:`` around ``jit(f)/sort``."""
+    return child if name.endswith(":") and child else name or child
 
 
 def structure(mnemonic: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -73,11 +116,25 @@ def structure(mnemonic: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def attributes(operation: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of an operation as StableHLO writes them today."""
-    if not operation.startswith(("stablehlo.", "chlo.")) or operation == "stablehlo.custom_call":
+    """The attributes of an operation as StableHLO writes them today, without those that have their defaults."""
+    if not given or not operation.startswith(("stablehlo.", "chlo.")):
         return given
-    return {name: _listed(value) if name in _LISTS else value for name, value in given.items()}
+    name = operation.partition(".")[2]
+    if name != "custom_call":
+        given = {key: _listed(value) if key in _LISTS else value for key, value in given.items()}
+    return {key: value for key, value in given.items() if not _is_default(name, key, value)}
 
 
 def _listed(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
+def _is_default(operation: str, name: str, value: Any) -> bool:
+    if name in _ALL:
+        return operation in _ALL_OF and bool(np.all(np.asarray(value) == _ALL[name]))
+    if name == "precision_config":
+        return isinstance(value, list) and all(precision == "DEFAULT" for precision in value)
+    if name in _EMPTY:
+        return isinstance(value, str | list | dict | np.ndarray) and len(value) == 0
+    defaults = _DEFAULTS.get(f"{operation}.{name}", _DEFAULTS.get(name, ()))
+    return any(type(value) is type(default) and value == default for default in defaults)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from forge.frontends.stablehlo import elements
 from forge.frontends.stablehlo.module import Opaque, OpaqueType, Symbol, TensorType
 from forge.frontends.stablehlo.spelling import ELEMENT_TYPES, STRUCTURES, structure
@@ -68,10 +70,8 @@ class AttributeReader(TypeReader):
             return value
         if self.accept("unit"):
             return True
-        if self.token == "dense":
-            return self.dense()
-        if self.token == "dense_resource":
-            return self._resource()
+        if self.token in ("dense", "dense_resource"):
+            return self.elements()[0]
         if self.token == "array":
             return self._dense_array()
         if self.token == "loc":
@@ -113,8 +113,11 @@ class AttributeReader(TypeReader):
             self.fail(f"got {token[:40]}; expected an integer")
         value = int(token, 16) if "x" in token else float(token) if "." in token else int(token)
         if is_integer:
-            return value if dtype == "int64" and -1 << 63 <= value < 1 << 63 else elements.from_numbers([value], dtype, self.fail).item()
-        return (elements.from_bits if "x" in token else elements.from_numbers)([value], dtype, self.fail).item()
+            return value if dtype == "int64" and -1 << 63 <= value < 1 << 63 else self._one(elements.from_numbers, value, dtype)
+        return self._one(elements.from_bits if "x" in token else elements.from_numbers, value, dtype)
+
+    def _one(self, make: Any, value: Any, dtype: str) -> Any:
+        return make([value], dtype, self.fail).item()
 
     def array(self) -> list[Any]:
         """``[a, b]``."""
@@ -150,29 +153,29 @@ class AttributeReader(TypeReader):
             if not self.more("}"):
                 return found
 
-    def dense(self) -> Any:
-        """``dense<...> : tensor<...>``."""
+    def elements(self) -> tuple[np.ndarray[Any, Any], TensorType]:
+        """``dense<...> : tensor<...>``, or the name of a resource that has the bytes; and the type."""
+        if self.token == "dense_resource":
+            return self._resource()
         self.expect("dense")
         if not self.at("<"):
             self.unexpected("'<'")
-        if _STRING.match(self.text, self.stop):
-            self.take()
-            token = self.take_kind("string", "elements")
-            self.expect(">")
-            return self._dense_string(token)
-        contents = literal(self)
-        self.expect(":")
-        given = self.type()
-        if not isinstance(given, TensorType):
-            self.fail("got dense elements of another type; expected a tensor")
-        return contents.array(given, self)
+        if not _STRING.match(self.text, self.stop):
+            contents = literal(self)
+            given = self._type_of_elements()
+            return contents.array(given, self), given
+        self.take()
+        token = self.take_kind("string", "elements")
+        self.expect(">")
+        given = self._type_of_elements()
+        return elements.from_bytes(self.hexadecimal(token), given, self.fail), given
 
-    def _dense_string(self, token: str) -> Any:
+    def _type_of_elements(self) -> TensorType:
         self.expect(":")
         given = self.type()
         if not isinstance(given, TensorType):
-            self.fail("got dense elements that are strings; expected a tensor of numbers")
-        return elements.from_bytes(self.hexadecimal(token), given, self.fail)
+            self.fail(f"got elements of type {given}; expected a tensor of numbers")
+        return given
 
     def hexadecimal(self, token: str) -> bytes:
         """The bytes of ``"0x..."``."""
@@ -183,18 +186,15 @@ class AttributeReader(TypeReader):
         except ValueError:
             self.fail("got a string that is not hexadecimal; expected bytes, \"0x...\"")
 
-    def _resource(self) -> Any:
+    def _resource(self) -> tuple[np.ndarray[Any, Any], TensorType]:
         self.take()
         self.expect("<")
         name = self.string() if self.kind == "string" else self.take_kind("word", "the name of a resource")
         self.expect(">")
-        self.expect(":")
-        given = self.type()
+        given = self._type_of_elements()
         if name not in self.resources:
             self.fail(f"resource {name!r} has no contents in this text; expected it in the section {{-# dialect_resources #-}}")
-        if not isinstance(given, TensorType):
-            self.fail("got a resource of another type; expected a tensor")
-        return elements.from_bytes(self.resources[name], given, self.fail)
+        return elements.from_bytes(self.resources[name], given, self.fail), given
 
     def _dense_array(self) -> list[Any]:
         """``array<i64: 1, 2>``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forge.frontends.stablehlo.module import Operation
+from forge.frontends.stablehlo.spelling import named_location
 from forge.frontends.stablehlo.text.lexer import Lexer
 
 _MAX_ALIASES = 64
@@ -77,7 +78,7 @@ class LocationReader(Lexer):
         if self.accept("("):
             child = self._location()
             self.expect(")")
-            return child if name.endswith(":") and child else name.lstrip("#") or child  # jax has "sort:" around "jit(f)/sort"
+            return named_location(name.lstrip("#"), child)
         return name.lstrip("#")
 
     def _fused(self) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
 from forge.frontends.stablehlo import spelling
 from forge.frontends.stablehlo.module import Block, FunctionType, Operation, Type, Value
 from forge.frontends.stablehlo.text.attributes import AttributeReader
@@ -142,8 +140,8 @@ class OperationReader(LocationReader, AttributeReader):
 
     def check_operands(self, operation: Operation, types: tuple[Type, ...] | list[Type]) -> None:
         if [value.type for value in operation.operands] != list(types):
-            self.fail(
-                f"{operation.name}: got operands of types {[value.type for value in operation.operands]}; its type says {list(types)}")
+            got = [value.type for value in operation.operands]
+            self.fail(f"{operation.name}: got operands of types {got}; expected {list(types)}, as its type says")
 
     def region(self, arguments: list[tuple[str, Type]] | None = None) -> Block:
         """``{ ... }``: one block, whose arguments may be named outside of it."""
@@ -196,19 +194,3 @@ class OperationReader(LocationReader, AttributeReader):
             return
         if self.at("{"):
             operation.attributes = {**operation.attributes, **self.dictionary()}
-
-    def attribute_or_word(self) -> Any:
-        """An attribute; enumerations are a word here, ``GE``, and lists of them ``[DEFAULT, DEFAULT]``."""
-        if self.kind == "word" and self.token not in ("true", "false", "unit", "dense", "array", "dense_resource") and not self.at_type():
-            return self.take()
-        if not self.at("["):
-            return self.attribute()
-        self.enter()
-        self.take()
-        found: list[Any] = []
-        if not self.accept("]"):
-            found.append(self.attribute_or_word())
-            while self.more("]"):
-                found.append(self.attribute_or_word())
-        self.leave()
-        return found
