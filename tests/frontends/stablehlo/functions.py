@@ -8,15 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from forge.frontends.stablehlo.loader import import_module
-from forge.frontends.stablehlo.text import read_text
+import forge
 from forge.module import IRModule
 
 
 def loaded(function: Callable[..., Any], *examples: Any) -> IRModule:
     """A function, traced for arguments like ``examples``."""
-    lowered = jax.jit(function, keep_unused=True).lower(*examples).compiler_ir("stablehlo")
-    return IRModule(import_module(read_text(lowered.operation.get_asm(print_generic_op_form=True), "function"), "function"))
+    return forge.from_stablehlo(jax.jit(function, keep_unused=True).lower(*examples))
 
 
 def results(found: Any) -> list[np.ndarray]:

@@ -12,12 +12,13 @@ from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.convert import finished, located
 from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_names
 from forge.frontends.stablehlo import converters, symbols
-from forge.frontends.stablehlo.importer import TERMINATORS, convert_operations, converted_body
+from forge.frontends.stablehlo.importer import convert_operations, converted_body
 from forge.frontends.stablehlo.module import Function, Operation, StablehloModule, TensorType, TokenType, TupleType, Type
 from forge.frontends.stablehlo.module import Value as ModuleValue
 from forge.frontends.stablehlo.operators import used_operators
 from forge.frontends.stablehlo.registry import REGISTRY
 from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure
+from forge.frontends.stablehlo.sources import Source
 from forge.frontends.support import check_supported
 from forge.ir import types
 from forge.ir.graph import Graph, Module
@@ -26,18 +27,17 @@ from forge.ir.nodes import Value
 InputInfo = Mapping[str, Sequence[Any]] | Sequence[Any] | None
 
 
-def import_module(source: StablehloModule, where: str, input_info: InputInfo = None, names: Sequence[str] = ()) -> Module:
+def import_module(given: Source, input_info: InputInfo = None) -> Module:
     """The module of the graph IR that a module of StableHLO means.
 
     Args:
-        where: names the model in messages.
         input_info: sizes and element types of the inputs of the main function: see `from_stablehlo`.
-        names: of these inputs, in the place of those that the file gives.
 
     Raises:
         ImportModelError: it is not valid; OpNotImplemented: it has operations without a converter, all listed.
     """
-    with located(where):
+    source = given.module
+    with located(given.where):
         converters.load_all()
         public = {name: function for name, function in source.functions.items() if function.is_public}
         if not public:
@@ -45,7 +45,7 @@ def import_module(source: StablehloModule, where: str, input_info: InputInfo = N
         check_supported(used_operators(source).values(), REGISTRY)
         size = sum(1 for _ in source.operations())
         main = "main" if "main" in public else next(iter(public))
-        module = _convert(source, public.pop(main), size, input_info, names)
+        module = _convert(source, public.pop(main), size, input_info, given.names)
         for name, function in public.items():
             module.graphs[name] = _convert(source, function, size, None, ()).main
             module.graphs[name].attributes["public"] = True
@@ -65,7 +65,7 @@ def _convert(source: StablehloModule, function: Function, size: int, input_info:
     results = converted_body(scope, function.body, arguments, f"function @{function.name}")
     flat = [value for structure in results for value in _leaves(structure)]
     scope.graph.outputs = flat
-    return finished(scope, _unique(_result_names(function, len(flat)), set(values)))
+    return finished(scope, unique(_result_names(function, len(flat)), set(values)))
 
 
 def _leaves(structure: Structure) -> list[Value]:
@@ -146,7 +146,7 @@ def argument_names(function: Function) -> list[str]:
     for position, argument in enumerate(function.body.arguments):
         attributes = function.argument_attributes[position] if position < len(function.argument_attributes) else {}
         found.append(identifier(str(attributes.get("jax.arg_info") or argument.name), f"arg{position}"))
-    return _unique(found, set())
+    return unique(found, set())
 
 
 def _result_names(function: Function, count: int) -> list[str]:
@@ -165,15 +165,15 @@ def identifier(text: str, default: str) -> str:
     return re.sub(r"\W+", "_", text[:200], flags=re.ASCII).strip("_") or default
 
 
-def _unique(names: Sequence[str], taken: set[str]) -> list[str]:
+def unique(names: Sequence[str], taken: set[str]) -> list[str]:
     """``names``, numbered where one was there before."""
     found = []
     for name in names:
-        unique, number = name, 1
-        while unique in taken:
-            unique, number = f"{name}_{number}", number + 1
-        taken.add(unique)
-        found.append(unique)
+        own, number = name, 1
+        while own in taken:
+            own, number = f"{name}_{number}", number + 1
+        taken.add(own)
+        found.append(own)
     return found
 
 
@@ -199,5 +199,3 @@ def _shapes(input_info: InputInfo, tensors: Sequence[tuple[str, TensorType]]) ->
         shapes[name] = entry[0]
     return shapes
 
-
-__all__ = ["TERMINATORS", "import_module"]

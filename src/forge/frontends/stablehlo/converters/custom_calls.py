@@ -22,7 +22,7 @@ def shape_assertion(g: Context, condition: Value, *values: Value) -> list[Value]
     for position, value in enumerate(values):
         sizes = g.dims(value)
         message = message.replace("{" + str(position) + "}", str(sizes[0]) if sizes else "?")
-    message = message.partition("Using the following polymorphic")[0] if len(message) > MAX_MESSAGE else message
+    message = message.partition("Using the following polymorphic")[0]
     check_that(g, g.reshape(condition, ()), message[:MAX_MESSAGE].strip())
     return []
 

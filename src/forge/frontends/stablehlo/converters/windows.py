@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from forge import dims
+from forge.dims import Dim
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.elementwise import binary
 from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, with_start
 from forge.frontends.stablehlo.converters.shape import padded
-from forge.frontends.stablehlo.registry import converts
+from forge.frontends.stablehlo.module import Block
+from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts
 from forge.ir.nodes import Value
 
 Ints = tuple[int, ...]
+Dims = tuple[Dim, ...]
 MAX_TAPS = 512
 """Elements of a window that are combined one by one."""
 
@@ -29,12 +32,12 @@ _RUNNING = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimu
 class _Windows:
     """Windows over all dimensions."""
 
-    sizes: Ints
+    sizes: Dims
     strides: Ints
     base_dilation: Ints
     dilation: Ints
-    low: Ints
-    high: Ints
+    low: Dims
+    high: Dims
 
     def whole_axis(self, value: Value) -> tuple[int, bool] | None:
         """The axis along which each window has all elements up to one, or, backwards, from one on."""
@@ -45,7 +48,7 @@ class _Windows:
         size = self.sizes[axis]
         if not dims.equal(value.shape[axis], size) or (self.low[axis], self.high[axis]) not in ((size - 1, 0), (0, size - 1)):
             return None
-        return axis, self.low[axis] == 0 and size > 1
+        return axis, self.low[axis] == 0 and size != 1
 
 
 @converts("reduce_window")
@@ -58,16 +61,37 @@ def reduce_window(
     windows = _Windows(
         window_dimensions, window_strides or ones, base_dilations or ones, window_dilations or ones,
         tuple(a for a, _ in widths), tuple(b for _, b in widths))
-    values, starts, body = operands[:count], operands[count:], g.region(0)
+    return _windows_reduced(g, g.region(0), operands[:count], operands[count:], windows)
+
+
+@converts("stablehlo.dynamic_reduce_window", domain=CUSTOM_CALL)
+def dynamic_reduce_window(g: Context, *operands: Value, **attributes: Any) -> list[Value]:
+    """What jax makes of windows whose sizes are symbolic; the body is a function."""
+    count, rank = (len(operands) - 5) // 2, operands[0].rank
+    known = [g.dims(v) for v in operands[2 * count:]]
+    called = g.operation.attributes.get("called_computations") or [None]
+    function = g.scope.state.source.functions.get(getattr(called[0], "name", ""))
+    if any(sizes is None for sizes in known) or function is None or len(known) != 5:
+        raise g.unsupported("windows that are computed at run time, of more than sizes, are not supported")
+    sizes, strides, base_dilation, dilation, flat = ([*(found or ())] for found in known)
+    if len(flat) != 2 * rank or not dims.is_static(*strides, *base_dilation, *dilation):
+        raise g.unsupported("strides and dilations of windows that are no numbers are not supported")
+    windows = _Windows(*map(tuple, (sizes, strides, base_dilation, dilation, flat[::2], flat[1::2])))  # type: ignore[arg-type]
+    return _windows_reduced(g, function.body, operands[:count], operands[count:2 * count], windows)
+
+
+def _windows_reduced(
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
+) -> list[Value]:
     whole = windows.whole_axis(values[0])
     names = regions.combinations(body)
     if names is None:
         return _along(g, body, values, starts, *whole) if whole is not None else _tap_by_tap(g, body, values, starts, windows)
-    return [_reduced(g, name, value, start, windows, whole) for name, value, start in zip(names, values, starts)]
+    return [_reduced(g, body, name, value, start, windows, whole) for name, value, start in zip(names, values, starts)]
 
 
 def _reduced(
-    g: Context, name: str, value: Value, start: Value, windows: _Windows, whole: tuple[int, bool] | None
+    g: Context, body: Block, name: str, value: Value, start: Value, windows: _Windows, whole: tuple[int, bool] | None
 ) -> Value:
     if whole is not None and name in _RUNNING and value.dtype != "bool":
         axis, backwards = whole
@@ -76,7 +100,7 @@ def _reduced(
         return with_start(g, name, g.call("reverse", found, axis=axis) if backwards else found, start)
     reduction = (_OF_BOOLS if value.dtype == "bool" else _REDUCTIONS).get(name)
     if reduction is None:
-        return _tap_by_tap(g, g.region(0), [value], [start], windows)[0]
+        return _tap_by_tap(g, body, [value], [start], windows)[0]
     options = {
         "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
         "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
@@ -84,7 +108,7 @@ def _reduced(
 
 
 def _along(
-    g: Context, body: regions.Block, values: Sequence[Value], starts: Sequence[Value], axis: int, backwards: bool
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], axis: int, backwards: bool
 ) -> list[Value]:
     """Running reductions by any body: of 2, 4, 8, .. elements."""
     found = [g.call("reverse", v, axis=axis) if backwards else v for v in values]
@@ -107,12 +131,12 @@ def _part(g: Context, value: Value, axis: int, begin: int, end: int) -> Value:
 
 
 def _tap_by_tap(
-    g: Context, body: regions.Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
 ) -> list[Value]:
     """Windows by any body: the first elements of all windows are combined with the second ones, and so on."""
-    if math.prod(windows.sizes) > MAX_TAPS:
-        raise g.unsupported(
-            f"windows of {math.prod(windows.sizes)} elements are reduced by a body without a name; expected at most {MAX_TAPS}")
+    taps = dims.product(windows.sizes)
+    if not isinstance(taps, int) or taps > MAX_TAPS:
+        raise g.unsupported(f"windows of {taps} elements are reduced by a body without a name; expected at most {MAX_TAPS}")
     interior = tuple(n - 1 for n in windows.base_dilation)
     whole = [padded(g, v, s, windows.low, windows.high, interior) for v, s in zip(values, starts)]
     sizes = whole[0].shape
@@ -120,7 +144,7 @@ def _tap_by_tap(
         dims.maximum(dims.floordiv(size - (taps - 1) * apart - 1, stride) + 1, 0)
         for size, taps, apart, stride in zip(sizes, windows.sizes, windows.dilation, windows.strides)]
     total = [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
-    for tap in itertools.product(*(range(n) for n in windows.sizes)):
+    for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
         begin = tuple(k * apart for k, apart in zip(tap, windows.dilation))
         end = tuple(b + (n - 1) * stride + 1 for b, n, stride in zip(begin, counts, windows.strides))
         taken = [g.call("strided_slice", v, begin=begin, end=end, strides=windows.strides) for v in whole]
