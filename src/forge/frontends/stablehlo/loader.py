@@ -15,7 +15,7 @@ from forge.frontends.stablehlo import converters, symbols
 from forge.frontends.stablehlo.importer import convert_operations, converted_body
 from forge.frontends.stablehlo.module import Function, Operation, StablehloModule, TensorType, TokenType, TupleType, Type
 from forge.frontends.stablehlo.module import Value as ModuleValue
-from forge.frontends.stablehlo.operators import used_operators
+from forge.frontends.stablehlo.operators import public_functions, used_operators
 from forge.frontends.stablehlo.registry import REGISTRY
 from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure
 from forge.frontends.stablehlo.sources import Source
@@ -39,7 +39,7 @@ def import_module(given: Source, input_info: InputInfo = None) -> Module:
     source = given.module
     with located(given.where):
         converters.load_all()
-        public = {name: function for name, function in source.functions.items() if function.is_public}
+        public = {name: source.functions[name] for name in public_functions(source)}
         if not public:
             raise ImportModelError("no function is public; expected one, as a rule @main")
         check_supported(used_operators(source).values(), REGISTRY)

@@ -8,10 +8,21 @@ from forge.frontends.stablehlo.registry import REGISTRY, key
 from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Use
 
 
+def public_functions(module: StablehloModule) -> list[str]:
+    """Names of the functions that users call: public ones, but for those that custom calls name as their bodies."""
+    bodies = {
+        reference.name for operation in module.operations() for reference in _references(operation.attributes.get("called_computations"))}
+    return [name for name, function in module.functions.items() if function.is_public and (name == "main" or name not in bodies)]
+
+
+def _references(given: object) -> list[Symbol]:
+    return [entry for entry in given if isinstance(entry, Symbol)] if isinstance(given, list | tuple) else []
+
+
 def used_operators(module: StablehloModule) -> dict[tuple[str, str], Use]:
     """Operators of the public functions and of those that they need, in order of first use."""
     found: dict[tuple[str, str], Use] = {}
-    reached = [name for name, function in module.functions.items() if function.is_public]
+    reached = public_functions(module)
     for name in reached:  # grows
         function = module.functions.get(name)
         for operation in _operations(function.body) if function is not None else ():

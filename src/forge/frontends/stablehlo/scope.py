@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from forge import dims
 from forge.dims import Dim, DimExpr, Operation, Symbol
@@ -123,9 +124,10 @@ class StablehloScope(Scope[StablehloState]):
             return g.constant(size, "int64")
         total: Value | None = None
         for monomial, coefficient in size.terms:
-            term = g.constant(coefficient, "int64")
-            for atom in monomial:
-                term = g.call("multiply", term, self._atom(g, atom))
+            factors = [self._atom(g, atom) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.append(g.constant(coefficient, "int64"))
+            term = reduce(lambda a, b: g.call("multiply", a, b), factors)
             total = term if total is None else g.call("add", total, term)
         assert total is not None
         return total

@@ -1,7 +1,7 @@
 """What the sizes of a function's inputs are called, and how they depend on each other.
 
 A file says of a size that it is unknown, ``?``. jax calls it by the names of its symbolic shapes in the call of the exported function,
-and states what it assumes (``shape_assertion``): equal sizes of inputs, and those that are multiples.
+and states what it assumes (``shape_assertion``): which sizes are equal.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from forge import dims
-from forge.dims import Dim, DimExpr, Operation, Symbol
+from forge.dims import Dim
 from forge.frontends.stablehlo import module as stablehlo
 from forge.ir.shapes import known_dims
 
 ON_SIZES = frozenset(
     f"stablehlo.{name}" for name in (
-        "add", "compare", "constant", "convert", "divide", "get_dimension_size", "maximum", "minimum", "multiply", "remainder",
-        "reshape", "subtract"))
+        "add", "and", "compare", "constant", "convert", "divide", "get_dimension_size", "maximum", "minimum", "multiply", "or",
+        "remainder", "reshape", "select", "sign", "subtract")
+) | {"func.call"}
 """Operations that compute sizes from sizes."""
 
 
@@ -48,17 +49,11 @@ class Sizes:
                 self.bind(name, other)
                 return
 
-    def call(self, name: str, size: Dim, multiples: Sequence[tuple[Dim, int]]) -> None:
-        """Calls ``size`` by ``name``: a symbol, or a quotient of one that has no remainder."""
-        named, size = dims.symbol(name), self.resolved(size)
-        match dims.sole_atom(size):
-            case Symbol(name=old):
-                self.bind(old, named)
-            case Operation(op="floordiv", a=DimExpr() as whole, b=int(divisor)):
-                found = dims.linear(whole)
-                is_multiple = any(d == divisor and dims.equal(self.resolved(m), whole) for m, d in multiples)
-                if found is not None and found[1] == 1 and is_multiple:
-                    self.bind(found[0], named * divisor - found[2])
+    def call(self, name: str, size: Dim) -> None:
+        """Calls ``size`` by ``name``, where it is a symbol."""
+        old = dims.symbol_name(self.resolved(size))
+        if old is not None:
+            self.bind(old, dims.symbol(name))
 
 
 def relations(
@@ -82,28 +77,24 @@ def relations(
         known = known_dims(value_of(value))  # type: ignore[arg-type]
         return known.flat[0] if known is not None and known.size == 1 else None
 
-    sizes, multiples = Sizes(), list[tuple[Dim, int]]()
+    sizes = Sizes()
     for condition in asserted:
         operation = producers.get(condition)
         if operation is None or operation.attributes.get("comparison_direction") != "EQ" or len(operation.operands) != 2:
             continue
         a, b = map(size, operation.operands)
-        if a is None or b is None:
-            continue
-        atom = dims.sole_atom(a)
-        if b == 0 and isinstance(atom, Operation) and atom.op == "floormod" and isinstance(atom.b, int):
-            multiples.append((atom.a, atom.b))
-        else:
+        if a is not None and b is not None:
             sizes.equate(a, b)
     for name, value in named:
         found = size(value)
         if found is not None:
-            sizes.call(name, found, multiples)
+            sizes.call(name, found)
     return sizes.meaning
 
 
 def _is_scalar(operation: stablehlo.Operation) -> bool:
-    return all(isinstance(r.type, stablehlo.TensorType) and not r.type.shape for r in operation.results)
+    operands = [] if operation.name == "stablehlo.get_dimension_size" else operation.operands
+    return all(isinstance(v.type, stablehlo.TensorType) and not v.type.shape for v in (*operands, *operation.results))
 
 
 def _names(

@@ -10,6 +10,7 @@ from forge import dtypes
 from forge.frontends.converter import ConverterFunction, forwarding
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.divisions import rounded_down
 from forge.frontends.stablehlo.registry import converts
 from forge.ir.nodes import Value
 
@@ -38,6 +39,10 @@ def binary(g: Context, name: str, lhs: Value, rhs: Value) -> Value:
     """An operation of two operands, by its name."""
     op = _OF_BOOLS.get(name, name) if lhs.dtype == "bool" else name
     lhs, rhs = g.narrowed(lhs, rhs)
+    if op in ("and", "or") and lhs.dtype == "bool" and lhs.rank == rhs.rank == 0:
+        known = next((v for v in (lhs, rhs) if (array := g.array(v)) is not None and bool(array) == (op == "or")), None)
+        if known is not None:
+            return known  # so that what depends on sizes is known
     if op in _OF_BITS:
         return g.call(f"{'logical' if lhs.dtype == 'bool' else 'bitwise'}_{op}", lhs, rhs)
     if op in ("maximum", "minimum") and dtypes.is_complex(lhs.dtype):
@@ -122,7 +127,11 @@ def total_order(g: Context, value: Value) -> Value:
 
 @converts("select")
 def select(g: Context, pred: Value, on_true: Value, on_false: Value) -> Value:
-    return g.call("where", *g.narrowed(pred, on_true, on_false))
+    known = g.array(pred)
+    if known is not None and known.ndim == 0:
+        return on_true if known else on_false
+    division = rounded_down(g, pred, on_true, on_false)
+    return g.call("where", *g.narrowed(pred, on_true, on_false)) if division is None else division
 
 
 @converts("clamp")
