@@ -51,8 +51,9 @@ def reduce(g: Context, *operands: Value, dimensions: Ints) -> list[Value]:
         return [with_start(g, name, _reduced(g, name, v, dimensions), start) for name, v, start in zip(names, values, starts)]
     extreme = regions.extreme_with_position(body)
     if extreme is not None and len(dimensions) == 1 and _counts(g, 1, dimensions[0]):
-        position = g.call(extreme, values[0], axis=dimensions)
-        return [g.call(extreme[3:], values[0], axis=dimensions), g.cast(position, values[1].dtype)]
+        ordered = g.cast(values[0], "uint8") if values[0].dtype == "bool" else values[0]
+        position = g.call(extreme, ordered, axis=dimensions)
+        return [g.cast(g.call(extreme[3:], ordered, axis=dimensions), values[0].dtype), g.cast(position, values[1].dtype)]
     return in_pairs(g, body, _aligned(g, values), starts, dimensions)
 
 
