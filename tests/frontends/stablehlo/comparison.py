@@ -21,6 +21,8 @@ def difference(left: StablehloModule, right: StablehloModule, locations: bool = 
         for part in ("results", "is_public", "argument_attributes", "result_attributes"):
             if found := _of_attributes(getattr(one, part), getattr(other, part)):
                 return f"@{name}: {part}: {found}"
+        if locations and [value.location for value in one.body.arguments] != [value.location for value in other.body.arguments]:
+            return f"@{name}: locations of arguments {one.body.arguments} and {other.body.arguments}"
         if found := _of_blocks(one.body, other.body, {}, locations):
             return f"@{name}: {found}"
     return ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from forge.errors import ImportModelError
-from forge.frontends.stablehlo.module import Block, Function, FunctionType, Opaque, Operation, StablehloModule
+from forge.frontends.stablehlo.module import Block, Function, FunctionType, Operation, StablehloModule
 
-_OF_FUNCTIONS = ("sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs")
+_NAMES = ("sym_name", "sym_visibility")
 
 
 def module_of(operations: list[Operation], where: str, version: tuple[int, int, int] | None = None) -> StablehloModule:
@@ -19,7 +19,7 @@ def module_of(operations: list[Operation], where: str, version: tuple[int, int, 
     module = StablehloModule(version=version)
     if len(operations) == 1 and operations[0].name == "builtin.module":
         (outer,) = operations
-        module.attributes = {name: value for name, value in outer.attributes.items() if name not in ("sym_name", "sym_visibility")}
+        module.attributes = {name: value for name, value in outer.attributes.items() if name not in _NAMES}
         module.name = str(outer.attributes.get("sym_name", ""))
         operations = [inner for block in outer.regions for inner in block.operations]
     for operation in operations:
@@ -56,5 +56,5 @@ def _each(given: Any, count: int, where: str) -> list[dict[str, Any]]:
     if given is None or given == []:
         return [{} for _ in range(count)]
     if not isinstance(given, list) or len(given) != count or not all(isinstance(entry, dict) for entry in given):
-        raise ImportModelError(f"{where}: attributes of its arguments or results do not fit its type; expected {count} dictionaries")
+        raise ImportModelError(f"{where}: attributes of arguments or results do not fit the type; expected {count} dictionaries")
     return given

@@ -1,4 +1,4 @@
-"""Dense elements: NumPy arrays of the bytes and numbers that files hold. Sizes are checked against the file's before anything is made."""
+"""Dense elements: NumPy arrays of the bytes and numbers that files hold. Sizes are checked before anything is made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Fail = Callable[[str], NoReturn]
 
 def numpy_type(dtype: str) -> np.dtype[Any]:
     """The NumPy type of elements; ``ml_dtypes`` has more of them than Forge computes with."""
-    return np.dtype(getattr(np, dtype, None) or getattr(ml_dtypes, dtype))
+    kind: np.dtype[Any] = np.dtype(getattr(np, dtype, None) or getattr(ml_dtypes, dtype))
+    return kind
 
 
 def static_shape(tensor: TensorType, fail: Fail) -> tuple[int, ...]:
@@ -44,11 +45,12 @@ def from_bytes(raw: bytes | memoryview, tensor: TensorType, fail: Fail) -> np.nd
         return _little(raw, dtype, count).reshape(shape)
     if len(raw) == dtype.itemsize:
         return np.broadcast_to(_little(raw, dtype, 1).reshape(()), shape)
-    fail(f"got {len(raw)} bytes of elements; expected {count} x {dtype.itemsize} for {tensor.dtype} of shape {shape}, or those of one")
+    fail(f"got {len(raw)} bytes of elements; expected {count} x {dtype.itemsize} for {tensor.dtype} of shape {shape}, or of one")
 
 
 def _little(raw: bytes | memoryview, dtype: np.dtype[Any], count: int) -> np.ndarray[Any, Any]:
-    return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.itemsize > 1 else dtype, count)
+    found: np.ndarray[Any, Any] = np.frombuffer(raw, dtype.newbyteorder("<") if dtype.itemsize > 1 else dtype, count)
+    return found
 
 
 def _booleans(raw: bytes | memoryview, shape: tuple[int, ...], count: int, fail: Fail) -> np.ndarray[Any, Any]:
@@ -57,7 +59,8 @@ def _booleans(raw: bytes | memoryview, shape: tuple[int, ...], count: int, fail:
     if len(data) == 1 and (count > 8 or data[0] in (0x00, 0xFF)):
         return np.broadcast_to(data.reshape(()) != 0, shape)
     if len(data) == (count + 7) // 8:
-        return np.unpackbits(data, count=count, bitorder="little").astype(bool).reshape(shape)
+        bits: np.ndarray[Any, Any] = np.unpackbits(data, count=count, bitorder="little").astype(bool)
+        return bits.reshape(shape)
     if len(data) == count:
         return (data != 0).reshape(shape)
     fail(f"got {len(data)} bytes of booleans; expected {(count + 7) // 8} or {count} for shape {shape}, or one")
@@ -85,4 +88,5 @@ def from_numbers(values: Sequence[Any], dtype: str, fail: Fail) -> np.ndarray[An
     if any(isinstance(value, float) or not -(1 << (bits - 1)) <= value < 1 << bits for value in values):
         fail(f"got an element that is no {dtype}; expected integers of {bits} bits")
     low, span = (0 if dtype.startswith("u") else -(1 << (bits - 1))), 1 << bits
-    return np.array([(value - low) % span + low for value in values], np.dtype(f"{'u' if low == 0 else 'i'}{max(bits // 8, 1)}")).astype(kind)
+    holder = np.dtype(f"{'u' if low == 0 else 'i'}{max(bits // 8, 1)}")
+    return np.array([(value - low) % span + low for value in values], holder).astype(kind)

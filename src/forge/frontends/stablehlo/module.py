@@ -1,7 +1,7 @@
 """A StableHLO module as data: what the readers of text and bytecode make, and what the importer converts.
 
-Both readers give the same: names of operations are those of StableHLO, CHLO and func (``stablehlo.add``), whatever version of VHLO a
-file has; attributes are Python's values.
+Both readers give the same: names of operations are those of StableHLO, CHLO and func (``stablehlo.add``), whatever version of
+VHLO a file has; attributes are Python's values.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class TensorType:
 
     Attributes:
         shape: sizes; None where one is known at run time only.
-        dtype: Forge's name of the element type: ``float32``, ``bool``, ``int4``, ``bfloat16``, ``complex64``, ``float8_e4m3fn``; of a
-            quantised tensor that of its integers.
+        dtype: Forge's name of the element type: ``float32``, ``bool``, ``int4``, ``bfloat16``, ``complex64``, ``float8_e4m3fn``;
+            of a quantised tensor that of its integers.
         bounds: largest sizes of those that are not known, where the type has some.
         quantized: how integers stand for numbers.
     """
@@ -95,10 +95,12 @@ class Value:
 
     Attributes:
         name: what the file calls it, without ``%``.
+        location: of an argument, where it comes from: jax says what its function calls it, ``params['w']``.
     """
 
     type: Type
     name: str = ""
+    location: str = ""
 
 
 @dataclass(eq=False)
@@ -121,8 +123,8 @@ class Operation:
         operands: values that are defined before it, here or in a block around.
         attributes: by name. Integers and floats are ``int`` and ``float``, enumerations ``str`` (``"GE"``), unit attributes True,
             arrays lists, dense elements ``numpy.ndarray`` (splats expanded lazily: `numpy.broadcast_to`), structures
-            (``#stablehlo.gather<...>``) dictionaries by the names of their fields, types `Type`, references `Symbol`, and those of
-            other dialects `Opaque`. Attributes that have their defaults are left out, whether the file has them or not.
+            (``#stablehlo.gather<...>``) dictionaries by the names of their fields, types `Type`, references `Symbol`, and those
+            of other dialects `Opaque`. Attributes that have their defaults are left out, whether the file has them or not.
         regions: each is one block.
         location: where it comes from, for messages: ``jit(f)/dot_general``, or a file and a line; "" where nothing is said.
     """

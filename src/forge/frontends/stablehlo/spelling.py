@@ -1,4 +1,4 @@
-"""What both readers make the same: names of operations, element types, structures, and attributes that versions write differently."""
+"""What both readers make the same: names of operations, element types, structures, attributes that versions write differently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, Type
+from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, TensorType, Type
 
 ELEMENT_TYPES = {
     "i1": "bool", "index": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
@@ -64,8 +64,8 @@ _ALL: dict[str, Any] = {
 """What all elements of attributes are by default."""
 _ALL_OF = ("convolution", "dynamic_conv", "reduce_window", "select_and_scatter")
 _EMPTY = frozenset(
-    "backend_config called_computations operand_layouts result_layouts output_operand_aliases result_tilings composite_attributes "
-    "known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout source_target_pairs".split())
+    "backend_config called_computations operand_layouts result_layouts output_operand_aliases result_tilings "
+    "composite_attributes known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout source_target_pairs".split())
 """Attributes that are empty by default."""
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "use_global_device_ids": (False,), "has_dynamic_root": (False,), "compare_type": ("NOTYPE",), "cholesky.lower": (False,),
@@ -102,6 +102,16 @@ class QuantizedElement(OpaqueType):
 def quantized_type(element: Type) -> QuantizedType | None:
     """How the integers of an element type stand for numbers."""
     return element.quantized if isinstance(element, QuantizedElement) else None
+
+
+def type_text(kind: Type) -> str:
+    """The text of a type, for one that is kept as text."""
+    if isinstance(kind, OpaqueType):
+        return kind.text
+    if not isinstance(kind, TensorType):
+        return str(kind)
+    element = next((text for text, dtype in ELEMENT_TYPES.items() if dtype == kind.dtype and text != "index"), kind.dtype)
+    return f"tensor<{''.join('?x' if size is None else f'{size}x' for size in kind.shape)}{element}>"
 
 
 def named_location(name: str, child: str) -> str:

@@ -33,7 +33,7 @@ def read_bytecode(data: bytes | memoryview, where: str) -> StablehloModule:
         raise ImportModelError(f"{where}: is no bytecode of MLIR, which begins with {MAGIC!r}")
     version = cursor.varint()
     if version > MAX_VERSION:
-        cursor.fail(f"got version {version} of MLIR's bytecode; expected {MAX_VERSION} at most: write it for an older version of StableHLO")
+        cursor.fail(f"got version {version} of MLIR's bytecode; expected {MAX_VERSION} at most: write it for an older StableHLO")
     producer = _PRODUCER.match(cursor.terminated())
     sections: dict[int, Cursor] = {}
     while cursor.remaining:

@@ -1,4 +1,4 @@
-"""Attributes and types of MLIR's builtin dialect in bytecode: those that portable artifacts have beside VHLO's, mostly locations."""
+"""Attributes and types of MLIR's builtin dialect in bytecode: those that portable artifacts have beside VHLO's: locations."""
 
 from __future__ import annotations
 

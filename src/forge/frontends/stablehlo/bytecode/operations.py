@@ -12,7 +12,8 @@ from forge.frontends.stablehlo.bytecode.properties import PROPERTIES
 from forge.frontends.stablehlo.bytecode.tables import IR, Decoding, Tables
 from forge.frontends.stablehlo.module import Block, Operation, Value
 
-_HAS_ATTRIBUTES, _HAS_RESULTS, _HAS_OPERANDS, _HAS_SUCCESSORS, _HAS_REGIONS, _HAS_USES, _HAS_PROPERTIES = (1 << i for i in range(7))
+_HAS_ATTRIBUTES, _HAS_RESULTS, _HAS_OPERANDS, _HAS_SUCCESSORS = 1, 2, 4, 8
+_HAS_REGIONS, _HAS_USES, _HAS_PROPERTIES = 16, 32, 64
 _MODULE_PROPERTIES = ("sym_name", "sym_visibility")
 
 
@@ -65,14 +66,12 @@ class OperationReader:
         return following
 
     def _argument(self, cursor: Cursor) -> Value:
-        if self.tables.version < 4:
-            kind = self.tables.type(cursor.varint())
-            cursor.varint()
-            return Value(kind)
-        index, has_location = cursor.flagged()
-        if has_location:
-            cursor.varint()
-        return Value(self.tables.type(index))
+        index, has_location = cursor.flagged() if self.tables.version >= 4 else (cursor.varint(), True)
+        return Value(self.tables.type(index), location=self._location(cursor) if has_location else "")
+
+    def _location(self, cursor: Cursor) -> str:
+        found = self.tables.attribute(cursor.varint())
+        return found.text if isinstance(found, builtin.Location) else ""
 
     def _skip_uses(self, cursor: Cursor, count: int) -> None:
         """Orders of uses of values, which compilers that rewrite in place care for."""
@@ -92,8 +91,7 @@ class OperationReader:
         dialect, name, is_known = self.tables.operations[index]
         is_versioned = dialect == "vhlo"
         operation = Operation(upgrade.name_of(name, parent) if is_versioned else spelling.operation_name(f"{dialect}.{name}"))
-        location = self.tables.attribute(cursor.varint())
-        operation.location = location.text if isinstance(location, builtin.Location) else ""
+        operation.location = self._location(cursor)
         if mask & _HAS_ATTRIBUTES:
             operation.attributes = self._dictionary(cursor, self.tables.attribute(cursor.varint()))
         if mask & _HAS_PROPERTIES:
@@ -138,8 +136,8 @@ class OperationReader:
             return {key: value for key, value in optional.items() if value is not None}
         if name not in PROPERTIES:
             cursor.fail(
-                f"{name}: got properties of a kind that is not known; expected a portable artifact: write it with "
-                "stablehlo.serialize_portable_artifact (jax.export does), or as text")
+                f"{name}: got properties of an operation that is not known; expected a portable artifact, of StableHLO "
+                "up to 1.20: write it with stablehlo.serialize_portable_artifact for that version, or as text")
         found = {key: item.attribute() for key in PROPERTIES[name]}
         if item.remaining:
             item.fail(f"{name}: got {item.remaining} bytes behind its properties; expected none")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 _CONVOLUTION = (
     "batch_group_count feature_group_count input_batch_dimension input_feature_dimension input_spatial_dimensions "
-    "kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions lhs_dilation output_batch_dimension "
-    "output_feature_dimension output_spatial_dimensions {}precision_config rhs_dilation window_reversal window_strides")
+    "kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions lhs_dilation "
+    "output_batch_dimension output_feature_dimension output_spatial_dimensions {}precision_config rhs_dilation "
+    "window_reversal window_strides")
 _TABLE = {
     "all_gather_v1 all_gather_v2": "all_gather_dim channel_id replica_groups use_global_device_ids",
     "all_reduce_v1 all_reduce_v2": "channel_id replica_groups use_global_device_ids",
@@ -81,6 +82,8 @@ _TABLE = {
     "transpose_v1": "permutation",
     "triangular_solve_v1": "left_side lower transpose_a unit_diagonal",
 }
-PROPERTIES = {f"vhlo.{operation}": tuple(names.split()) for operations, names in _TABLE.items() for operation in operations.split()} | {
-    "sdy.mesh": ("mesh", "sym_name"), "sdy.sharding_constraint": ("sharding",)}
+PROPERTIES = {
+    "sdy.mesh": ("mesh", "sym_name"), "sdy.sharding_constraint": ("sharding",),
+    **{f"vhlo.{operation}": tuple(names.split()) for operations, names in _TABLE.items() for operation in operations.split()},
+}
 """Names of properties, all of which are there; operations that are not listed have none."""

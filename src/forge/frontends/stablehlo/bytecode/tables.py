@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from forge.errors import ImportModelError
@@ -20,6 +20,7 @@ _OPAQUE = ("sdy",)
 """Dialects of which attributes may be there whose contents do not matter on one device."""
 
 Decoder = Callable[["Decoding"], Any]
+Entry = tuple[str, bool, Cursor]
 
 
 class Tables:
@@ -29,7 +30,9 @@ class Tables:
         operations: dialect and name of each kind of operation, and whether the writer knew it.
     """
 
-    def __init__(self, sections: dict[int, Cursor], version: int, decoders: dict[str, tuple[Decoder, Decoder]], where: str) -> None:
+    def __init__(
+        self, sections: dict[int, Cursor], version: int, decoders: Mapping[str, tuple[Decoder, Decoder]], where: str,
+    ) -> None:
         self.version = version
         self.where = where
         self.decoders = decoders
@@ -63,11 +66,12 @@ class Tables:
             return known
         entries = self._types if is_type else self._attributes
         if index >= len(entries):
-            raise ImportModelError(f"{self.where}: got {'type' if is_type else 'attribute'} {index}; expected one of {len(entries)}")
+            kind = "type" if is_type else "attribute"
+            raise ImportModelError(f"{self.where}: got {kind} {index}; expected one of {len(entries)}")
         dialect, is_encoded, cursor = entries[index]
         self._depth += 1
         if self._depth > MAX_NESTING:
-            raise ImportModelError(f"{self.where}: attributes or types are nested more than {MAX_NESTING} deep, or have themselves")
+            raise ImportModelError(f"{self.where}: attributes or types are nested more than {MAX_NESTING} deep, or in themselves")
         decoding = Decoding(Cursor(cursor.data, cursor.position, cursor.end, self.where), self)
         found = decoding.decode(dialect, is_type) if is_encoded else decoding.text(is_type)
         self._depth -= 1
@@ -99,10 +103,10 @@ class Tables:
             cursor.fail(f"got dialect {index}; expected one of {len(self._dialects)}")
         return self._dialects[index]
 
-    def _read_entries(self, sizes: Cursor, contents: Cursor) -> tuple[list[tuple[str, bool, Cursor]], list[tuple[str, bool, Cursor]]]:
+    def _read_entries(self, sizes: Cursor, contents: Cursor) -> tuple[list[Entry], list[Entry]]:
         """Of attributes and of types: the dialect, whether it encodes them itself, and where they are."""
         count, type_count = sizes.count(), sizes.count()
-        entries: list[tuple[str, bool, Cursor]] = []
+        entries: list[Entry] = []
         while len(entries) < count + type_count:
             dialect = self._dialect(sizes)
             for _ in range(sizes.count()):

@@ -21,7 +21,7 @@ _STRUCTURES: dict[str, tuple[tuple[str, str], ...]] = {
     "dot_general": (("dot_dimension_numbers", "dot"), ("algorithm", "dot_algorithm")),
 }
 """Of operations: attributes that are structures, and which."""
-_WITH_CHANNEL = spelling.WITH_CHANNEL + ("send", "recv")
+_WITH_CHANNEL = (*spelling.WITH_CHANNEL, "send", "recv")
 _SYMBOLS = ("callee", "decomposition", "called_computations")
 _UNITS = ("use_global_device_ids", "has_dynamic_root")
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from forge.frontends.stablehlo import elements
+from forge.frontends.stablehlo import elements, spelling
 from forge.frontends.stablehlo.bytecode import builtin
 from forge.frontends.stablehlo.bytecode.tables import Decoding
-from forge.frontends.stablehlo.module import FunctionType, Opaque, OpaqueType, QuantizedType, TensorType, TokenType, TupleType, Type
-from forge.frontends.stablehlo.spelling import QuantizedElement
+from forge.frontends.stablehlo.module import (
+    FunctionType,
+    Opaque,
+    OpaqueType,
+    QuantizedType,
+    TensorType,
+    TokenType,
+    TupleType,
+    Type,
+)
 
 
 def _enumeration(*names: str) -> Callable[[Decoding], str]:
@@ -99,13 +107,13 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
 }
 
 
-def _quantized(item: Decoding) -> QuantizedElement:
+def _quantized(item: Decoding) -> spelling.QuantizedElement:
     flags, storage, expressed = item.varint(), item.type(), item.type()
     scale, zero_point = item.double(), item.signed()
     return _quantized_element(item, flags, storage, expressed, ((scale,), (zero_point,), None))
 
 
-def _quantized_along_axis(item: Decoding) -> QuantizedElement:
+def _quantized_along_axis(item: Decoding) -> spelling.QuantizedElement:
     flags, storage, expressed, axis = item.varint(), item.type(), item.type(), item.varint()
     low, high = item.signed(), item.signed()
     scales, zero_points = item.list(item.double), item.list(item.signed)
@@ -117,14 +125,14 @@ def _quantized_along_axis(item: Decoding) -> QuantizedElement:
 def _quantized_element(
     item: Decoding, flags: int, storage: Type, expressed: Type, numbers: tuple[tuple[float, ...], tuple[int, ...], int | None],
     limits: tuple[int, int] | None = None,
-) -> QuantizedElement:
+) -> spelling.QuantizedElement:
     low, high = limits or (item.signed(), item.signed())
     integers = builtin.element_type(storage).removeprefix("u")
     floats = builtin.element_type(expressed)
     if not integers.startswith("int") or not floats:
         item.fail(f"got a quantised type of {storage} for {expressed}; expected integers for floats")
     kind = QuantizedType(integers if flags & 1 else f"u{integers}", floats, *numbers, low, high)
-    return QuantizedElement(f"!quant.uniform<{kind}>", kind)
+    return spelling.QuantizedElement(f"!quant.uniform<{kind}>", kind)
 
 
 def _tensor(item: Decoding) -> Type:
@@ -161,7 +169,7 @@ _TYPES: dict[int, Callable[[Decoding], Type]] = {
     25: lambda item: OpaqueType(f"tensor<*x{builtin.text_of(item)}>"),
     30: _quantized_along_axis,
     41: _buffer,
-    42: lambda item: OpaqueType(f"!stablehlo.future<{item.types()}>"),
+    42: lambda item: OpaqueType(f"!stablehlo.future<{', '.join(map(spelling.type_text, item.types()))}>"),
 }
 
 

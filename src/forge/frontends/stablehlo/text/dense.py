@@ -15,7 +15,8 @@ from forge.frontends.stablehlo.module import TensorType
 if TYPE_CHECKING:
     from forge.frontends.stablehlo.text.attributes import AttributeReader
 
-_ITEM = re.compile(r"\s*+(?:([\[\](),>])|(-?0x[0-9a-fA-F]{1,32}+|-?\d{1,400}+(?:\.\d{0,400}+(?:[eE][-+]?\d{1,6}+)?)?)|(true|false))")
+_ITEM = re.compile(
+    r"\s*+(?:([\[\](),>])|(-?0x[0-9a-fA-F]{1,32}+|-?\d{1,400}+(?:\.\d{0,400}+(?:[eE][-+]?\d{1,6}+)?)?)|(true|false))")
 _CONSTANTS = {"true": "1", "false": "0"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge.frontends.stablehlo.module import Operation
+from forge.frontends.stablehlo.module import Operation, Value
 from forge.frontends.stablehlo.spelling import named_location
 from forge.frontends.stablehlo.text.lexer import Lexer
 
@@ -17,14 +17,14 @@ class LocationReader(Lexer):
 
     def __init__(self, *arguments: Any) -> None:
         self.location_aliases: dict[str, str] = {}
-        self.located: list[Operation] = []
+        self.located: list[Operation | Value] = []
         super().__init__(*arguments)
 
-    def locate(self, operation: Operation) -> None:
-        """Reads the location of an operation."""
-        operation.location = self.location()
-        if operation.location.startswith("#"):
-            self.located.append(operation)
+    def locate(self, item: Operation | Value) -> None:
+        """Reads the location of an operation or an argument."""
+        item.location = self.location()
+        if item.location.startswith("#"):
+            self.located.append(item)
 
     def location(self) -> str:
         """``loc(...)``."""
@@ -94,11 +94,11 @@ class LocationReader(Lexer):
                 return found
 
     def resolve_locations(self) -> None:
-        """Puts what aliases stand for into operations."""
-        for operation in self.located:
+        """Puts what aliases stand for in their places."""
+        for item in self.located:
             for _ in range(_MAX_ALIASES):
-                if not operation.location.startswith("#"):
+                if not item.location.startswith("#"):
                     break
-                operation.location = self.location_aliases.get(operation.location[1:], "")
+                item.location = self.location_aliases.get(item.location[1:], "")
             else:
-                operation.location = ""
+                item.location = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from forge.frontends.stablehlo import spelling
 from forge.frontends.stablehlo.module import Block, FunctionType, Operation, Type, Value
 from forge.frontends.stablehlo.text.attributes import AttributeReader
@@ -143,14 +144,14 @@ class OperationReader(LocationReader, AttributeReader):
             got = [value.type for value in operation.operands]
             self.fail(f"{operation.name}: got operands of types {got}; expected {list(types)}, as its type says")
 
-    def region(self, arguments: list[tuple[str, Type]] | None = None) -> Block:
+    def region(self, arguments: list[Value] | None = None) -> Block:
         """``{ ... }``: one block, whose arguments may be named outside of it."""
         self.enter()
         self.expect("{")
-        block = Block()
+        block = Block(arguments or [])
         self.scopes.append({})
-        for name, kind in arguments or ():
-            self.argument(block, name, kind)
+        for argument in block.arguments:
+            self.define(f"%{argument.name}", [argument])
         if self.kind == "label" and not arguments:
             self._label(block)
         while not self.accept("}"):
@@ -166,24 +167,20 @@ class OperationReader(LocationReader, AttributeReader):
         self.take()
         if self.accept("(") and not self.accept(")"):
             while True:
-                self.argument(block, *self.named_type())
+                block.arguments.append(self.named_type())
+                self.define(f"%{block.arguments[-1].name}", block.arguments[-1:])
                 if not self.more(")"):
                     break
         self.expect(":")
 
-    def named_type(self) -> tuple[str, Type]:
-        """``%a: type``, and a location, which is left out."""
+    def named_type(self) -> Value:
+        """``%a: type loc(...)``."""
         name = self.take_kind("value", "the name of an argument")
         self.expect(":")
-        kind = self.type()
+        value = Value(self.type(), name[1:])
         if self.at("loc"):
-            self.location()
-        return name, kind
-
-    def argument(self, block: Block, name: str, kind: Type) -> None:
-        value = Value(kind, name[1:])
-        block.arguments.append(value)
-        self.define(name, [value])
+            self.locate(value)
+        return value
 
     def optional_attributes(self, operation: Operation, keyword: str = "") -> None:
         """``{...}``, with a keyword before it where one is asked for; properties, ``<{...}>``, too."""

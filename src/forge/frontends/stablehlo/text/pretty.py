@@ -1,7 +1,7 @@
 """Operations in the forms that StableHLO, CHLO and func print.
 
-Most are operands, attributes by keywords (``dims = [0, 1]``), a dictionary of other attributes, and types; `_KEYWORDS` says what the
-keywords are. Others have a method each.
+Most are operands, attributes by keywords (``dims = [0, 1]``), a dictionary of other attributes, and types; `_KEYWORDS` says what
+the keywords are. Others have a method each.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PrettyReader(OperationReader):
             return
         dialect, _, name = operation.name.partition(".")
         if dialect not in _DIALECTS:
-            self.fail(f"{operation.name}: its own form is not known; expected the generic form, as mlir-opt --mlir-print-op-generic prints it")
+            self.fail(f"{operation.name}: its own form is not known; expected the generic one: mlir-opt --mlir-print-op-generic")
         if self.at("(") and _GENERIC.match(self.text, self.stop):
             self.generic(operation)
             return
@@ -201,38 +201,38 @@ class PrettyReader(OperationReader):
         if self.token in ("public", "private", "nested") and self.kind == "word":
             given["sym_visibility"] = self.take()
         given["sym_name"] = self.symbol_name()
-        names, inputs, given["arg_attrs"] = self._signature()
+        arguments, given["arg_attrs"] = self._signature()
         results: list[Type] = []
         if self.accept("->"):
             if self.at("("):
-                _, results, given["res_attrs"] = self._signature()
+                found, given["res_attrs"] = self._signature()
+                results = [value.type for value in found]
             else:
                 results = [self.type()]
-        given["function_type"] = FunctionType(tuple(inputs), tuple(results))
+        given["function_type"] = FunctionType(tuple(value.type for value in arguments), tuple(results))
         self.optional_attributes(operation, "attributes")
-        operation.regions = [self.region(list(zip(names, inputs))) if self.at("{") else Block()]
+        if self.at("{") and not all(argument.name for argument in arguments):
+            self.fail("got arguments without names; expected %name: type for all of a function with a body")
+        operation.regions = [self.region(arguments) if self.at("{") else Block()]
 
-    def _signature(self) -> tuple[list[str], list[Type], list[dict[str, Any]]]:
-        """``(%a: type {...} loc(...), ...)``, with names or without."""
-        names: list[str] = []
-        types: list[Type] = []
+    def _signature(self) -> tuple[list[Value], list[dict[str, Any]]]:
+        """``(%a: type {...} loc(...), ...)``, with names or without; and attributes."""
+        values: list[Value] = []
         attributes: list[dict[str, Any]] = []
         self.expect("(")
         if self.accept(")"):
-            return names, types, attributes
+            return values, attributes
         while True:
+            name = ""
             if self.kind == "value":
-                names.append(self.take())
+                name = self.take()[1:]
                 self.expect(":")
-            types.append(self.type())
+            values.append(Value(self.type(), name))
             attributes.append(self.dictionary() if self.at("{") else {})
             if self.at("loc"):
-                self.location()
+                self.locate(values[-1])
             if not self.more(")"):
-                break
-        if names and len(names) != len(types):
-            self.fail("got arguments with names and without; expected names for all")
-        return names, types, attributes
+                return values, attributes
 
     def call(self, operation: Operation) -> None:
         """``call @f(%a) {...} : (A) -> B``, and ``custom_call``."""
@@ -299,7 +299,7 @@ class PrettyReader(OperationReader):
         names: list[str] = []
         self.expect("(")
         while not self.accept(")"):
-            names.append(self.take_kind("value", "the name of a value of the loop"))
+            names.append(self.take_kind("value", "the name of a value of the loop")[1:])
             self.expect("=")
             operation.operands.append(self.value())
             if not self.accept(",") and not self.at(")"):
@@ -309,11 +309,11 @@ class PrettyReader(OperationReader):
         self.optional_attributes(operation, "attributes")
         for keyword in ("cond", "do"):
             self.expect(keyword)
-            operation.regions.append(self.region(list(zip(names, types))))
+            operation.regions.append(self.region([Value(kind, name) for name, kind in zip(names, types)]))
         operation.results = [Value(kind) for kind in types]
 
     def reduction(self, operation: Operation) -> None:
-        """``reduce(%a init: %b), ... applies op across dimensions = [...] : type``, or with a region, ``reducer(...) { ... }``."""
+        """``reduce(%a init: %b), ... applies op across dimensions = [...] : type``, or a region, ``reducer(...) { ... }``."""
         inputs: list[Value] = []
         inits: list[Value] = []
         while self.accept("("):
@@ -351,11 +351,11 @@ class PrettyReader(OperationReader):
     def _reducer(self, count: int) -> Block:
         """``reducer(%a: A, %b: A) (...) { ... }``: the arguments in pairs, of which the second ones come after all first ones."""
         self.expect("reducer")
-        pairs: list[list[tuple[str, Type]]] = []
+        pairs: list[tuple[Value, Value]] = []
         while self.accept("("):
             first = self.named_type()
             self.expect(",")
-            pairs.append([first, self.named_type()])
+            pairs.append((first, self.named_type()))
             self.expect(")")
         if len(pairs) != count:
             self.fail(f"reducer: got {len(pairs)} pairs of arguments; expected {count}")
