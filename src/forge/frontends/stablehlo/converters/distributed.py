@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.importer import inline
 from forge.frontends.stablehlo.registry import converts, refuse
+from forge.frontends.stablehlo.scope import Structure
 from forge.ir.nodes import Value
 
 
@@ -53,10 +55,21 @@ def number_of_device(g: Context) -> Value:
     return g.constant(0, "uint32")
 
 
+@converts("async_start")
+def async_start(g: Context, *inputs: Structure) -> tuple[Structure, ...]:
+    """What runs beside others elsewhere runs at once here; a future is a tuple of its results."""
+    return tuple(inline(g, g.region(0), list(inputs)))
+
+
+@converts("async_done")
+def async_done(g: Context, future: Structure) -> list[Structure]:
+    if not isinstance(future, tuple):
+        raise g.invalid("got no future; expected what async_start gives")
+    return list(future)
+
+
 for _name in ("infeed", "outfeed", "send", "recv"):
     refuse(_name, "models exchange nothing with a host or other devices while they run")
-for _name in ("async_start", "async_done"):
-    refuse(_name, "models have no threads of their own")
 refuse("set_dimension_size", "sizes of tensors are those of their elements")
 refuse("einsum", "it was removed from StableHLO; use dot_general")
 refuse("unary_einsum", "it was removed from StableHLO; use reduce and transpose")
