@@ -14,7 +14,8 @@ from forge.module import IRModule
 
 def loaded(function: Callable[..., Any], *examples: Any) -> IRModule:
     """A function, traced for arguments like ``examples``."""
-    return forge.from_stablehlo(jax.jit(function, keep_unused=True).lower(*examples))
+    module: IRModule = forge.from_stablehlo(jax.jit(function, keep_unused=True).lower(*examples))
+    return module
 
 
 def results(found: Any) -> list[np.ndarray]:

@@ -28,27 +28,43 @@ def numbers(*shape: int) -> np.ndarray:
 
 
 DYNAMIC = {
-    "arithmetic": (lambda x, y: x * y + x.shape[0], "a,4", "a,4"), "arange": (lambda x: jnp.arange(x.shape[0]) + x[:, 0], "a,4"),
-    "argmax": (lambda x: (jnp.argmax(x, 0), jnp.argmax(x)), "a,4"), "attention": (
-        lambda q, k: jax.nn.dot_product_attention(q, k, k), "b,s,2,8", "b,t,2,8"), "broadcast": (
-        lambda x: jnp.broadcast_to(x[:, None], (x.shape[0], 3, 4)), "a,4"),
-    "concatenate": (lambda x, y: jnp.concatenate([x, y], 0), "a,4", "b,4"), "convolution": (
-        lambda x: lax.conv_general_dilated(x, FILTER, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), "b,h,w,2"), "cumsum": (
-        lambda x: jnp.cumsum(x, 0), "a,4"), "diagonal": (lambda x: jnp.tril(jnp.ones((x.shape[0], x.shape[0]))) @ x, "a,4"), "dot": (
-        lambda x, y: x @ y.T, "a,4", "b,4"), "flatten": (lambda x: x.reshape(x.shape[0], -1), "a,3,4"), "flatten_all": (
-        lambda x: x.reshape(-1) * 2, "a,b"), "halves": (lambda x: x.reshape(2, -1, 4), "2*a,4"), "iota": (
-        lambda x: x + lax.broadcasted_iota("float32", x.shape, 0), "a,4"), "loop": (
-        lambda x: lax.fori_loop(0, x.shape[0], lambda i, c: c + x[i], jnp.zeros(4)), "a,4"), "mask": (
-        lambda x: jnp.where(jnp.arange(x.shape[0])[:, None] > jnp.arange(x.shape[0])[None], 0.0, x @ x.T), "a,4"), "max_pool": (
-        lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), "b,h,w,2"), "mean": (
-        lambda x: (x.mean(), x.mean(0), x.var(0)), "a,4"), "one_hot": (lambda x: jax.nn.one_hot(jnp.argmax(x, 1), 4), "a,4"), "pad": (
-        lambda x: jnp.pad(x, ((1, 2), (0, 0))), "a,4"), "repeat": (lambda x: jnp.repeat(x, 2, 0), "a,4"), "roll": (
-        lambda x: jnp.roll(x, 1, 0), "a,4"), "scan": (
-        lambda x: lax.scan(lambda c, y: (c + y, c * y.sum()), jnp.zeros(4), x), "a,4"), "slice": (lambda x: (x[1:], x[:-1], x[::2]), "a,4"),
-    "softmax": (jax.nn.softmax, "a,4"), "sort": (lambda x: (jnp.sort(x, 0), jnp.argsort(x, 0)), "a,4"), "stack": (
-        lambda x: jnp.stack([x, x]), "a,4"), "take": (lambda x: x[jnp.array([1, 0])], "a,4"), "tile": (lambda x: jnp.tile(x, (2, 1)), "a,4"),
-    "top_k": (lambda x: lax.top_k(x, 2), "a,4"), "transpose": (lambda x: x.T, "a,4"), "update": (lambda x: x.at[0].set(1.0), "a,4"), "where": (
-        lambda x: jnp.where(x > x.mean(), x, 0.0), "a,b"), "twice_the_other": (lambda x, y: jnp.concatenate([x, x]) + y, "a,4", "2*a,4"),
+    "arithmetic": (lambda x, y: x * y + x.shape[0], "a,4", "a,4"),
+    "arange": (lambda x: jnp.arange(x.shape[0]) + x[:, 0], "a,4"),
+    "argmax": (lambda x: (jnp.argmax(x, 0), jnp.argmax(x)), "a,4"),
+    "attention": (lambda q, k: jax.nn.dot_product_attention(q, k, k), "b,s,2,8", "b,t,2,8"),
+    "broadcast": (lambda x: jnp.broadcast_to(x[:, None], (x.shape[0], 3, 4)), "a,4"),
+    "concatenate": (lambda x, y: jnp.concatenate([x, y], 0), "a,4", "b,4"),
+    "convolution": (
+        lambda x: lax.conv_general_dilated(x, FILTER, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+        "b,h,w,2",
+    ),
+    "cumsum": (lambda x: jnp.cumsum(x, 0), "a,4"),
+    "diagonal": (lambda x: jnp.tril(jnp.ones((x.shape[0], x.shape[0]))) @ x, "a,4"),
+    "dot": (lambda x, y: x @ y.T, "a,4", "b,4"),
+    "flatten": (lambda x: x.reshape(x.shape[0], -1), "a,3,4"),
+    "flatten_all": (lambda x: x.reshape(-1) * 2, "a,b"),
+    "halves": (lambda x: x.reshape(2, -1, 4), "2*a,4"),
+    "iota": (lambda x: x + lax.broadcasted_iota("float32", x.shape, 0), "a,4"),
+    "loop": (lambda x: lax.fori_loop(0, x.shape[0], lambda i, c: c + x[i], jnp.zeros(4)), "a,4"),
+    "mask": (lambda x: jnp.where(jnp.arange(x.shape[0])[:, None] > jnp.arange(x.shape[0])[None], 0.0, x @ x.T), "a,4"),
+    "max_pool": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), "b,h,w,2"),
+    "mean": (lambda x: (x.mean(), x.mean(0), x.var(0)), "a,4"),
+    "one_hot": (lambda x: jax.nn.one_hot(jnp.argmax(x, 1), 4), "a,4"),
+    "pad": (lambda x: jnp.pad(x, ((1, 2), (0, 0))), "a,4"),
+    "repeat": (lambda x: jnp.repeat(x, 2, 0), "a,4"),
+    "roll": (lambda x: jnp.roll(x, 1, 0), "a,4"),
+    "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y.sum()), jnp.zeros(4), x), "a,4"),
+    "slice": (lambda x: (x[1:], x[:-1], x[::2]), "a,4"),
+    "softmax": (jax.nn.softmax, "a,4"),
+    "sort": (lambda x: (jnp.sort(x, 0), jnp.argsort(x, 0)), "a,4"),
+    "stack": (lambda x: jnp.stack([x, x]), "a,4"),
+    "take": (lambda x: x[jnp.array([1, 0])], "a,4"),
+    "tile": (lambda x: jnp.tile(x, (2, 1)), "a,4"),
+    "top_k": (lambda x: lax.top_k(x, 2), "a,4"),
+    "transpose": (lambda x: x.T, "a,4"),
+    "update": (lambda x: x.at[0].set(1.0), "a,4"),
+    "where": (lambda x: jnp.where(x > x.mean(), x, 0.0), "a,b"),
+    "twice_the_other": (lambda x, y: jnp.concatenate([x, x]) + y, "a,4", "2*a,4"),
 }
 SIZES = {"a": 6, "b": 3, "h": 9, "w": 8, "s": 5, "t": 7}
 
@@ -109,7 +125,7 @@ def test_closed_over_weights_are_constants() -> None:
 
 
 def test_what_jax_cannot_trace_is_said() -> None:
-    with pytest.raises(errors.ImportModelError, match="from_jax: <lambda>: jax cannot export it.*TracerBoolConversionError"):
+    with pytest.raises(errors.ImportModelError, match=r"from_jax: <lambda>: jax cannot export it.*TracerBoolConversionError"):
         forge.from_jax(lambda x: x if x > 0 else -x, np.float32(1))
     with pytest.raises(errors.OptionError, match="expected a function"):
         forge.from_jax(3)
@@ -124,8 +140,14 @@ def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
     path = tmp_path / "model.mlirbc"
     path.write_bytes(exported.mlir_module_serialized)
     source = {
-        "exported": exported, "bytecode": exported.mlir_module_serialized, "text": module.operation.get_asm(print_generic_op_form=True),
-        "pretty": lowered.as_text(), "lowered": lowered, "module": module, "file": path}[kind]
+        "exported": exported,
+        "bytecode": exported.mlir_module_serialized,
+        "text": module.operation.get_asm(print_generic_op_form=True),
+        "pretty": lowered.as_text(),
+        "lowered": lowered,
+        "module": module,
+        "file": path,
+    }[kind]
     for load in (forge.from_stablehlo, forge.relax.frontend.stablehlo.from_stablehlo):
         assert_close(results(load(source).get_inference_function()(x))[0], np.asarray(function(x)), kind)
     if kind not in ("text", "pretty"):
@@ -147,8 +169,8 @@ def test_input_info_gives_sizes() -> None:
 def test_flax() -> None:
     linen = pytest.importorskip("flax.linen")
 
-    class Network(linen.Module):  # type: ignore[misc, name-defined]
-        @linen.compact  # type: ignore[misc]
+    class Network(linen.Module):  # type: ignore[name-defined, misc]
+        @linen.compact  # type: ignore[untyped-decorator]
         def __call__(self, x: Any) -> Any:
             x = linen.relu(linen.BatchNorm(use_running_average=True)(linen.Conv(8, (3, 3), strides=2)(x)))
             x = linen.max_pool(linen.ConvTranspose(6, (2, 2), strides=(2, 2))(x), (2, 2), (2, 2))
@@ -172,10 +194,17 @@ def test_flax() -> None:
 def test_equinox() -> None:
     equinox = pytest.importorskip("equinox")
     keys = jax.random.split(jax.random.key(0), 4)
-    network = equinox.nn.Sequential([
-        equinox.nn.Conv2d(3, 4, 3, key=keys[0]), equinox.nn.Lambda(jax.nn.silu), equinox.nn.AvgPool2d(2, 2),
-        equinox.nn.Lambda(jnp.ravel), equinox.nn.Linear(100, 7, key=keys[1]), equinox.nn.LayerNorm(7),
-        equinox.nn.MLP(7, 2, 8, 2, key=keys[2])])
+    network = equinox.nn.Sequential(
+        [
+            equinox.nn.Conv2d(3, 4, 3, key=keys[0]),
+            equinox.nn.Lambda(jax.nn.silu),
+            equinox.nn.AvgPool2d(2, 2),
+            equinox.nn.Lambda(jnp.ravel),
+            equinox.nn.Linear(100, 7, key=keys[1]),
+            equinox.nn.LayerNorm(7),
+            equinox.nn.MLP(7, 2, 8, 2, key=keys[2]),
+        ]
+    )
     x = numbers(3, 12, 12)
     assert_close(results(forge.from_jax(network, x).get_inference_function()(x))[0], np.asarray(network(x)), "equinox")
 

@@ -20,9 +20,9 @@ def from_stablehlo(
     """Loads a module of StableHLO.
 
     Args:
-        stablehlo_module: the path of a file; text, in StableHLO's own form or MLIR's generic one; the bytes of a portable artifact
-            (MLIR bytecode), of any version; a ``jax.export.Exported`` or its serialized bytes; a module of jaxlib's bindings, or
-            what ``jax.jit(f).lower(...)`` gives.
+        stablehlo_module: the path of a file; text, in StableHLO's own form or MLIR's generic one; the bytes of a portable
+            artifact (MLIR bytecode), of any version; a ``jax.export.Exported`` or its serialized bytes; a module of jaxlib's
+            bindings, or what ``jax.jit(f).lower(...)`` gives.
         input_info: sizes of the inputs of the main function that the module leaves open: shapes by names of inputs, or a
             ``(shape, dtype)`` for each input in order. Entries of shapes are integers, None to keep, or texts: names of symbols,
             or expressions of them.

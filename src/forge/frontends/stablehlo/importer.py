@@ -16,8 +16,8 @@ from forge.frontends.registry import as_list
 from forge.frontends.scope import Region
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context, modules_of, shown
-from forge.frontends.stablehlo.module import Block, Function, Operation, TensorType
-from forge.frontends.stablehlo.registry import COMPOSITE, CUSTOM_CALL, REGISTRY, key
+from forge.frontends.stablehlo.module import Block, Operation, TensorType
+from forge.frontends.stablehlo.registry import REGISTRY, key
 from forge.frontends.stablehlo.scope import StablehloScope, Structure
 from forge.ir.nodes import Value
 from forge.ir.types import Type
@@ -59,18 +59,19 @@ def _convert(scope: StablehloScope, operation: Operation) -> None:
     results: Any = NotImplemented
     if row is not None:
         attributes = _attributes(operation)
-        results = quantized.converted(
-            context, operands, lambda values: REGISTRY.convert(row, context, values, attributes))  # type: ignore[arg-type]
+        results = quantized.converted(context, operands, lambda values: REGISTRY.convert(row, context, values, attributes))
     if results is NotImplemented:
         results = _decomposed(context, operands)
-    _bind(scope, operation, as_list_of_structures(results, len(operation.results)), start, name)
+    _bind(scope, operation, _structures(results, len(operation.results)), start, name)
 
 
-def as_list_of_structures(results: Any, count: int) -> list[Structure]:
+def _structures(results: Any, count: int) -> list[Structure]:
     """Results of a converter: a list; a single one may be alone, and be a tuple."""
     if isinstance(results, list):
         return results
-    return [results] if count == 1 or isinstance(results, Value) else as_list(results) if results is not None else []
+    if count == 1 or isinstance(results, Value):
+        return [results]
+    return [] if results is None else [*as_list(results)]
 
 
 def _attributes(operation: Operation) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def _names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
 
     from forge.frontends.stablehlo.loader import identifier, unique
 
-    found = []
+    found: list[str] = []
     for path, _ in jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))[0]:
         (side, first, *rest) = path
         name = _parameter(function, first.idx) if side.idx == 0 else str(first.key)

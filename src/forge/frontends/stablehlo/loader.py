@@ -115,7 +115,8 @@ def _add_inputs(
         raw = typed({})
 
         def evaluate(operations: Sequence[Operation]) -> Callable[[ModuleValue], Value | None]:
-            scratch = StablehloScope(Graph(), StablehloState(source=scope.state.source, convert_operations=convert_operations), {})
+            state = StablehloState(source=scope.state.source, convert_operations=convert_operations)
+            scratch = StablehloScope(Graph(), state, {})
             for formal, (name, type_) in zip(function.body.arguments, raw):
                 scratch.put(formal, scratch.graph.add_input(type_, name))
             return _converted_sizes(scratch, operations)

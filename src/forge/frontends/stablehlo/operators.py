@@ -10,13 +10,14 @@ from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Use
 
 def public_functions(module: StablehloModule) -> list[str]:
     """Names of the functions that users call: public ones, but for those that custom calls name as their bodies."""
-    bodies = {
-        reference.name for operation in module.operations() for reference in _references(operation.attributes.get("called_computations"))}
-    return [name for name, function in module.functions.items() if function.is_public and (name == "main" or name not in bodies)]
+    bodies = {name for operation in module.operations() for name in bodies_of(operation)} - {"main"}
+    return [name for name, function in module.functions.items() if function.is_public and name not in bodies]
 
 
-def _references(given: object) -> list[Symbol]:
-    return [entry for entry in given if isinstance(entry, Symbol)] if isinstance(given, list | tuple) else []
+def bodies_of(operation: Operation) -> list[str]:
+    """Names of the functions that a custom call names as its bodies."""
+    given = operation.attributes.get("called_computations")
+    return [entry.name for entry in given if isinstance(entry, Symbol)] if isinstance(given, list | tuple) else []
 
 
 def used_operators(module: StablehloModule) -> dict[tuple[str, str], Use]:
@@ -28,9 +29,9 @@ def used_operators(module: StablehloModule) -> dict[tuple[str, str], Use]:
         for operation in _operations(function.body) if function is not None else ():
             use = _use(operation)
             found.setdefault((use.domain, use.op), use).count += 1
-            called = operation.attributes.get("callee", operation.attributes.get("decomposition") if use.how == FUNCTION else None)
-            if isinstance(called, Symbol) and called.name not in reached:
-                reached.append(called.name)
+            called = operation.attributes.get("decomposition" if use.how == FUNCTION else "callee")
+            names = [*([called.name] if isinstance(called, Symbol) else []), *bodies_of(operation)]
+            reached += [name for name in dict.fromkeys(names) if name not in reached]
     return found
 
 
@@ -47,5 +48,6 @@ def _operations(block: Block) -> list[Operation]:
 
 def _use(operation: Operation) -> Use:
     domain, op = key(operation)
-    how = CONVERTER if REGISTRY.lookup(domain, op, 1) is not None else FUNCTION if "decomposition" in operation.attributes else MISSING
+    otherwise = FUNCTION if "decomposition" in operation.attributes else MISSING
+    how = otherwise if REGISTRY.lookup(domain, op, 1) is None else CONVERTER
     return Use(domain, op, 0, how, operation.location or operation.name)

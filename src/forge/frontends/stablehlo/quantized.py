@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 ON_INTEGERS = frozenset(
     f"stablehlo.{name}" for name in (
         "bitcast_convert", "broadcast_in_dim", "concatenate", "constant", "dynamic_broadcast_in_dim", "dynamic_gather",
-        "dynamic_reshape", "dynamic_slice", "dynamic_update_slice", "gather", "optimization_barrier", "reshape", "reverse", "select",
-        "slice", "transpose", "uniform_dequantize", "uniform_quantize", "while", "if", "case", "tuple", "get_tuple_element",
-        "get_dimension_size")
+        "dynamic_reshape", "dynamic_slice", "dynamic_update_slice", "gather", "optimization_barrier", "reshape", "reverse",
+        "select", "slice", "transpose", "uniform_dequantize", "uniform_quantize", "while", "if", "case", "tuple",
+        "get_tuple_element", "get_dimension_size")
 ) | {"func.call"}
 """Operations that move elements, or convert them by themselves."""
 

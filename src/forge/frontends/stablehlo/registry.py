@@ -1,7 +1,7 @@
 """The converters of StableHLO and CHLO, of targets of custom calls and of composites, by domain and name.
 
-Positional parameters are operands; keyword-only ones attributes, lists as tuples, with the format's defaults. What an operator needs
-besides (regions, types of results) the context has.
+Positional parameters are operands; keyword-only ones attributes, lists as tuples, with the format's defaults. What an operator
+needs besides (regions, types of results) the context has.
 """
 
 from __future__ import annotations

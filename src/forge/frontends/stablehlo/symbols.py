@@ -1,7 +1,7 @@
 """What the sizes of a function's inputs are called, and how they depend on each other.
 
-A file says of a size that it is unknown, ``?``. jax calls it by the names of its symbolic shapes in the call of the exported function,
-and states what it assumes (``shape_assertion``): which sizes are equal.
+A file says of a size that it is unknown, ``?``. jax calls it by the names of its symbolic shapes in the call of the exported
+function, and states what it assumes (``shape_assertion``): which sizes are equal.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _branches(
                 assert index is not None
                 found = _case(inner, scope.capture(index), first, blocks)
             shapes[:] = found
-            return [v for v in _leaves(found)]
+            return _leaves(found)
 
         return build_region(g, [], results)
 
@@ -100,8 +100,7 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
     kept = [body.results[k] is body.arguments[k] for k in range(len(operand))]
     carried = [v for v, same in zip(operand, kept) if not same]
     first = _leaves(carried)
-    starts = inline(g, condition, list(operand))[0]
-    assert isinstance(starts, Value)
+    starts = _flag(g, inline(g, condition, list(operand)))
 
     def build(scope: StablehloScope, inputs: list[Value]) -> Sequence[Value]:
         values = iter(_structured(carried, iter(inputs[2:])))
@@ -110,11 +109,12 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
         inner = Context(scope, g.operation, g.name)
         changed = [r for r, same in zip(results, kept) if not same]
         types = [v.tensor_type for v in first]
+        if [(v.dtype, v.rank) for v in _leaves(changed)] != [(t.dtype, t.rank) for t in types]:
+            raise g.invalid("the body gives values of other types than it gets; expected equal ones")
         ends = [inner.broadcast(v, t.shape) for v, t in zip(_leaves(changed), types)]
         again = iter(_structured(carried, iter(ends)))
-        goes_on = inline(inner, condition, [a if same else next(again) for a, same in zip(around, kept)])[0]
-        assert isinstance(goes_on, Value)
-        return [goes_on, *ends]
+        goes_on = inline(inner, condition, [a if same else next(again) for a, same in zip(around, kept)])
+        return [_flag(g, goes_on), *ends]
 
     types = [TensorType((), "int64"), TensorType((), "bool"), *(v.type for v in first)]
     region = build_region(g, types, build)
@@ -122,6 +122,14 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
     results = g.multi("loop", None, starts, *first, *region.captured, regions=[graph], num_carried=len(first))
     found = iter(_structured(carried, iter(results)))
     return [v if same else next(found) for v, same in zip(operand, kept)]
+
+
+def _flag(g: Context, results: Sequence[Structure]) -> Value:
+    """What a condition gives."""
+    found = results[0] if len(results) == 1 else None
+    if not isinstance(found, Value) or found.dtype != "bool" or found.rank:
+        raise g.invalid("the condition gives no bool of rank 0; expected one")
+    return found
 
 
 def _captured(scope: StablehloScope, structure: Structure) -> Structure:

@@ -6,6 +6,7 @@ from typing import Any
 
 from forge.compose.checks import check_that
 from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.operators import bodies_of
 from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts, refuse
 from forge.ir.nodes import Value
 
@@ -51,8 +52,7 @@ def dynamic_top_k(g: Context, operand: Value, k: Value) -> list[Value]:
 @converts("ApproxTopK", domain=CUSTOM_CALL)
 def approximate_top_k(g: Context, *operands: Value, top_k: int, reduction_dim: int, **attributes: Any) -> list[Value]:
     """The exact ones: largest or smallest elements, as the comparator says by its name."""
-    called = g.operation.attributes.get("called_computations") or [None]
-    ascending = "_lt_" in getattr(called[0], "name", "")
+    ascending = any("_lt_" in name for name in bodies_of(g.operation))
     values, order = g.multi("topk", operands[0], k=top_k, axis=reduction_dim, ret_type="both", dtype="int64", is_ascend=ascending)
     return [values, g.call("gather", operands[1], order, axis=reduction_dim)]
 

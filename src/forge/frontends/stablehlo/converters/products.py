@@ -67,7 +67,8 @@ def _matrices(
     transposed = order != tuple(range(value.rank)) and swapped == tuple(range(value.rank))
     moved = value if transposed else g.moved(value, order)
     sides = (second, first) if transposed else (first, second)
-    return g.reshape(moved, [*(value.shape[k] for k in batch), *(dims.product(value.shape[k] for k in side) for side in sides)]), transposed
+    sizes = [dims.product(value.shape[k] for k in side) for side in sides]
+    return g.reshape(moved, [*(value.shape[k] for k in batch), *sizes]), transposed
 
 
 def _outer(

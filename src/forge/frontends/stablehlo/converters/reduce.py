@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from forge import dtypes
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
@@ -33,8 +31,9 @@ def neutral(name: str, dtype: str) -> float | int:
 
 
 def is_neutral(g: Context, name: str, value: Value) -> bool:
+    """Whether a number changes no result of a combination."""
     array = g.array(value)
-    return array is not None and array.size == 1 and bool(array.reshape(()) == np.asarray(neutral(name, value.dtype)).astype(array.dtype))
+    return array is not None and array.size == 1 and bool(array.reshape(()) == array.dtype.type(neutral(name, value.dtype)))
 
 
 def with_start(g: Context, name: str, value: Value, start: Value) -> Value:
@@ -102,17 +101,22 @@ def in_pairs(g: Context, body: Block, values: Sequence[Value], starts: Sequence[
     flat = moved if len(axes) == 1 else [g.call("reshape", v, newshape=(-1, *shape)) for v in moved]
     count = flat[0].shape[0]
     if not isinstance(count, int):
-        raise g.unsupported(f"a reduction of {count} elements by a body without a name is not supported; expected a number of elements")
+        raise g.unsupported(f"a body without a name reduces {count} elements; expected a number of them; give sizes")
     begin = [g.broadcast(g.reshape(s, (1,) * len(shape)), shape) for s in starts]
     while count > 1:
-        pairs = [[g.call("strided_slice", v, begin=(k,), end=(count // 2 * 2,), strides=(2,), axes=(0,)) for v in flat] for k in (0, 1)]
-        joined = combined(g, body, *pairs)
-        tail = [g.call("strided_slice", v, begin=(count - 1,), end=(count,), strides=(1,), axes=(0,)) for v in flat]
+        even, odd = ([_every(g, v, k, count // 2 * 2, 2) for v in flat] for k in (0, 1))
+        joined = combined(g, body, even, odd)
+        tail = [_every(g, v, count - 1, count, 1) for v in flat]
         flat = [g.call("concatenate", a, b, axis=0) for a, b in zip(joined, tail)] if count % 2 else joined
         count = count // 2 + count % 2
     if count == 0:
         return begin
     return combined(g, body, begin, [g.reshape(v, shape) for v in flat])
+
+
+def _every(g: Context, value: Value, begin: int, end: int, step: int) -> Value:
+    """Rows of ``value``."""
+    return g.call("strided_slice", value, begin=(begin,), end=(end,), strides=(step,), axes=(0,))
 
 
 def combined(g: Context, body: Block, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:

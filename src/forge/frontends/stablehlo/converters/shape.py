@@ -71,7 +71,7 @@ def broadcast(g: Context, operand: Value, *, broadcast_sizes: Ints) -> Value:
 def broadcast_into(g: Context, value: Value, axes: Sequence[int], shape: Sequence[Dim]) -> Value:
     """``value``, whose dimensions are ``axes`` of the result, with the sizes ``shape``."""
     if len(axes) != value.rank or len(set(axes)) != len(axes) or not all(0 <= axis < len(shape) for axis in axes):
-        raise g.invalid(f"broadcast_dimensions: got {tuple(axes)} for {value.type}; expected an axis of the result for each of its")
+        raise g.invalid(f"broadcast_dimensions: got {tuple(axes)} for {value.type}; expected a dimension of the result for each")
     order = sorted(range(value.rank), key=lambda k: axes[k])
     sizes = {axes[k]: value.shape[k] for k in order}
     spread = g.reshape(g.moved(value, order), [sizes.get(axis, 1) for axis in range(len(shape))])

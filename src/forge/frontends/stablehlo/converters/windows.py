@@ -15,6 +15,7 @@ from forge.frontends.stablehlo.converters.elementwise import binary
 from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, with_start
 from forge.frontends.stablehlo.converters.shape import padded
 from forge.frontends.stablehlo.module import Block
+from forge.frontends.stablehlo.operators import bodies_of
 from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts
 from forge.ir.nodes import Value
 
@@ -69,8 +70,8 @@ def dynamic_reduce_window(g: Context, *operands: Value, **attributes: Any) -> li
     """What jax makes of windows whose sizes are symbolic; the body is a function."""
     count, rank = (len(operands) - 5) // 2, operands[0].rank
     known = [g.dims(v) for v in operands[2 * count:]]
-    called = g.operation.attributes.get("called_computations") or [None]
-    function = g.scope.state.source.functions.get(getattr(called[0], "name", ""))
+    functions = g.scope.state.source.functions
+    function = next((functions[name] for name in bodies_of(g.operation) if name in functions), None)
     if any(sizes is None for sizes in known) or function is None or len(known) != 5:
         raise g.unsupported("windows that are computed at run time, of more than sizes, are not supported")
     sizes, strides, base_dilation, dilation, flat = ([*(found or ())] for found in known)
