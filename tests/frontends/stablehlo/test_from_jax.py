@@ -111,6 +111,15 @@ def test_names_of_inputs_and_outputs() -> None:
     assert list(module.output_names) == ["aux_0", "logits"]
 
 
+def test_names_of_what_jax_exported() -> None:
+    def model(params: Any, x: Any, *, scale: Any) -> Any:
+        return (x @ params["w"] * scale).sum()
+
+    exported = export.export(jax.jit(model))({"w": np.ones((4, 2), "float32")}, np.ones((3, 4), "float32"), scale=np.float32(2))
+    for source in (exported, bytes(exported.serialize())):
+        assert list(forge.from_stablehlo(source).input_names) == ["arg0_w", "arg1", "scale"]
+
+
 def test_unused_arguments_stay_inputs() -> None:
     module = forge.from_jax(lambda x, unused: x + 1, np.ones(3, "float32"), np.ones(2, "float32"))
     assert list(module.input_names) == ["x", "unused"]
@@ -131,7 +140,7 @@ def test_what_jax_cannot_trace_is_said() -> None:
         forge.from_jax(3)
 
 
-@pytest.mark.parametrize("kind", ["exported", "bytecode", "text", "pretty", "lowered", "module", "file"])
+@pytest.mark.parametrize("kind", ["exported", "serialized", "bytecode", "text", "pretty", "lowered", "module", "file"])
 def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
     x = numbers(3, 4)
     function = jax.jit(lambda x: jnp.tanh(x) @ x.T)
@@ -141,6 +150,7 @@ def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
     path.write_bytes(exported.mlir_module_serialized)
     source = {
         "exported": exported,
+        "serialized": bytes(exported.serialize()),
         "bytecode": exported.mlir_module_serialized,
         "text": module.operation.get_asm(print_generic_op_form=True),
         "pretty": lowered.as_text(),
@@ -150,7 +160,7 @@ def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
     }[kind]
     for load in (forge.from_stablehlo, forge.relax.frontend.stablehlo.from_stablehlo):
         assert_close(results(load(source).get_inference_function()(x))[0], np.asarray(function(x)), kind)
-    if kind not in ("text", "pretty"):
+    if kind not in ("text", "pretty", "serialized"):
         assert_close(results(forge.load(source).get_inference_function()(x))[0], np.asarray(function(x)), kind)
 
 

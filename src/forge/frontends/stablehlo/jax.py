@@ -56,14 +56,14 @@ def _names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
     """Names of the inputs: of the parameter, and the path to a leaf of its argument."""
     import jax
 
-    from forge.frontends.stablehlo.loader import identifier, unique
+    from forge.frontends.stablehlo.sources import identifier, unique
 
     found: list[str] = []
     for path, _ in jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))[0]:
         (side, first, *rest) = path
         name = _parameter(function, first.idx) if side.idx == 0 else str(first.key)
         found.append(identifier(name + jax.tree_util.keystr(tuple(rest)), f"arg{len(found)}"))
-    return tuple(unique(found, set()))
+    return unique(found, set())
 
 
 def _parameter(function: Callable[..., Any], position: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from forge.frontends.stablehlo.module import Value as ModuleValue
 from forge.frontends.stablehlo.operators import public_functions, used_operators
 from forge.frontends.stablehlo.registry import REGISTRY
 from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure
-from forge.frontends.stablehlo.sources import Source
+from forge.frontends.stablehlo.sources import Source, identifier, unique
 from forge.frontends.support import check_supported
 from forge.ir import types
 from forge.ir.graph import Graph, Module
@@ -56,7 +55,7 @@ def _convert(source: StablehloModule, function: Function, size: int, input_info:
     """A module whose main graph is ``function``."""
     state = StablehloState(size=size, source=source, convert_operations=convert_operations)
     scope = StablehloScope(Graph(name="main"), state, {"": 1})
-    given = list(names) or argument_names(function)
+    given = names or _argument_names(function)
     tensors, build = _flattened(given, [a.type for a in function.body.arguments])
     shape = _shapes(input_info, tensors)
     _add_inputs(scope, function, tensors, shape)
@@ -141,7 +140,7 @@ def _converted_sizes(scope: StablehloScope, operations: Sequence[Operation]) -> 
     return find
 
 
-def argument_names(function: Function) -> list[str]:
+def _argument_names(function: Function) -> tuple[str, ...]:
     """Names of the arguments, as the file gives them: identifiers, each its own."""
     found = []
     for position, argument in enumerate(function.body.arguments):
@@ -159,23 +158,6 @@ def _result_names(function: Function, count: int) -> list[str]:
         name = identifier(path, "")
         names.append(name if name[:1].isalpha() else f"output_{name or position}")
     return names
-
-
-def identifier(text: str, default: str) -> str:
-    """``text`` with ``_`` in the place of all that names do not have."""
-    return re.sub(r"\W+", "_", text[:200], flags=re.ASCII).strip("_") or default
-
-
-def unique(names: Sequence[str], taken: set[str]) -> list[str]:
-    """``names``, numbered where one was there before."""
-    found = []
-    for name in names:
-        own, number = name, 1
-        while own in taken:
-            own, number = f"{name}_{number}", number + 1
-        taken.add(own)
-        found.append(own)
-    return found
 
 
 def _shapes(input_info: InputInfo, tensors: Sequence[tuple[str, TensorType]]) -> ShapeDict:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from forge.errors import ImportModelError, OptionError
 from forge.frontends.model_files import mapped_file
 from forge.frontends.stablehlo.bytecode import read_bytecode
+from forge.frontends.stablehlo.exported import read_exported
 from forge.frontends.stablehlo.module import StablehloModule
 from forge.frontends.stablehlo.text import read_text
 
@@ -23,7 +26,7 @@ class Source:
     """A module, and what it is called.
 
     Attributes:
-        where: for messages.
+        where: what it is called in messages.
         names: of the inputs of its main function; empty where only the module says them.
     """
 
@@ -41,32 +44,33 @@ def read(source: Any) -> Source:
     if isinstance(source, StablehloModule):
         return Source(source, "StableHLO module")
     if isinstance(source, bytes | bytearray | memoryview):
-        return Source(_of_bytes(bytes(source), f"{len(source)} bytes"), "StableHLO module")
+        return _of_bytes(bytes(source), f"{len(source)} bytes")
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return Source(read_text(source, "text"), "StableHLO module")
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if not path.is_file():
             raise ImportModelError(f"{path}: no such file; {_OTHERWISE}")
-        data = mapped_file(path, "module", sys.maxsize, _OTHERWISE)
-        return Source(_of_bytes(bytes(data), str(path)), str(path))
+        return _of_bytes(bytes(mapped_file(path, "module", sys.maxsize, _OTHERWISE)), str(path))
     return _of_object(source)
 
 
-def _of_bytes(data: bytes, where: str) -> StablehloModule:
+def _of_bytes(data: bytes, where: str) -> Source:
     if data.startswith(BYTECODE):
-        return read_bytecode(data, where)
+        return Source(read_bytecode(data, where), where)
     try:
         text = data.decode()
-    except UnicodeDecodeError as error:
-        raise ImportModelError(f"{where}: got bytes that are no text ({error}); {_OTHERWISE}") from None
-    return read_text(text, where)
+    except UnicodeDecodeError:
+        exported = read_exported(data, where)
+        return Source(exported.module, where, argument_names([exported.inputs[k].name for k in exported.kept]))
+    return Source(read_text(text, where), where)
 
 
 def _of_object(source: Any) -> Source:
     """Of an object of jax."""
     if hasattr(source, "mlir_module_serialized"):
-        return Source(read_bytecode(source.mlir_module_serialized, "exported function"), f"jax function {source.fun_name!r}")
+        module = read_bytecode(source.mlir_module_serialized, "exported function")
+        return Source(module, f"jax function {source.fun_name!r}", _names_of(source))
     if callable(getattr(source, "compiler_ir", None)):
         source = source.compiler_ir("stablehlo")
     operation = getattr(source, "operation", None)
@@ -74,3 +78,35 @@ def _of_object(source: Any) -> Source:
         got = type(source).__name__
         raise OptionError(f"from_stablehlo: got {got}; expected a path, text, bytes, a jax.export.Exported or a module of jaxlib")
     return Source(read_text(operation.get_asm(enable_debug_info=True), "jaxlib's module"), "jaxlib's module")
+
+
+def _names_of(exported: Any) -> tuple[str, ...]:
+    """Names of the inputs of a ``jax.export.Exported``, by where they are in its arguments."""
+    from jax import tree_util
+
+    args, kwargs = exported.in_tree.unflatten(range(exported.in_tree.num_leaves))
+    paths = [f"args{tree_util.keystr(path)}" for path, _ in tree_util.tree_flatten_with_path(args)[0]]
+    paths += [tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path(kwargs)[0]]
+    return argument_names([paths[k] for k in exported.module_kept_var_idx])
+
+
+def argument_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """Names of inputs by where they are in the arguments: ``args[0]['w']`` is ``arg0_w``."""
+    return unique([identifier(re.sub(r"^args\[(\d+)\]", r"arg\1", path), f"arg{k}") for k, path in enumerate(paths)], set())
+
+
+def identifier(text: str, default: str) -> str:
+    """``text`` with ``_`` in the place of all that names do not have."""
+    return re.sub(r"\W+", "_", text[:200], flags=re.ASCII).strip("_") or default
+
+
+def unique(names: Sequence[str], taken: set[str]) -> tuple[str, ...]:
+    """``names``, numbered where one was there before."""
+    found: list[str] = []
+    for name in names:
+        own, number = name, 1
+        while own in taken:
+            own, number = f"{name}_{number}", number + 1
+        taken.add(own)
+        found.append(own)
+    return tuple(found)

@@ -15,7 +15,7 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.stablehlo.context import Context
-from forge.frontends.stablehlo.converters.shape import broadcast_into, sliced, window
+from forge.frontends.stablehlo.converters.shape import MAX_CONSTANT, broadcast_into, sliced, window
 from forge.frontends.stablehlo.registry import converts
 from forge.ir.nodes import Value
 
@@ -86,7 +86,9 @@ def index_tuples(g: Context, indices: Value, numbers: Numbers) -> Value:
 
 def positions(g: Context, size: Dim) -> Value:
     """0, 1, .. size - 1."""
-    return g.constant(np.arange(size), "int64") if isinstance(size, int) else g.count(g.scope.size(g, size), size)
+    if isinstance(size, int) and size <= MAX_CONSTANT:
+        return g.constant(np.arange(size), "int64")
+    return g.count(g.scope.size(g, size), size)
 
 
 def with_windows(g: Context, starts: Value, sizes: Sequence[Dim], wide: Sequence[int]) -> Value:
