@@ -233,3 +233,16 @@ def test_haiku() -> None:
     module = forge.from_jax(network.apply, params, x)
     inputs = [*map(np.asarray, jax.tree.leaves(params)), x]
     assert_close(results(module.get_inference_function()(*inputs))[0], np.asarray(network.apply(params, x)), "haiku")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_that_a_loop_writes_are_stacked(reverse: bool) -> None:
+    def function(x: Any) -> Any:
+        carry, rows = lax.scan(lambda c, y: (c * 0.5 + y, (c.sum(), y + c)), jnp.zeros(4), x, reverse=reverse)
+        return carry, rows, lax.fori_loop(2, 6, lambda i, c: c.at[i].set(x[i] * i), jnp.ones((8, 4)))
+
+    x = numbers(8, 4)
+    module = forge.from_jax(function, x)
+    assert str(module.typed_mod).count("scan(") == 2 and "loop(" not in str(module.typed_mod)
+    for one, other in zip(results(module.get_inference_function()(x)), jax.tree.leaves(function(x)), strict=True):
+        assert_close(one, np.asarray(other), "")

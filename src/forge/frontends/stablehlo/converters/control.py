@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge.frontends.scope import Region, merged_captures
 from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.counted_loops import as_scan, counted
 from forge.frontends.stablehlo.importer import build_region, converted_body, inline
 from forge.frontends.stablehlo.module import Block
 from forge.frontends.stablehlo.registry import converts
@@ -118,8 +119,12 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
 
     types = [TensorType((), "int64"), TensorType((), "bool"), *(v.type for v in first)]
     region = build_region(g, types, build)
-    graph = region.with_captures(region.captured, len(types))
-    results = g.multi("loop", None, starts, *first, *region.captured, regions=[graph], num_carried=len(first))
+    loop = counted(region, first)
+    if loop is not None:
+        results = as_scan(g, loop)
+    else:
+        graph = region.with_captures(region.captured, len(types))
+        results = g.multi("loop", None, starts, *first, *region.captured, regions=[graph], num_carried=len(first))
     found = iter(_structured(carried, iter(results)))
     return [v if same else next(found) for v, same in zip(operand, kept)]
 
