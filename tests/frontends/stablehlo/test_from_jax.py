@@ -137,7 +137,7 @@ def test_what_jax_cannot_trace_is_said() -> None:
     with pytest.raises(errors.ImportModelError, match=r"from_jax: <lambda>: jax cannot export it.*TracerBoolConversionError"):
         forge.from_jax(lambda x: x if x > 0 else -x, np.float32(1))
     with pytest.raises(errors.OptionError, match="expected a function"):
-        forge.from_jax(3)
+        forge.from_jax(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["exported", "serialized", "bytecode", "text", "pretty", "lowered", "module", "file"])
@@ -238,6 +238,7 @@ def test_haiku() -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rows_that_a_loop_writes_are_stacked(reverse: bool) -> None:
     def function(x: Any) -> Any:
+        x = jnp.asarray(x)
         carry, rows = lax.scan(lambda c, y: (c * 0.5 + y, (c.sum(), y + c)), jnp.zeros(4), x, reverse=reverse)
         return carry, rows, lax.fori_loop(2, 6, lambda i, c: c.at[i].set(x[i] * i), jnp.ones((8, 4)))
 

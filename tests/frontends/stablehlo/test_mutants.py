@@ -57,7 +57,8 @@ def _mutate(module: StablehloModule, draw: random.Random) -> None:
             values = [v for o in operations for v in (*o.results, *o.operands)]
             operation.operands[draw.randrange(len(operation.operands))] = draw.choice(values)
         case 4 if operation.results:
-            types = (TokenType(), TupleType(()), TensorType((), "float32"), TensorType((1 << 40, 1 << 40), "int8"), TensorType((None,), "bool"))
+            tensors = (TensorType((), "float32"), TensorType((1 << 40, 1 << 40), "int8"), TensorType((None,), "bool"))
+            types = (TokenType(), TupleType(()), *tensors)
             draw.choice(operation.results).type = draw.choice(types)
         case 5 if operation.regions:
             operation.regions[draw.randrange(len(operation.regions))].operations.pop()

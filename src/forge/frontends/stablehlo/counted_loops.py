@@ -1,4 +1,4 @@
-"""Loops that count: ``scan`` in the place of ``loop``, so that what a loop writes row by row is stacked, and not copied each time.
+"""Loops that count: ``scan`` in the place of ``loop``, so that rows which a loop writes are stacked, and not copied each time.
 
 A counter begins as a number, grows by 1, and is compared with the number of rounds. A tensor of as many rows whose row ``i``, or
 ``rounds - 1 - i``, is all that round ``i`` writes, and which nothing else reads, is what the rounds give one after the other.
@@ -131,11 +131,11 @@ def counted(region: Region, starts: Sequence[Value]) -> CountedLoop | None:
     if test is None or test.op != "less":
         return None
     next_value, end = test.operands
-    position = next((k for k in counters if graph.outputs[1 + k] is next_value), None)
+    first_of = next((first for k, first in counters.items() if graph.outputs[1 + k] is next_value), None)
     last = None if end is None else _number(end)
-    if position is None or last is None:
+    if first_of is None or last is None:
         return None
-    rounds = last - counters[position]
+    rounds = last - first_of
     low, _ = dims.bounds(rounds)
     return CountedLoop(region, starts, counters, rounds) if low is not None and low >= 0 and rounds != 0 else None
 
@@ -154,10 +154,10 @@ def as_scan(g: Context, loop: CountedLoop) -> list[Value]:
     prune(graph)
     size = g.constant(loop.rounds, "int64") if isinstance(loop.rounds, int) else g.scope.size(g, loop.rounds)
     directions = tuple(int(backwards) for _, backwards in rows.values())
-    found = g.multi(
+    last = g.multi(
         "scan", *(loop.starts[k] for k in states), g.count(size, loop.rounds), *captured, regions=[graph], num_states=len(states),
         num_scan_inputs=1, output_directions=directions if any(directions) else None)
-    results = dict(zip([*states, *rows], found))
+    results = dict(zip([*states, *rows], last))
     for position, first in loop.counters.items():
         value = loop.starts[position]
         results[position] = g.call("add", g.cast(size, value.dtype), g.scalar(first, value))

@@ -57,12 +57,23 @@ def _binary(name: str) -> ConverterFunction:
     return convert
 
 
+def _broadcasting(name: str) -> ConverterFunction:
+    def convert(g: Context, lhs: Value, rhs: Value, *, broadcast_dimensions: tuple[int, ...] | None = None) -> Value:
+        last = tuple(range(abs(lhs.rank - rhs.rank), max(lhs.rank, rhs.rank)))
+        if broadcast_dimensions not in (None, last):
+            raise g.unsupported(f"broadcast_dimensions: got {broadcast_dimensions}; expected the last ones")
+        return binary(g, name, lhs, rhs)
+
+    return convert
+
+
 for _name, _op in _UNARY.items():
     converts(_name)(forwarding(_op))
 for _name, _op in _CHLO_UNARY.items():
     converts(_name, domain="chlo")(forwarding(_op))
 for _name in (*_BINARY, *_OF_BITS):
     converts(_name)(_binary(_name))
+    converts(f"broadcast_{_name}", domain="chlo")(_broadcasting(_name))
 
 
 @converts("not")

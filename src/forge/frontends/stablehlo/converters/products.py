@@ -39,6 +39,12 @@ def dot(g: Context, lhs: Value, rhs: Value, *, precision_config: Any = None) -> 
     return contraction(g, lhs, rhs, (), (), (lhs.rank - 1,), (0,))
 
 
+@converts("einsum")
+@converts("unary_einsum")
+def einsum(g: Context, *operands: Value, einsum_config: str, precision_config: Any = None) -> Value:
+    return g.call("einsum", *operands, equation=einsum_config)
+
+
 def contraction(
     g: Context, lhs: Value, rhs: Value, lhs_batch: Sequence[int], rhs_batch: Sequence[int], lhs_summed: Sequence[int],
     rhs_summed: Sequence[int],
