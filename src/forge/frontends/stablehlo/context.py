@@ -77,24 +77,25 @@ class Context(ImportContext):
         same = all(dims.equal(a, b) for a, b in zip(value.shape, shape)) and value.rank == len(shape)
         return value if same else self.call("broadcast_to", value, shape=tuple(shape))
 
-    def narrowed(self, *values: Value) -> list[Value]:
-        """``values`` of one shape, before they were repeated to it, as operators repeat them themselves; one stays as it is."""
-        small = [_before_broadcast(v) for v in values]
-        own = [k for k, v in enumerate(values) if small[k] is v]
-        wide = next((k for k in own if values[k].constant is None), own[0] if own else 0)
-        if not all(v.shape == values[wide].shape for v in values):
-            return list(values)
-        return [v if k == wide else self._scalar_of(narrow) for k, (v, narrow) in enumerate(zip(values, small))]
+    def elementwise(self, op: str, *values: Value) -> Value:
+        """``op`` of ``values``, as they were before they were repeated to one shape: operators repeat them themselves."""
+        shape = values[0].shape
+        if not all(v.shape == shape for v in values):
+            return self.call(op, *values)
+        small = [self._before_repetition(v) for v in values]
+        result = self.call(op, *small)
+        return self.broadcast(self.reshape(result, (1,) * (len(shape) - result.rank) + result.shape), shape)
 
-    def _scalar_of(self, value: Value) -> Value:
-        """``value``, or its one number where it is a constant of equal ones."""
-        array = value.constant
-        if array is None or array.ndim == 0 or not 0 < array.size <= MAX_EQUAL:
+    def _before_repetition(self, value: Value) -> Value:
+        """What ``broadcast_to`` repeats to give ``value``; of a constant of equal numbers, the number."""
+        producer, array = value.producer, value.constant
+        if array is not None and array.ndim and 0 < array.size <= MAX_EQUAL:
+            rows = np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
+            return self.constant(array.reshape(-1)[0]) if (rows == rows[0]).all() else value
+        if producer is None or producer.op != "broadcast_to" or len(producer.operands) != 1 or producer.attrs.exact:
             return value
-        rows = np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
-        if not (rows == rows[0]).all():
-            return value
-        return self.constant(array.reshape(-1)[0])
+        source = producer.operands[0]
+        return source if source is not None and source.rank == value.rank else value
 
     def filled(self, number: float | Value, dtype: str, shape: Sequence[Dim]) -> Value:
         """A tensor of equal elements."""
@@ -109,15 +110,6 @@ class Context(ImportContext):
     def moved(self, value: Value, order: Sequence[int]) -> Value:
         """``value`` transposed: its dimension ``order[k]`` is the k-th."""
         return value if tuple(order) == tuple(range(value.rank)) else self.call("transpose", value, axes=tuple(order))
-
-
-def _before_broadcast(value: Value) -> Value:
-    """What ``broadcast_to`` repeats, with the same rank, to give ``value``."""
-    producer = value.producer
-    if producer is None or producer.op != "broadcast_to" or len(producer.operands) != 1 or producer.attrs.exact:
-        return value
-    source = producer.operands[0]
-    return source if source is not None and source.rank == value.rank else value
 
 
 def tensor_type(type_: Type) -> TensorType:

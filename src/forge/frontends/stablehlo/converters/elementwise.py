@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from forge import dtypes
-from forge.frontends.converter import ConverterFunction, forwarding
+from forge.frontends.converter import ConverterFunction
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.divisions import rounded_down
@@ -35,19 +35,25 @@ _OF_BOOLS = {"add": "or", "maximum": "or", "minimum": "and", "multiply": "and"}
 """What arithmetic on bool is."""
 
 
+def _unary(op: str) -> ConverterFunction:
+    def convert(g: Context, operand: Value) -> Value:
+        return g.elementwise(op, operand)
+
+    return convert
+
+
 def binary(g: Context, name: str, lhs: Value, rhs: Value) -> Value:
     """An operation of two operands, by its name."""
     op = _OF_BOOLS.get(name, name) if lhs.dtype == "bool" else name
-    lhs, rhs = g.narrowed(lhs, rhs)
     if op in ("and", "or") and lhs.dtype == "bool" and lhs.rank == rhs.rank == 0:
         known = next((v for v in (lhs, rhs) if (array := g.array(v)) is not None and bool(array) == (op == "or")), None)
         if known is not None:
             return known  # so that what depends on sizes is known
     if op in _OF_BITS:
-        return g.call(f"{'logical' if lhs.dtype == 'bool' else 'bitwise'}_{op}", lhs, rhs)
+        return g.elementwise(f"{'logical' if lhs.dtype == 'bool' else 'bitwise'}_{op}", lhs, rhs)
     if op in ("maximum", "minimum") and dtypes.is_complex(lhs.dtype):
         raise g.unsupported(f"{name} of complex numbers is not supported; expected real ones")
-    return g.call(_BINARY[op], lhs, rhs)
+    return g.elementwise(_BINARY[op], lhs, rhs)
 
 
 def _binary(name: str) -> ConverterFunction:
@@ -68,9 +74,9 @@ def _broadcasting(name: str) -> ConverterFunction:
 
 
 for _name, _op in _UNARY.items():
-    converts(_name)(forwarding(_op))
+    converts(_name)(_unary(_op))
 for _name, _op in _CHLO_UNARY.items():
-    converts(_name, domain="chlo")(forwarding(_op))
+    converts(_name, domain="chlo")(_unary(_op))
 for _name in (*_BINARY, *_OF_BITS):
     converts(_name)(_binary(_name))
     converts(f"broadcast_{_name}", domain="chlo")(_broadcasting(_name))
@@ -124,7 +130,7 @@ def compare(g: Context, lhs: Value, rhs: Value, *, comparison_direction: str, co
         raise g.invalid(f"comparison_direction: got {comparison_direction!r}; expected one of {', '.join(_COMPARISONS)}")
     if compare_type == "TOTALORDER" and dtypes.is_float(lhs.dtype):
         lhs, rhs = total_order(g, lhs), total_order(g, rhs)
-    return g.call(_COMPARISONS[comparison_direction], *g.narrowed(lhs, rhs))
+    return g.elementwise(_COMPARISONS[comparison_direction], lhs, rhs)
 
 
 def total_order(g: Context, value: Value) -> Value:
@@ -142,12 +148,12 @@ def select(g: Context, pred: Value, on_true: Value, on_false: Value) -> Value:
     if known is not None and known.ndim == 0:
         return on_true if known else on_false
     division = rounded_down(g, pred, on_true, on_false)
-    return g.call("where", *g.narrowed(pred, on_true, on_false)) if division is None else division
+    return g.elementwise("where", pred, on_true, on_false) if division is None else division
 
 
 @converts("clamp")
 def clamp(g: Context, minimum: Value, operand: Value, maximum: Value) -> Value:
-    return g.call("minimum", *g.narrowed(g.call("maximum", *g.narrowed(operand, minimum)), maximum))
+    return g.elementwise("minimum", g.elementwise("maximum", operand, minimum), maximum)
 
 
 @converts("convert")

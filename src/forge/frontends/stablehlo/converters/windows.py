@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
@@ -27,6 +27,8 @@ MAX_TAPS = 512
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 _OF_BOOLS = {"add": "any", "or": "any", "maximum": "any", "multiply": "all", "and": "all", "minimum": "all"}
 _RUNNING = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+
+_LAYOUTS = {3: ("NWC", "NCW"), 4: ("NHWC", "NCHW"), 5: ("NDHWC", "NCDHW")}
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,35 @@ def _reduced(
     reduction = (_OF_BOOLS if value.dtype == "bool" else _REDUCTIONS).get(name)
     if reduction is None:
         return _tap_by_tap(g, body, [value], [start], windows)[0]
+    if is_neutral(g, name, start) and (pooled := _pooled(g, reduction, value, windows)) is not None:
+        return pooled
     options = {
         "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
         "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
     return g.call("reduce_window", value, None if is_neutral(g, name, start) else start, **options)
+
+
+def _pooled(g: Context, reduction: str, value: Value, windows: _Windows) -> Value | None:
+    """Windows over the spatial axes of images as pooling, which goes with the layouts of convolutions."""
+    rank = value.rank
+    wide = [k for k in range(rank) if windows.sizes[k] != 1 or windows.strides[k] != 1 or windows.low[k] or windows.high[k]]
+    layout = next((text for text in _LAYOUTS.get(rank, ()) if all(text[k] in "DHW" for k in wide)), None)
+    fits = all(
+        isinstance(low, int) and isinstance(high, int) and isinstance(size, int) and 0 <= low < size and 0 <= high < size
+        for low, high, size in zip(windows.low, windows.high, windows.sizes))
+    if layout is None or not wide or not fits or set(windows.base_dilation) != {1} or not dtypes.is_float(value.dtype):
+        return None
+    axes = [k for k, letter in enumerate(layout) if letter in "DHW"]
+    sizes, strides, apart, low, high = (
+        tuple(numbers[k] for k in axes)
+        for numbers in (windows.sizes, windows.strides, windows.dilation, windows.low, windows.high))
+    options = {"pool_size": sizes, "strides": strides, "dilation": apart, "padding": (*low, *high), "layout": layout}
+    if reduction == "max":
+        return g.call(f"nn.max_pool{rank - 2}d", value, **options)
+    if reduction != "sum" or value.dtype not in ("float32", "float64"):
+        return None
+    mean = g.call(f"nn.avg_pool{rank - 2}d", value, **options, count_include_pad=True)
+    return g.call("multiply", mean, g.scalar(float(dims.product(sizes)), value))  # type: ignore[arg-type]
 
 
 def _along(
