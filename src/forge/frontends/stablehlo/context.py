@@ -72,6 +72,12 @@ class Context(ImportContext):
             raise self.invalid(f"result {position}: got the shape {shown(sizes)}; expected numbers")
         return sizes  # type: ignore[return-value]
 
+    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """As of any composer; a tensor that got another shape just before is taken as it was."""
+        producer = value.producer
+        source = producer.operands[0] if producer is not None and producer.op == "reshape" else None
+        return source if source is not None and source.shape == tuple(shape) else super().reshape(value, shape)
+
     def broadcast(self, value: Value, shape: Sequence[Dim]) -> Value:
         """``value`` with the sizes ``shape``, repeated along its dimensions of 1."""
         same = all(dims.equal(a, b) for a, b in zip(value.shape, shape)) and value.rank == len(shape)
@@ -95,7 +101,14 @@ class Context(ImportContext):
         if producer is None or producer.op != "broadcast_to" or len(producer.operands) != 1 or producer.attrs.exact:
             return value
         source = producer.operands[0]
-        return source if source is not None and source.rank == value.rank else value
+        if source is None or source.rank != value.rank:
+            return value
+        return source if source.constant is None else self._before_repetition(source)
+
+    def is_full_of(self, value: Value, number: float) -> bool:
+        """Whether all elements are known to be ``number``."""
+        array = self._before_repetition(value).constant
+        return array is not None and array.size == 1 and bool(array.reshape(()) == number)
 
     def filled(self, number: float | Value, dtype: str, shape: Sequence[Dim]) -> Value:
         """A tensor of equal elements."""

@@ -45,6 +45,11 @@ def _unary(op: str) -> ConverterFunction:
 def binary(g: Context, name: str, lhs: Value, rhs: Value) -> Value:
     """An operation of two operands, by its name."""
     op = _OF_BOOLS.get(name, name) if lhs.dtype == "bool" else name
+    if op in ("maximum", "minimum") and dtypes.is_float(lhs.dtype):
+        least = -math.inf if op == "maximum" else math.inf
+        for value, other in ((lhs, rhs), (rhs, lhs)):
+            if value.shape == other.shape and g.is_full_of(value, least):
+                return other
     if op in ("and", "or") and lhs.dtype == "bool" and lhs.rank == rhs.rank == 0:
         known = next((v for v in (lhs, rhs) if (array := g.array(v)) is not None and bool(array) == (op == "or")), None)
         if known is not None:

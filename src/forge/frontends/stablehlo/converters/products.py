@@ -58,7 +58,7 @@ def contraction(
     shape = [*(lhs.shape[k] for k in (*lhs_batch, *rows)), *(rhs.shape[k] for k in columns)]
     if not lhs_summed:
         return _outer(g, lhs, rhs, (*lhs_batch, *rows), (*rhs_batch, *columns), len(lhs_batch), out)
-    a, transpose_a = _matrices(g, lhs, lhs_batch, rows, lhs_summed)
+    a, transpose_a = _matrices(g, lhs, lhs_batch, rows, lhs_summed, keeps_rows=bool(rows) and not lhs_batch)
     b, transpose_b = _matrices(g, rhs, rhs_batch, rhs_summed, columns)
     if not transpose_a and not transpose_b:
         a, b = for_product(g.builder, a, b)
@@ -66,13 +66,18 @@ def contraction(
 
 
 def _matrices(
-    g: Context, value: Value, batch: Sequence[int], first: Sequence[int], second: Sequence[int]
+    g: Context, value: Value, batch: Sequence[int], first: Sequence[int], second: Sequence[int], keeps_rows: bool = False
 ) -> tuple[Value, bool]:
-    """``value`` as matrices in its last two dimensions, and whether they are transposed, rather than moved in memory."""
+    """``value`` as matrices in its last two dimensions, and whether they are transposed, rather than moved in memory.
+
+    With ``keeps_rows`` the dimensions that are rows, if they are not transposed, stay as they are.
+    """
     order, swapped = (*batch, *first, *second), (*batch, *second, *first)
     transposed = order != tuple(range(value.rank)) and swapped == tuple(range(value.rank))
     moved = value if transposed else g.moved(value, order)
-    sides = (second, first) if transposed else (first, second)
+    sides = [second, first] if transposed else [first, second]
+    if keeps_rows and not transposed:
+        batch, sides = first, [second]
     sizes = [dims.product(value.shape[k] for k in side) for side in sides]
     return g.reshape(moved, [*(value.shape[k] for k in batch), *sizes]), transposed
 

@@ -63,10 +63,10 @@ def _aligned(g: Context, values: Sequence[Value]) -> list[Value]:
 def _reduced(g: Context, name: str, value: Value, axes: Ints) -> Value:
     if not axes:
         return value
-    if value.dtype == "bool" and name in _OF_BOOLS:
-        return g.call(_OF_BOOLS[name], value, axis=axes)
-    if name in _OPERATORS:
-        return g.call(_OPERATORS[name], value, axis=axes)
+    op = _OF_BOOLS.get(name) if value.dtype == "bool" else _OPERATORS.get(name)
+    if op is not None:  # rank and all, as whoever repeats the result asks for it
+        kept = [size for axis, size in enumerate(value.shape) if axis not in axes]
+        return g.reshape(g.call(op, value, axis=axes, keepdims=True), kept)
     if value.dtype == "bool":
         return g.cast(g.call("reduce_bitwise_xor", g.cast(value, "uint8"), axis=axes), "bool")
     return g.call(f"reduce_bitwise_{name}", value, axis=axes)
