@@ -34,6 +34,8 @@ def module_of(operations: list[Operation], where: str, version: tuple[int, int, 
         else:
             raise ImportModelError(
                 f"{where}: {operation.name} is between the functions of the module; expected functions (func.func) there")
+    if not module.functions:
+        raise ImportModelError(f"{where}: has no functions; expected a module with one at least")
     return module
 
 

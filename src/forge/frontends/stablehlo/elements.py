@@ -59,10 +59,10 @@ def _booleans(raw: bytes | memoryview, shape: tuple[int, ...], count: int, fail:
     if len(data) == 1 and (count > 8 or data[0] in (0x00, 0xFF)):
         return np.broadcast_to(data.reshape(()) != 0, shape)
     if len(data) == (count + 7) // 8:
-        bits: np.ndarray[Any, Any] = np.unpackbits(data, count=count, bitorder="little").astype(bool)
-        return bits.reshape(shape)
+        bits = np.unpackbits(data, count=count, bitorder="little")
+        return bits.view(np.bool_).reshape(shape)
     if len(data) == count:
-        return (data != 0).reshape(shape)
+        return np.not_equal(data, 0).reshape(shape)
     fail(f"got {len(data)} bytes of booleans; expected {(count + 7) // 8} or {count} for shape {shape}, or one")
 
 

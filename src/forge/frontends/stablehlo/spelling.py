@@ -9,6 +9,8 @@ import numpy as np
 
 from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, TensorType, Type
 
+MAX_PARTS = 1 << 18
+"""Of one attribute or type. They may refer to one another, so that a short file can stand for many."""
 ELEMENT_TYPES = {
     "i1": "bool", "index": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     **{f"{sign}i{bits}": f"{'u' if sign == 'u' else ''}int{bits}" for bits in (2, 4, 8, 16, 32, 64) for sign in ("", "s", "u")},
@@ -65,7 +67,8 @@ _ALL: dict[str, Any] = {
 _ALL_OF = ("convolution", "dynamic_conv", "reduce_window", "select_and_scatter")
 _EMPTY = frozenset(
     "backend_config called_computations operand_layouts result_layouts output_operand_aliases result_tilings "
-    "composite_attributes known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout source_target_pairs".split())
+    "composite_attributes known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout "
+    "source_target_pairs".split())
 """Attributes that are empty by default."""
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "use_global_device_ids": (False,), "has_dynamic_root": (False,), "compare_type": ("NOTYPE",), "cholesky.lower": (False,),

@@ -32,7 +32,7 @@ class AttributeReader(TypeReader):
         self.attribute_aliases: dict[str, Any] = {}
         super().__init__(text, where)
 
-    def location(self) -> str:
+    def location(self) -> tuple[str, ...]:
         """``loc(...)``, by what it says."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class AttributeReader(TypeReader):
         if self.token == "array":
             return self._dense_array()
         if self.token == "loc":
-            return self.location()
+            return next(iter(self.location()), "")
         if self.token in _OTHERS:
             return Opaque(self.balanced())
         if self.at_type():
@@ -216,7 +216,7 @@ class AttributeReader(TypeReader):
     def _dialect_attribute(self) -> Any:
         dialect, _, mnemonic = self.token[1:].partition(".")
         if not mnemonic and dialect in self.attribute_aliases:
-            return self.attribute_aliases[self.take()[1:]]
+            return self.attribute_aliases[self.alias()]
         if dialect in _DIALECTS:
             return self._own_attribute(mnemonic)
         if not mnemonic and self.text[self.stop : self.stop + 1] != "<":

@@ -42,12 +42,15 @@ class Lexer:
         kind: "string", "value", "symbol", "label", "attribute", "type", "punctuation", "number", "word" or "end".
         token: its text.
         start, stop: where it is.
+        parts: how many attributes, types and regions have been read; those that aliases stand for count again.
     """
 
     def __init__(self, text: str, where: str) -> None:
         self.text = text
         self.where = where
         self.depth = 0
+        self.parts = 0
+        self.alias_parts: dict[str, int] = {}
         self.jump(0)
 
     def fail(self, message: str) -> NoReturn:
@@ -119,8 +122,14 @@ class Lexer:
     def enter(self) -> None:
         """Goes one level deeper, of types, attributes or regions."""
         self.depth += 1
+        self.parts += 1
         if self.depth > MAX_NESTING:
             self.fail(f"is nested more than {MAX_NESTING} deep")
+
+    def alias(self) -> str:
+        """The name of an alias, which is read."""
+        self.parts += self.alias_parts.get(self.token, 0)
+        return self.take()[1:]
 
     def leave(self) -> None:
         self.depth -= 1

@@ -343,9 +343,10 @@ class PrettyReader(OperationReader):
             self.fail("reduce: got no tensor; expected (%value init: %value)")
         scalar = TensorType((), first.dtype, None, first.quantized)
         arguments = [Value(scalar), Value(scalar)]
-        applied = Operation(spelling.operation_name(inner), list(arguments), [Value(scalar)], location=operation.location)
-        last = Operation("stablehlo.return", list(applied.results), location=operation.location)
-        self.located += [found for found in (applied, last) if found.location.startswith("#")]
+        applied = Operation(spelling.operation_name(inner), list(arguments), [Value(scalar)])
+        last = Operation("stablehlo.return", list(applied.results))
+        if self.located and self.located[-1][0] is operation:
+            self.located += [(item, self.located[-1][1]) for item in (applied, last)]
         return Block(arguments, [applied, last])
 
     def _reducer(self, count: int) -> Block:

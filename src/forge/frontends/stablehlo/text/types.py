@@ -100,7 +100,7 @@ class TypeReader(Lexer):
             self.take()
             return TokenType()
         if self.token[1:] in self.type_aliases:
-            return self.type_aliases[self.take()[1:]]
+            return self.type_aliases[self.alias()]
         if "." not in self.token and self.text[self.stop : self.stop + 1] != "<":
             self.fail(f"type alias {self.token} is not defined before it is used")
         return OpaqueType(self.balanced())
