@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -81,6 +82,25 @@ def test_moved_parts_are_a_module_or_an_error(draw: st.DataObject) -> None:
     read(path, draw.draw(st.sampled_from([
         data[:begin] + data[end:], data[:place] + data[begin:end] + data[place:], data[:place] + more[first:last] + data[place:],
         data[:begin] + more[first:last] + data[end:], data[:begin] + data[begin:end][::-1] + data[end:]])))  # fmt: skip
+
+
+_VALUE = re.compile(r"= ((?:[\w.#]*<[^>]*>|\[[^\]]*\]|\"[^\"]*\"|[^,>} ]+)(?: : [\w<>]+)?)(?=[,>}])|(tensor<[^<>]*>)")
+_STRANGE = (
+    "[1, [2]]", "{a = dense<[1, 2]> : tensor<2xi64>}", "dense<1> : tensor<99999999999xi64>", "dense<0> : tensor<99999x99999xi64>",
+    "1.5", "true", "@f", "() -> ()", "unit", "#stablehlo<precision HIGH>", "[]", "{}", "[dense<[1, 2]> : tensor<2xi64>]",
+    "{handle = dense<[1, 2]> : tensor<2xi64>, type = 0}")
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".mlir"], ids=lambda path: path.name)
+def test_attributes_of_other_kinds_are_a_module_or_an_error(path: Path) -> None:
+    text, numbers = path.read_text(), random.Random(path.name)
+    places = [found.span(found.lastindex or 0) for found in _VALUE.finditer(text)]
+    assert places
+    for _ in range(120):
+        begin, end = numbers.choice(places)
+        first, last = numbers.choice(places)
+        read(path, (text[:begin] + numbers.choice((text[first:last], numbers.choice(_STRANGE))) + text[end:]).encode())
 
 
 @given(st.binary(max_size=200))

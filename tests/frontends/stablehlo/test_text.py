@@ -263,6 +263,10 @@ def test_meshes_and_shardings_are_kept_by_their_text() -> None:
     ('"a.b"() {value = #sdy.x<[ [', "brackets do not match"),
     ('"a.b"() {value = ' + "[" * 100 + "]" * 100 + "} : () -> ()", "is nested more than 64 deep"),
     ('"a.b"() ' + '({ "a.b"() ' * 100, "is nested more than 64 deep"),
+    ("%0:-1, %1:2 = stablehlo.add %a, %b : tensor<2xf32>", "got -1 results; expected one at least"),
+    ("%0 = stablehlo.iota dim = 99999999999999999999999 : tensor<2xf32>", "expected an integer of 64 bits"),
+    ('%0 = "stablehlo.transpose"(%a) {permutation = dense<0> : tensor<99999999xi64>} : (tensor<2xf32>) -> tensor<2xf32>',
+     "got an attribute of 99999999 elements; expected at most 65536"),
     ("return\n}\nfunc.func @main() {", "function @main is defined twice"),
     ('return\n}\n"a.b"() : () -> ()\nfunc.func @f() {', "a.b is between the functions of the module"),
 ])  # fmt: skip

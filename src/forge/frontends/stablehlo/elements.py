@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from forge.frontends.stablehlo.module import TensorType
+from forge.frontends.stablehlo.spelling import Fail
 
 MAX_ELEMENTS = 1 << 40
 """Of one array: a splat has as many without having their memory."""
-
-Fail = Callable[[str], NoReturn]
-"""Raises an error about the place where the reader is."""
 
 
 def numpy_type(dtype: str) -> np.dtype[Any]:

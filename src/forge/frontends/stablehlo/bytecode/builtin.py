@@ -8,7 +8,7 @@ from typing import Any
 from forge.frontends.stablehlo import elements, spelling
 from forge.frontends.stablehlo.bytecode.tables import Decoding
 from forge.frontends.stablehlo.module import FunctionType, Opaque, OpaqueType, Symbol, TensorType, TupleType, Type
-from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES
+from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES, MAX_RANK
 
 
 def element_type(kind: Type) -> str:
@@ -36,6 +36,8 @@ def number(item: Decoding, kind: Type) -> Any:
 
 def tensor(item: Decoding, element: Type, shape: list[int], encoding: Any = None) -> Type:
     """A ranked tensor; negative sizes are those that are not known."""
+    if len(shape) > MAX_RANK:
+        item.fail(f"got a tensor of rank {len(shape)}; expected at most {MAX_RANK}")
     sizes = tuple(None if size < 0 else size for size in shape)
     quantized = spelling.quantized_type(element)
     dtype = quantized.storage if quantized else element_type(element)
@@ -98,7 +100,7 @@ def _symbol(item: Decoding) -> Symbol:
 
 def _dense_array(item: Decoding) -> list[Any]:
     kind = item.type()
-    size = item.varint()
+    size = item.count()
     values = elements.from_bytes(item.blob(), TensorType((size,), element_type(kind) or "int64"), item.fail)
     return list(values.tolist())
 

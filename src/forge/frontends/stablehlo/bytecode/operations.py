@@ -108,8 +108,8 @@ class OperationReader:
         if mask & _HAS_REGIONS:
             self._regions(cursor, scope, operation)
         if is_versioned:
-            operation.attributes = upgrade.attributes_of(operation.name, operation.attributes)
-        operation.attributes = spelling.attributes(operation.name, operation.attributes)
+            operation.attributes = upgrade.attributes_of(operation.name, operation.attributes, cursor.fail)
+        operation.attributes = spelling.attributes(operation.name, operation.attributes, cursor.fail)
         return operation, following
 
     def _value(self, cursor: Cursor, scope: Scope) -> Value:

@@ -50,7 +50,8 @@ def _elements(item: Decoding) -> Any:
 
 
 def _result_accuracy(item: Decoding) -> dict[str, Any]:
-    return {"atol": item.double(), "rtol": item.double(), "ulps": item.signed(), "mode": item.attribute()}
+    fields = {"atol": item.double(), "rtol": item.double(), "ulps": item.signed(), "mode": item.attribute()}
+    return spelling.structure("result_accuracy", fields, item.fail)
 
 
 def _sub_axis(item: Decoding) -> Opaque:

@@ -256,7 +256,7 @@ class AttributeReader(TypeReader):
             fields[name] = self.attribute()
             if not self.accept(",") and not self.at(">"):
                 self.unexpected("',' or '>'")
-        return structure(mnemonic, fields)
+        return structure(mnemonic, fields, self.fail)
 
     def convolution_dimensions(self) -> dict[str, Any]:
         """``[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]``."""
@@ -265,7 +265,7 @@ class AttributeReader(TypeReader):
             self.unexpected("'x'")
         fields |= self._convolution_part("kernel")
         self.expect("->")
-        return structure("conv", fields | self._convolution_part("output"))
+        return structure("conv", fields | self._convolution_part("output"), self.fail)
 
     def _convolution_part(self, part: str) -> dict[str, Any]:
         self.expect("[")

@@ -62,7 +62,7 @@ class OperationReader(LocationReader, AttributeReader):
             self.pretty(operation, sum(count for _, count in names))
         if self.at("loc"):
             self.locate(operation)
-        operation.attributes = spelling.attributes(operation.name, operation.attributes)
+        operation.attributes = spelling.attributes(operation.name, operation.attributes, self.fail)
         self._define_results(operation, names)
         return operation
 
@@ -77,6 +77,8 @@ class OperationReader(LocationReader, AttributeReader):
                 self.fail(f"got {name}; expected a name without #")
             if self.accept(":"):
                 count = self.integer()
+                if count < 1:
+                    self.fail(f"got {count} results; expected one at least")
             names.append((name, count))
             if not self.more("="):
                 return names
@@ -148,8 +150,9 @@ class OperationReader(LocationReader, AttributeReader):
 
     def check_operands(self, operation: Operation, types: tuple[Type, ...] | list[Type]) -> None:
         if [value.type for value in operation.operands] != list(types):
-            got = [value.type for value in operation.operands]
-            self.fail(f"{operation.name}: got operands of types {got}; expected {list(types)}, as its type says")
+            got = ", ".join(spelling.type_text(value.type) for value in operation.operands)
+            expected = ", ".join(map(spelling.type_text, types))
+            self.fail(f"{operation.name}: got operands of types {got[:500]}; expected {expected[:500]}, as its type says")
 
     def region(self, arguments: list[Value] | None = None) -> Block:
         """``{ ... }``: one block, whose arguments may be named outside of it."""

@@ -93,7 +93,7 @@ class PrettyReader(OperationReader):
                 self.fail(f"{operation.name}: got {word!r}; expected keyword = value, or operands")
             operation.attributes[place] = word
         elif word in ("contracting_dims", "batching_dims") and name == "dot_general":
-            numbers = operation.attributes.setdefault("dot_dimension_numbers", spelling.structure("dot", {}))
+            numbers = operation.attributes.setdefault("dot_dimension_numbers", spelling.structure("dot", {}, self.fail))
             kind = word.replace("_dims", "_dimensions")
             numbers[f"lhs_{kind}"] = self.integers()
             self.expect("x")

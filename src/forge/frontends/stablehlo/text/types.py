@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from forge.frontends.stablehlo.module import FunctionType, OpaqueType, QuantizedType, TensorType, TokenType, TupleType, Type
-from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES
+from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES, MAX_RANK
 from forge.frontends.stablehlo.text.lexer import Lexer
 
 _TENSOR = re.compile(r"tensor<((?:(?:\d{1,18}|\?)x)*+)(\w++)>")
@@ -14,7 +14,6 @@ _SHAPE = re.compile(r"tensor\s*+<\s*+((?:(?:\d{1,18}|\?)\s*+x\s*+)*+)(?!\d)")
 _SCALAR = re.compile(r"(?:[us]?i\d{1,8}|b?f\d\w*|tf32|index|none)\Z")
 _OTHERS = ("memref", "vector")
 _TOKENS = ("!stablehlo.token", "!mhlo.token")
-MAX_RANK = 256
 
 
 class TypeReader(Lexer):
@@ -201,5 +200,7 @@ class TypeReader(Lexer):
         return pairs
 
     def _scale(self) -> tuple[float, int]:
-        scale = float(self.take_kind("number", "a scale"))
-        return scale, self.integer() if self.accept(":") else 0
+        token = self.take_kind("number", "a scale")
+        if len(token) > 400 or "x" in token:
+            self.fail(f"got {token[:40]}; expected a scale such as 0.5")
+        return float(token), self.integer() if self.accept(":") else 0
