@@ -225,6 +225,12 @@ def test_the_dialects_own_forms() -> None:
     assert difference(read_text(GENERIC, "generic"), read_text(PRETTY.replace("%x: ", "").replace("%y: ", ""), "pretty")) == ""
 
 
+def test_arguments_may_be_named_by_the_block() -> None:
+    old = read_text("func @f(tensor<2xf32>) -> tensor<2xf32> {\n^bb0(%x: tensor<2xf32>):\n return %x : tensor<2xf32>\n}", "old")
+    new = read_text("func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n return %x : tensor<2xf32>\n}", "new")
+    assert difference(old, new) == ""
+
+
 def test_meshes_and_shardings_are_kept_by_their_text() -> None:
     module = read_text("""module { sdy.mesh @mesh = <["x"=2]>
         func.func @main(%a: tensor<2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<2xf32> {
@@ -279,6 +285,8 @@ def test_errors_say_where_and_what(text: str, message: str) -> None:
     ("", "has no functions; expected a module with one at least"),
     ("#a = #sdy.x<[", "brackets are not closed"),
     ("func.func @f(", "got the end of the text; expected a type"),
+    ("module {} module {}", "has 2 modules; expected one"),
+    ("func.func @f(tensor<f32>) { return }", "its body takes 0 arguments of other types than its signature says"),
     ("func.func @f(%a: tensor<f32>, tensor<f32>) { return }", "got arguments without names"),
 ])  # fmt: skip
 def test_errors_about_whole_files(text: str, message: str) -> None:

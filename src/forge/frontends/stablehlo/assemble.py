@@ -17,6 +17,9 @@ def module_of(operations: list[Operation], where: str, version: tuple[int, int, 
         ImportModelError: there are others, or what they say does not fit.
     """
     module = StablehloModule(version=version)
+    modules = sum(operation.name == "builtin.module" for operation in operations)
+    if modules > 1:
+        raise ImportModelError(f"{where}: has {modules} modules; expected one: split the file where they end")
     if len(operations) == 1 and operations[0].name == "builtin.module":
         (outer,) = operations
         module.attributes = {name: value for name, value in outer.attributes.items() if name not in _NAMES}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, TensorType, Type
+from forge.frontends.stablehlo.module import OpaqueType, TensorType, Type
 
 Fail = Callable[[str], NoReturn]
 """Raises an error about the place where the reader is."""
@@ -100,18 +99,6 @@ def operation_name(name: str) -> str:
     return f"stablehlo.{name.removeprefix('mhlo.')}" if is_shared else name
 
 
-@dataclass(frozen=True)
-class QuantizedElement(OpaqueType):
-    """An element type that is quantised."""
-
-    quantized: QuantizedType
-
-
-def quantized_type(element: Type) -> QuantizedType | None:
-    """How the integers of an element type stand for numbers."""
-    return element.quantized if isinstance(element, QuantizedElement) else None
-
-
 def type_text(kind: Type) -> str:
     """The text of a type, for one that is kept as text."""
     if isinstance(kind, OpaqueType):
@@ -120,11 +107,6 @@ def type_text(kind: Type) -> str:
         return str(kind)
     element = next((text for text, dtype in ELEMENT_TYPES.items() if dtype == kind.dtype and text != "index"), kind.dtype)
     return f"tensor<{''.join('?x' if size is None else f'{size}x' for size in kind.shape)}{element}>"
-
-
-def named_location(name: str, child: str) -> str:
-    """What to say of a location with a name: jax puts ``sort:`` around ``jit(f)/sort``."""
-    return child if name.endswith(":") and child else name or child
 
 
 def structure(mnemonic: str, fields: dict[str, Any], fail: Fail) -> dict[str, Any]:

@@ -135,9 +135,10 @@ class OperationReader:
             optional = {key: item.optional() for key in _MODULE_PROPERTIES}
             return {key: value for key, value in optional.items() if value is not None}
         if name not in PROPERTIES:
+            what = "a portable artifact of StableHLO up to 1.20" if name.startswith("vhlo.") else "a portable artifact"
             cursor.fail(
-                f"{name}: got properties of an operation that is not known; expected a portable artifact, of StableHLO "
-                "up to 1.20: write it with stablehlo.serialize_portable_artifact for that version, or as text")
+                f"{name}: got properties of an operation that is not known; expected {what}: write one with "
+                "stablehlo.serialize_portable_artifact (jax.export does), or text")
         found = {key: item.attribute() for key in PROPERTIES[name]}
         if item.remaining:
             item.fail(f"{name}: got {item.remaining} bytes behind its properties; expected none")

@@ -52,13 +52,13 @@ class Tables:
         return self._decoded[index]
 
     def attribute(self, index: int) -> Any:
-        return self._value(False, index)[0]
+        return self.value(False, index)[0]
 
     def type(self, index: int) -> Type:
-        kind: Type = self._value(True, index)[0]
+        kind: Type = self.value(True, index)[0]
         return kind
 
-    def _value(self, is_type: bool, index: int) -> tuple[Any, int]:
+    def value(self, is_type: bool, index: int) -> tuple[Any, int]:
         """An attribute or type, and how many parts it has."""
         known = self._values.get((is_type, index))
         if known is not None:
@@ -157,7 +157,7 @@ class Decoding(Cursor):
         return kind
 
     def _reference(self, is_type: bool, index: int) -> Any:
-        found, parts = self.tables._value(is_type, index)
+        found, parts = self.tables.value(is_type, index)
         self.parts += parts
         return found
 

@@ -108,13 +108,13 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
 }
 
 
-def _quantized(item: Decoding) -> spelling.QuantizedElement:
+def _quantized(item: Decoding) -> builtin.QuantizedElement:
     flags, storage, expressed = item.varint(), item.type(), item.type()
     scale, zero_point = item.double(), item.signed()
     return _quantized_element(item, flags, storage, expressed, ((scale,), (zero_point,), None))
 
 
-def _quantized_along_axis(item: Decoding) -> spelling.QuantizedElement:
+def _quantized_along_axis(item: Decoding) -> builtin.QuantizedElement:
     flags, storage, expressed, axis = item.varint(), item.type(), item.type(), item.varint()
     low, high = item.signed(), item.signed()
     scales, zero_points = item.list(item.double), item.list(item.signed)
@@ -126,14 +126,14 @@ def _quantized_along_axis(item: Decoding) -> spelling.QuantizedElement:
 def _quantized_element(
     item: Decoding, flags: int, storage: Type, expressed: Type, numbers: tuple[tuple[float, ...], tuple[int, ...], int | None],
     limits: tuple[int, int] | None = None,
-) -> spelling.QuantizedElement:
+) -> builtin.QuantizedElement:
     low, high = limits or (item.signed(), item.signed())
     integers = builtin.element_type(storage).removeprefix("u")
     floats = builtin.element_type(expressed)
     if not integers.startswith("int") or not floats:
         item.fail(f"got a quantised type of {storage} for {expressed}; expected integers for floats")
     kind = QuantizedType(integers if flags & 1 else f"u{integers}", floats, *numbers, low, high)
-    return spelling.QuantizedElement(f"!quant.uniform<{kind}>", kind)
+    return builtin.QuantizedElement(f"!quant.uniform<{kind}>", kind)
 
 
 def _tensor(item: Decoding) -> Type:

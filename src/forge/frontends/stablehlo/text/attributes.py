@@ -282,4 +282,3 @@ class AttributeReader(TypeReader):
             self.fail(f"got dimensions {', '.join(places)} of the {part}; expected {', '.join(_SPATIAL[part])} and 0, 1, ...")
         first, second = (places[name] for name in _SPATIAL[part])
         return {_FIELDS[part][0]: first, _FIELDS[part][1]: second, f"{part}_spatial_dimensions": spatial}
-

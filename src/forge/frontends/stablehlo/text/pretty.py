@@ -211,9 +211,13 @@ class PrettyReader(OperationReader):
                 results = [self.type()]
         given["function_type"] = FunctionType(tuple(value.type for value in arguments), tuple(results))
         self.optional_attributes(operation, "attributes")
-        if self.at("{") and not all(argument.name for argument in arguments):
+        if not self.at("{"):
+            operation.regions = [Block()]
+            return
+        if any(argument.name for argument in arguments) and not all(argument.name for argument in arguments):
             self.fail("got arguments without names; expected %name: type for all of a function with a body")
-        operation.regions = [self.region(arguments) if self.at("{") else Block()]
+        is_labelled = not any(argument.name for argument in arguments)
+        operation.regions = [self.region(None if is_labelled else arguments)]
 
     def _signature(self) -> tuple[list[Value], list[dict[str, Any]]]:
         """``(%a: type {...} loc(...), ...)``, with names or without; and attributes."""
