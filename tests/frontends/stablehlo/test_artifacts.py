@@ -48,7 +48,7 @@ def test_names_of_operations_of_a_newer_version_are_said() -> None:
 
 def test_bytecode_of_other_dialects_is_refused_by_name() -> None:
     data = (DATA / "special_floats.1.8.0.mlir.bc").read_bytes().replace(b"vhlo\0", b"mhlo\0")
-    with pytest.raises(ImportModelError, match=r"mhlo.func_v1: got properties of an operation that is not known; expected a portable artifact: write"):
+    with pytest.raises(ImportModelError, match=r"mhlo.func_v1: got properties .* expected a portable artifact: write"):
         read_bytecode(data, "model")
 
 

@@ -13,7 +13,7 @@ from forge.frontends.stablehlo.exported import read_exported
 from forge.frontends.stablehlo.text import read_text
 from tests.frontends.stablehlo.comparison import difference
 from tests.frontends.stablehlo.functions import CASES, NAMES, arguments, exported
-from tests.frontends.stablehlo.modules import artifact, text_of, texts
+from tests.frontends.stablehlo.modules import RESOURCES, artifact, text_of, texts
 
 VERSIONS = (
     "0.9.0 0.10.0 0.11.0 0.12.0 0.13.0 0.14.0 0.15.0 0.16.0 0.17.0 0.18.0 0.19.0 0.20.0 1.0.0 1.1.0 1.2.0 1.3.0 1.4.0 "
@@ -53,6 +53,13 @@ def test_artifacts_of_each_version_are_the_same_module(version: str) -> None:
         found = read_bytecode(data, name)
         assert found.version == tuple(int(part) for part in version.split("."))
         assert difference(read_text(text_of(data), name), found, locations=True) == "", name
+
+
+def test_artifacts_with_resources_and_other_dialects_are_the_same_module() -> None:
+    found = read_bytecode(artifact(RESOURCES, "1.17.0"), "test")
+    assert difference(read_text(RESOURCES, "test"), found) == ""
+    (constant,) = (operation for operation in found.operations() if operation.name == "stablehlo.constant")
+    assert constant.attributes["value"].tolist() == [1, 2]
 
 
 def test_artifacts_say_which_arguments_a_function_takes() -> None:

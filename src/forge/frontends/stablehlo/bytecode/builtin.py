@@ -115,11 +115,25 @@ def _dense_array(item: Decoding) -> list[Any]:
     return list(values.tolist())
 
 
-def _dense(item: Decoding) -> Any:
+def dense(item: Decoding) -> Any:
+    """Elements of a tensor."""
+    kind = _tensor_type(item)
+    return elements.from_bytes(item.blob(), kind, item.fail)
+
+
+def _resource(item: Decoding) -> Any:
+    kind, index = _tensor_type(item), item.varint()
+    found = item.tables.resources[index] if index < len(item.tables.resources) else None
+    if found is None:
+        item.fail(f"got resource {index}, which has no contents in this file")
+    return elements.from_bytes(found, kind, item.fail)
+
+
+def _tensor_type(item: Decoding) -> TensorType:
     kind = item.type()
     if not isinstance(kind, TensorType):
-        item.fail("got elements of another type; expected a tensor")
-    return elements.from_bytes(item.blob(), kind, item.fail)
+        item.fail(f"got elements of type {kind}; expected a tensor")
+    return kind
 
 
 _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
@@ -139,8 +153,9 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
     13: _fused_with_metadata,
     14: _named_location,
     15: lambda item: Location(""),
+    16: _resource,
     17: _dense_array,
-    18: _dense,
+    18: dense,
     22: _file_range,
 }
 

@@ -105,16 +105,19 @@ class Cursor:
         value: float = struct.unpack("<d", struct.pack("<q", self.integer(64)))[0]
         return value
 
+    def align(self, alignment: int) -> None:
+        """Goes to the next place that ``alignment`` divides."""
+        if alignment & (alignment - 1) or not 0 < alignment <= _MAX_ALIGNMENT:
+            self.fail(f"got alignment {alignment}; expected a power of two")
+        while self.position % alignment:
+            if self.byte() != _PADDING:
+                self.fail("got other bytes where data are aligned; expected padding (0xCB)")
+
     def section(self) -> tuple[int, Cursor]:
         """The number of a section, and its contents."""
         kind = self.byte()
         size = self.varint()
         if kind & 0x80:
-            alignment = self.varint()
-            if alignment & (alignment - 1) or not 0 < alignment <= _MAX_ALIGNMENT:
-                self.fail(f"got a section with alignment {alignment}; expected a power of two")
-            while self.position % alignment:
-                if self.byte() != _PADDING:
-                    self.fail("got other bytes between sections; expected padding (0xCB)")
+            self.align(self.varint())
         contents = self.bytes(size)
         return kind & 0x7F, Cursor(self.data, self.position - len(contents), self.position, self.where)

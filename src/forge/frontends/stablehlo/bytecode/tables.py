@@ -8,12 +8,13 @@ from typing import Any
 from forge.errors import ImportModelError
 from forge.frontends.scope import MAX_NESTING
 from forge.frontends.stablehlo.bytecode.cursor import Cursor
+from forge.frontends.stablehlo.bytecode.resources import read_resources
 from forge.frontends.stablehlo.module import Opaque, Symbol, Type
 from forge.frontends.stablehlo.spelling import MAX_PARTS
 from forge.frontends.stablehlo.text.attributes import AttributeReader
 
-STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR, _, _, _, PROPERTIES = range(9)
-"""Numbers of sections; those of resources and versions of dialects are not needed."""
+STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR, RESOURCES, RESOURCE_SIZES, _, PROPERTIES = range(9)
+"""Numbers of sections; those of versions of dialects are not needed."""
 
 _OPAQUE = ("sdy",)
 """Dialects of which attributes may be there whose contents do not matter on one device."""
@@ -43,6 +44,9 @@ class Tables:
         self._attributes, self._types = self._read_entries(sections[ENTRY_SIZES], sections[ENTRIES])
         self._values: dict[tuple[bool, int], tuple[Any, int]] = {}
         self._depth = 0
+        self.resources: list[memoryview | None] = []
+        if RESOURCES in sections and RESOURCE_SIZES in sections:
+            self.resources = read_resources(sections[RESOURCE_SIZES], sections[RESOURCES])
 
     def string(self, index: int) -> str:
         if index not in self._decoded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from forge.frontends.stablehlo import elements, spelling
+from forge.frontends.stablehlo import spelling
 from forge.frontends.stablehlo.bytecode import builtin
 from forge.frontends.stablehlo.bytecode.tables import Decoding
 from forge.frontends.stablehlo.module import (
@@ -13,7 +13,6 @@ from forge.frontends.stablehlo.module import (
     Opaque,
     OpaqueType,
     QuantizedType,
-    TensorType,
     TokenType,
     TupleType,
     Type,
@@ -40,13 +39,6 @@ def _boolean(item: Decoding) -> bool:
 def _alias(item: Decoding) -> dict[str, Any]:
     return {
         "output_tuple_indices": item.signed_list(), "operand_index": item.signed(), "operand_tuple_indices": item.signed_list()}
-
-
-def _elements(item: Decoding) -> Any:
-    kind = item.type()
-    if not isinstance(kind, TensorType):
-        item.fail(f"got elements of {kind}; expected a tensor")
-    return elements.from_bytes(item.blob(), kind, item.fail)
 
 
 def _result_accuracy(item: Decoding) -> dict[str, Any]:
@@ -94,7 +86,7 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
     12: _enumeration("DEFAULT", "THREE_FRY", "PHILOX"),
     13: _enumeration("", "UNIFORM", "NORMAL"),
     14: Decoding.string,
-    15: _elements,
+    15: builtin.dense,
     16: _enumeration("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     17: Decoding.type,
     18: lambda item: {"bounds": [None if size < 0 else size for size in item.signed_list()]},
