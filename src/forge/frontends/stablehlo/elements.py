@@ -67,11 +67,9 @@ def _booleans(raw: bytes | memoryview, shape: tuple[int, ...], count: int, fail:
 def from_bits(bits: Sequence[int], dtype: str, fail: Fail) -> np.ndarray[Any, Any]:
     """Elements that are given by their bits."""
     kind = numpy_type(dtype)
-    parts = np.dtype(kind.char.lower()) if kind.kind == "c" else kind
-    unsigned = np.dtype(f"u{parts.itemsize}")
-    if any(not 0 <= value < 1 << (8 * parts.itemsize) for value in bits):
-        fail(f"got bits {max(bits):#x} of a {dtype}; expected at most {8 * parts.itemsize} bits")
-    return np.array(bits, unsigned).view(parts)
+    if any(not 0 <= value < 1 << (8 * kind.itemsize) for value in bits):
+        fail(f"got bits {max(bits):#x} of a {dtype}; expected at most {8 * kind.itemsize} bits")
+    return np.array(bits, np.dtype(f"u{kind.itemsize}")).view(kind)
 
 
 def from_numbers(values: Sequence[Any], dtype: str, fail: Fail) -> np.ndarray[Any, Any]:
@@ -81,7 +79,7 @@ def from_numbers(values: Sequence[Any], dtype: str, fail: Fail) -> np.ndarray[An
         return np.array([bool(value) for value in values], bool)
     if "int" not in dtype:
         with np.errstate(over="ignore"):
-            return np.array(values, np.complex128 if kind.kind == "c" else np.float64).astype(kind)
+            return np.array(values, np.float64).astype(kind)
     bits = int(dtype.partition("int")[2])
     if any(isinstance(value, float) or not -(1 << (bits - 1)) <= value < 1 << bits for value in values):
         fail(f"got an element that is no {dtype}; expected integers of {bits} bits")

@@ -100,9 +100,6 @@ class OperationReader(LocationReader, AttributeReader):
             self.fail(f"value {name} is defined twice; expected names that differ")
         self.scopes[-1][name] = values
 
-    def at_value(self) -> bool:
-        return self.kind == "value"
-
     def value(self) -> Value:
         """The value that ``%name`` or ``%name#1`` refers to."""
         if self.kind != "value":

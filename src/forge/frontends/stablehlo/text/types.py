@@ -51,24 +51,15 @@ class TypeReader(Lexer):
 
     def type_or_types(self) -> list[Type]:
         """One type, or several in parentheses."""
-        if not self.accept("("):
-            return [self.type()]
-        if self.accept(")"):
-            return []
-        found = self.types()
-        self.expect(")")
-        if self.at("->"):
-            self.fail("got a function type without parentheses; expected (...) -> ((...) -> ...)")
-        return found
+        return self._enclosed() if self.at("(") else [self.type()]
 
     def function_type(self) -> FunctionType:
-        if not self.at("("):
-            self.unexpected("a function type, (...) -> (...)")
-        inputs = self.type_or_types_before_arrow()
+        """``(A, B) -> C``."""
+        inputs = self._enclosed()
         self.expect("->")
         return FunctionType(tuple(inputs), tuple(self.type_or_types()))
 
-    def type_or_types_before_arrow(self) -> list[Type]:
+    def _enclosed(self) -> list[Type]:
         self.expect("(")
         if self.accept(")"):
             return []
