@@ -17,7 +17,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax import export, lax  # noqa: E402
 
-from tests.frontends.stablehlo.functions import assert_close, results  # noqa: E402
+from tests.frontends.stablehlo.against_jax import assert_close, results  # noqa: E402
 
 RNG = np.random.default_rng(0)
 FILTER = RNG.standard_normal((3, 3, 2, 4)).astype("float32")

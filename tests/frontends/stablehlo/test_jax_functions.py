@@ -14,7 +14,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 from jax.scipy import special  # noqa: E402
 
-from tests.frontends.stablehlo.functions import check  # noqa: E402
+from tests.frontends.stablehlo.against_jax import check  # noqa: E402
 
 RNG = np.random.default_rng(0)
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from forge.frontends.stablehlo.module import TensorType
+from forge.frontends.stablehlo.spelling import Fail
 
 MAX_ELEMENTS = 1 << 40
 """Of one array: a splat has as many without having their memory."""
-
-Fail = Callable[[str], NoReturn]
-"""Raises an error about the place where the reader is."""
 
 
 def numpy_type(dtype: str) -> np.dtype[Any]:
@@ -59,21 +57,19 @@ def _booleans(raw: bytes | memoryview, shape: tuple[int, ...], count: int, fail:
     if len(data) == 1 and (count > 8 or data[0] in (0x00, 0xFF)):
         return np.broadcast_to(data.reshape(()) != 0, shape)
     if len(data) == (count + 7) // 8:
-        bits: np.ndarray[Any, Any] = np.unpackbits(data, count=count, bitorder="little").astype(bool)
-        return bits.reshape(shape)
+        bits = np.unpackbits(data, count=count, bitorder="little")
+        return bits.view(np.bool_).reshape(shape)
     if len(data) == count:
-        return (data != 0).reshape(shape)
+        return np.not_equal(data, 0).reshape(shape)
     fail(f"got {len(data)} bytes of booleans; expected {(count + 7) // 8} or {count} for shape {shape}, or one")
 
 
 def from_bits(bits: Sequence[int], dtype: str, fail: Fail) -> np.ndarray[Any, Any]:
     """Elements that are given by their bits."""
     kind = numpy_type(dtype)
-    parts = np.dtype(kind.char.lower()) if kind.kind == "c" else kind
-    unsigned = np.dtype(f"u{parts.itemsize}")
-    if any(not 0 <= value < 1 << (8 * parts.itemsize) for value in bits):
-        fail(f"got bits {max(bits):#x} of a {dtype}; expected at most {8 * parts.itemsize} bits")
-    return np.array(bits, unsigned).view(parts)
+    if any(not 0 <= value < 1 << (8 * kind.itemsize) for value in bits):
+        fail(f"got bits {max(bits):#x} of a {dtype}; expected at most {8 * kind.itemsize} bits")
+    return np.array(bits, np.dtype(f"u{kind.itemsize}")).view(kind)
 
 
 def from_numbers(values: Sequence[Any], dtype: str, fail: Fail) -> np.ndarray[Any, Any]:
@@ -83,7 +79,7 @@ def from_numbers(values: Sequence[Any], dtype: str, fail: Fail) -> np.ndarray[An
         return np.array([bool(value) for value in values], bool)
     if "int" not in dtype:
         with np.errstate(over="ignore"):
-            return np.array(values, np.complex128 if kind.kind == "c" else np.float64).astype(kind)
+            return np.array(values, np.float64).astype(kind)
     bits = int(dtype.partition("int")[2])
     if any(isinstance(value, float) or not -(1 << (bits - 1)) <= value < 1 << bits for value in values):
         fail(f"got an element that is no {dtype}; expected integers of {bits} bits")

@@ -10,6 +10,7 @@ from forge.errors import ImportModelError
 from forge.frontends.scope import MAX_NESTING
 from forge.frontends.stablehlo.bytecode import read_bytecode
 from forge.frontends.stablehlo.module import StablehloModule
+from forge.frontends.stablehlo.spelling import MAX_RANK
 
 _NAME, _IN_TREE, _INPUTS, _OUT_TREE, _RESULTS, _DEVICES_SHORT = 1, 2, 3, 4, 5, 6
 _PLATFORMS, _MODULE, _CONVENTION, _KEPT, _DEVICES = 9, 13, 14, 15, 18
@@ -20,7 +21,6 @@ _DTYPES = (
     "complex64", "complex128", "bfloat16", "int4", "uint4", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float0", "float8_e4m3", "float8_e3m4", "float8_e8m0fnu", "float4_e2m1fn",
     "key<fry>", "key<rbg>", "key<unsafe_rbg>")
-_MAX_RANK = 256
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _arrays(table: _Table, each: int, indices: int, names: list[str]) -> tuple[A
 def _array(entry: _Table) -> tuple[tuple[int | str, ...], str]:
     sizes = list(entry.strings(1))
     dtype = entry.scalar(2, "<b")
-    if len(sizes) > _MAX_RANK or not 0 <= dtype < len(_DTYPES):
+    if len(sizes) > MAX_RANK or not 0 <= dtype < len(_DTYPES):
         raise ImportModelError(f"{entry.buffer.where}: got an array of rank {len(sizes)}, type {dtype}; expected known ones")
     return tuple(int(size) if size.isdecimal() and len(size) < 19 else size for size in sizes), _DTYPES[dtype]
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
-from forge.frontends.stablehlo.module import OpaqueType, QuantizedType, TensorType, Type
+from forge.frontends.stablehlo.module import OpaqueType, TensorType, Type
 
+Fail = Callable[[str], NoReturn]
+"""Raises an error about the place where the reader is."""
+MAX_RANK = 256
+MAX_PARTS = 1 << 18
+"""Of one attribute or type. They may refer to one another, so that a short file can stand for many."""
 ELEMENT_TYPES = {
     "i1": "bool", "index": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     **{f"{sign}i{bits}": f"{'u' if sign == 'u' else ''}int{bits}" for bits in (2, 4, 8, 16, 32, 64) for sign in ("", "s", "u")},
@@ -48,6 +53,7 @@ STRUCTURES: dict[str, dict[str, Any]] = {
 }
 """Fields of structures of StableHLO and CHLO, and what they are where text leaves them out."""
 
+_MAX_LIST = 1 << 16
 _LISTS = frozenset(
     "broadcast_dimensions broadcast_sizes permutation dimensions start_indices limit_indices strides slice_sizes window_strides "
     "lhs_dilation rhs_dilation window_dimensions base_dilations window_dilations window_reversal edge_padding_low "
@@ -65,7 +71,8 @@ _ALL: dict[str, Any] = {
 _ALL_OF = ("convolution", "dynamic_conv", "reduce_window", "select_and_scatter")
 _EMPTY = frozenset(
     "backend_config called_computations operand_layouts result_layouts output_operand_aliases result_tilings "
-    "composite_attributes known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout source_target_pairs".split())
+    "composite_attributes known_expanding_dimensions known_nonexpanding_dimensions infeed_config outfeed_config layout "
+    "source_target_pairs".split())
 """Attributes that are empty by default."""
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "use_global_device_ids": (False,), "has_dynamic_root": (False,), "compare_type": ("NOTYPE",), "cholesky.lower": (False,),
@@ -92,18 +99,6 @@ def operation_name(name: str) -> str:
     return f"stablehlo.{name.removeprefix('mhlo.')}" if is_shared else name
 
 
-@dataclass(frozen=True)
-class QuantizedElement(OpaqueType):
-    """An element type that is quantised."""
-
-    quantized: QuantizedType
-
-
-def quantized_type(element: Type) -> QuantizedType | None:
-    """How the integers of an element type stand for numbers."""
-    return element.quantized if isinstance(element, QuantizedElement) else None
-
-
 def type_text(kind: Type) -> str:
     """The text of a type, for one that is kept as text."""
     if isinstance(kind, OpaqueType):
@@ -114,37 +109,61 @@ def type_text(kind: Type) -> str:
     return f"tensor<{''.join('?x' if size is None else f'{size}x' for size in kind.shape)}{element}>"
 
 
-def named_location(name: str, child: str) -> str:
-    """What to say of a location with a name: jax puts ``sort:`` around ``jit(f)/sort``."""
-    return child if name.endswith(":") and child else name or child
+def structure(mnemonic: str, fields: dict[str, Any], fail: Fail) -> dict[str, Any]:
+    """The fields of a structure, all of them, each of the kind of its default."""
+    found: dict[str, Any] = {}
+    for name, default in STRUCTURES[mnemonic].items():
+        value = fields.get(name, default)
+        if not _is_like(value, default):
+            fail(f"#stablehlo.{mnemonic}: field {name}: got {str(value)[:100]}; expected one such as {default}")
+        found[name] = list(value) if isinstance(value, list) else value
+    return found
 
 
-def structure(mnemonic: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a structure, all of them."""
-    defaults = {name: list(value) if isinstance(value, list) else value for name, value in STRUCTURES[mnemonic].items()}
-    return {**defaults, **fields}
+def _is_like(value: Any, default: Any) -> bool:
+    if isinstance(default, list):
+        return isinstance(value, list) and all(entry is None or type(entry) is int for entry in value)
+    if default is None:
+        return isinstance(value, OpaqueType)
+    return type(value) is type(default) or isinstance(default, float) and type(value) is int
 
 
-def attributes(operation: str, given: dict[str, Any]) -> dict[str, Any]:
+def attributes(operation: str, given: dict[str, Any], fail: Fail) -> dict[str, Any]:
     """The attributes of an operation as StableHLO writes them today, without those that have their defaults."""
     if not given or not operation.startswith(("stablehlo.", "chlo.")):
         return given
     name = operation.partition(".")[2]
     if name != "custom_call":
-        given = {key: _listed(value) if key in _LISTS else value for key, value in given.items()}
-    return {key: value for key, value in given.items() if not _is_default(name, key, value)}
+        given = {key: listed(value, fail) if key in _LISTS else value for key, value in given.items()}
+    return {key: value for key, value in given.items() if not _is_default(name, key, value, fail)}
 
 
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
+def listed(value: Any, fail: Fail) -> Any:
+    """Dense elements of rank one as a list."""
+    if not isinstance(value, np.ndarray) or value.ndim != 1:
+        return value
+    if value.size > _MAX_LIST:
+        fail(f"got an attribute of {value.size} elements; expected at most {_MAX_LIST}")
+    return value.tolist()
 
 
-def _is_default(operation: str, name: str, value: Any) -> bool:
+def _is_default(operation: str, name: str, value: Any, fail: Fail) -> bool:
     if name in _ALL:
-        return operation in _ALL_OF and bool(np.all(np.asarray(value) == _ALL[name]))
+        return operation in _ALL_OF and _are_all(value, _ALL[name], fail)
     if name == "precision_config":
-        return isinstance(value, list) and all(precision == "DEFAULT" for precision in value)
+        return isinstance(value, list) and all(isinstance(entry, str) and entry == "DEFAULT" for entry in value)
     if name in _EMPTY:
         return isinstance(value, str | list | dict | np.ndarray) and len(value) == 0
-    defaults = _DEFAULTS.get(f"{operation}.{name}", _DEFAULTS.get(name, ()))
-    return any(type(value) is type(default) and value == default for default in defaults)
+    return any(_is_same(value, default) for default in _DEFAULTS.get(f"{operation}.{name}", _DEFAULTS.get(name, ())))
+
+
+def _are_all(value: Any, default: Any, fail: Fail) -> bool:
+    if isinstance(value, np.ndarray):
+        return bool(np.all(np.asarray(listed(value.reshape(-1), fail)) == default))
+    return isinstance(value, list) and all(type(entry) is type(default) and entry == default for entry in value)
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    if isinstance(default, dict):
+        return isinstance(value, dict) and value.keys() == default.keys() and all(_is_same(value[k], default[k]) for k in default)
+    return type(value) is type(default) and bool(value == default)

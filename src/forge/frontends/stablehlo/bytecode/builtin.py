@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from forge.frontends.stablehlo import elements, spelling
+from forge.frontends.stablehlo import elements
 from forge.frontends.stablehlo.bytecode.tables import Decoding
-from forge.frontends.stablehlo.module import FunctionType, Opaque, OpaqueType, Symbol, TensorType, TupleType, Type
-from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES
+from forge.frontends.stablehlo.module import FunctionType, Opaque, OpaqueType, QuantizedType, Symbol, TensorType, TupleType, Type
+from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES, MAX_RANK
+
+
+@dataclass(frozen=True)
+class QuantizedElement(OpaqueType):
+    """An element type that is quantised."""
+
+    quantized: QuantizedType
+
+
+class Location(Opaque):
+    """A location, by what messages say of it."""
 
 
 def element_type(kind: Type) -> str:
@@ -36,8 +48,10 @@ def number(item: Decoding, kind: Type) -> Any:
 
 def tensor(item: Decoding, element: Type, shape: list[int], encoding: Any = None) -> Type:
     """A ranked tensor; negative sizes are those that are not known."""
+    if len(shape) > MAX_RANK:
+        item.fail(f"got a tensor of rank {len(shape)}; expected at most {MAX_RANK}")
     sizes = tuple(None if size < 0 else size for size in shape)
-    quantized = spelling.quantized_type(element)
+    quantized = element.quantized if isinstance(element, QuantizedElement) else None
     dtype = quantized.storage if quantized else element_type(element)
     if not dtype:
         item.fail(f"got a tensor of {element}; expected an element type, one of: {', '.join(ELEMENT_TYPES)}")
@@ -47,17 +61,15 @@ def tensor(item: Decoding, element: Type, shape: list[int], encoding: Any = None
     return TensorType(sizes, dtype, tuple(bounds) if bounds is not None else None, quantized)
 
 
-def _named_location(item: Decoding) -> str:
-    return spelling.named_location(item.name(), location(item))
-
-
 def location(item: Decoding) -> str:
     found = item.attribute()
     return found.text if isinstance(found, Location) else ""
 
 
-class Location(Opaque):
-    """A location, by what messages say of it."""
+def _named_location(item: Decoding) -> Location:
+    """One with a name: jax puts ``sort:`` around ``jit(f)/sort``."""
+    name, child = item.name(), location(item)
+    return Location(child if name.endswith(":") and child else name or child)
 
 
 def _call_site(item: Decoding) -> Location:
@@ -98,16 +110,30 @@ def _symbol(item: Decoding) -> Symbol:
 
 def _dense_array(item: Decoding) -> list[Any]:
     kind = item.type()
-    size = item.varint()
+    size = item.count()
     values = elements.from_bytes(item.blob(), TensorType((size,), element_type(kind) or "int64"), item.fail)
     return list(values.tolist())
 
 
-def _dense(item: Decoding) -> Any:
+def dense(item: Decoding) -> Any:
+    """Elements of a tensor."""
+    kind = _tensor_type(item)
+    return elements.from_bytes(item.blob(), kind, item.fail)
+
+
+def _resource(item: Decoding) -> Any:
+    kind, index = _tensor_type(item), item.varint()
+    found = item.tables.resources[index] if index < len(item.tables.resources) else None
+    if found is None:
+        item.fail(f"got resource {index}, which has no contents in this file")
+    return elements.from_bytes(found, kind, item.fail)
+
+
+def _tensor_type(item: Decoding) -> TensorType:
     kind = item.type()
     if not isinstance(kind, TensorType):
-        item.fail("got elements of another type; expected a tensor")
-    return elements.from_bytes(item.blob(), kind, item.fail)
+        item.fail(f"got elements of type {kind}; expected a tensor")
+    return kind
 
 
 _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
@@ -125,10 +151,11 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
     11: _file_location,
     12: _fused,
     13: _fused_with_metadata,
-    14: lambda item: Location(_named_location(item)),
+    14: _named_location,
     15: lambda item: Location(""),
+    16: _resource,
     17: _dense_array,
-    18: _dense,
+    18: dense,
     22: _file_range,
 }
 

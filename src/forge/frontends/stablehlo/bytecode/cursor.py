@@ -11,6 +11,7 @@ from forge.errors import ImportModelError
 T = TypeVar("T")
 _PADDING = 0xCB
 _MAX_ALIGNMENT = 1 << 20
+_CHUNK = 1 << 12
 
 
 class Cursor:
@@ -25,6 +26,7 @@ class Cursor:
         self.where = where
 
     def fail(self, message: str) -> NoReturn:
+        message = message.encode("utf-8", "backslashreplace").decode()
         raise ImportModelError(f"{self.where}: byte {self.position}: {message}")
 
     @property
@@ -81,12 +83,13 @@ class Cursor:
 
     def terminated(self) -> str:
         """Text up to a byte that is zero."""
-        text = bytes(self.data[self.position : self.end])
-        length = text.find(b"\0")
-        if length < 0:
-            self.fail("got text without an end; expected a byte that is zero behind it")
-        self.position += length + 1
-        return text[:length].decode("utf-8", "surrogateescape")
+        begin = self.position
+        for place in range(begin, self.end, _CHUNK):
+            length = bytes(self.data[place : min(place + _CHUNK, self.end)]).find(b"\0")
+            if length >= 0:
+                self.position = place + length + 1
+                return str(self.data[begin : place + length], "utf-8", "surrogateescape")
+        self.fail("got text without an end; expected a byte that is zero behind it")
 
     def integer(self, bits: int) -> int:
         """An integer of a known width, signed."""
@@ -102,16 +105,19 @@ class Cursor:
         value: float = struct.unpack("<d", struct.pack("<q", self.integer(64)))[0]
         return value
 
+    def align(self, alignment: int) -> None:
+        """Goes to the next place that ``alignment`` divides."""
+        if alignment & (alignment - 1) or not 0 < alignment <= _MAX_ALIGNMENT:
+            self.fail(f"got alignment {alignment}; expected a power of two")
+        while self.position % alignment:
+            if self.byte() != _PADDING:
+                self.fail("got other bytes where data are aligned; expected padding (0xCB)")
+
     def section(self) -> tuple[int, Cursor]:
         """The number of a section, and its contents."""
         kind = self.byte()
         size = self.varint()
         if kind & 0x80:
-            alignment = self.varint()
-            if alignment & (alignment - 1) or not 0 < alignment <= _MAX_ALIGNMENT:
-                self.fail(f"got a section with alignment {alignment}; expected a power of two")
-            while self.position % alignment:
-                if self.byte() != _PADDING:
-                    self.fail("got other bytes between sections; expected padding (0xCB)")
+            self.align(self.varint())
         contents = self.bytes(size)
         return kind & 0x7F, Cursor(self.data, self.position - len(contents), self.position, self.where)

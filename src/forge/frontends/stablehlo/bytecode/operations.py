@@ -14,6 +14,7 @@ from forge.frontends.stablehlo.module import Block, Operation, Value
 
 _HAS_ATTRIBUTES, _HAS_RESULTS, _HAS_OPERANDS, _HAS_SUCCESSORS = 1, 2, 4, 8
 _HAS_REGIONS, _HAS_USES, _HAS_PROPERTIES = 16, 32, 64
+_CAST = "builtin.unrealized_conversion_cast"
 _MODULE_PROPERTIES = ("sym_name", "sym_visibility")
 
 
@@ -56,7 +57,8 @@ class OperationReader:
         following = self._define(scope, following, block.arguments)
         for _ in range(count):
             operation, following = self._operation(cursor, scope, following, parent)
-            block.operations.append(operation)
+            if operation.name != _CAST:
+                block.operations.append(operation)
         return block, following
 
     def _define(self, scope: Scope, following: int, values: list[Value]) -> int:
@@ -104,13 +106,20 @@ class OperationReader:
             cursor.fail(f"{operation.name}: got blocks that follow it; expected structured control flow (while, if, case)")
         if mask & _HAS_USES and operation.results:
             self._skip_uses(cursor, len(operation.results))
-        following = self._define(scope, following, operation.results)
+        defined = self._cast(cursor, operation) if operation.name == _CAST else operation.results
+        following = self._define(scope, following, defined)
         if mask & _HAS_REGIONS:
             self._regions(cursor, scope, operation)
         if is_versioned:
-            operation.attributes = upgrade.attributes_of(operation.name, operation.attributes)
-        operation.attributes = spelling.attributes(operation.name, operation.attributes)
+            operation.attributes = upgrade.attributes_of(operation.name, operation.attributes, cursor.fail)
+        operation.attributes = spelling.attributes(operation.name, operation.attributes, cursor.fail)
         return operation, following
+
+    def _cast(self, cursor: Cursor, operation: Operation) -> list[Value]:
+        """What a cast gives, which artifacts have between types of VHLO and the same ones of other dialects."""
+        if [value.type for value in operation.operands] != [value.type for value in operation.results]:
+            cursor.fail(f"{_CAST}: got operands of other types than its results; expected the same")
+        return operation.operands
 
     def _value(self, cursor: Cursor, scope: Scope) -> Value:
         index = cursor.varint()
@@ -135,9 +144,10 @@ class OperationReader:
             optional = {key: item.optional() for key in _MODULE_PROPERTIES}
             return {key: value for key, value in optional.items() if value is not None}
         if name not in PROPERTIES:
+            what = "a portable artifact of StableHLO up to 1.20" if name.startswith("vhlo.") else "a portable artifact"
             cursor.fail(
-                f"{name}: got properties of an operation that is not known; expected a portable artifact, of StableHLO "
-                "up to 1.20: write it with stablehlo.serialize_portable_artifact for that version, or as text")
+                f"{name}: got properties of an operation that is not known; expected {what}: write one with "
+                "stablehlo.serialize_portable_artifact (jax.export does), or text")
         found = {key: item.attribute() for key in PROPERTIES[name]}
         if item.remaining:
             item.fail(f"{name}: got {item.remaining} bytes behind its properties; expected none")

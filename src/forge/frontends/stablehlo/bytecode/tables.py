@@ -8,13 +8,13 @@ from typing import Any
 from forge.errors import ImportModelError
 from forge.frontends.scope import MAX_NESTING
 from forge.frontends.stablehlo.bytecode.cursor import Cursor
+from forge.frontends.stablehlo.bytecode.resources import read_resources
 from forge.frontends.stablehlo.module import Opaque, Symbol, Type
+from forge.frontends.stablehlo.spelling import MAX_PARTS
 from forge.frontends.stablehlo.text.attributes import AttributeReader
 
-STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR, _, _, _, PROPERTIES = range(9)
-"""Numbers of sections; those of resources and versions of dialects are not needed."""
-MAX_WEIGHT = 1 << 20
-"""Nodes of one attribute or type. They may refer to one another, so that few bytes can stand for many."""
+STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR, RESOURCES, RESOURCE_SIZES, _, PROPERTIES = range(9)
+"""Numbers of sections; those of versions of dialects are not needed."""
 
 _OPAQUE = ("sdy",)
 """Dialects of which attributes may be there whose contents do not matter on one device."""
@@ -44,6 +44,9 @@ class Tables:
         self._attributes, self._types = self._read_entries(sections[ENTRY_SIZES], sections[ENTRIES])
         self._values: dict[tuple[bool, int], tuple[Any, int]] = {}
         self._depth = 0
+        self.resources: list[memoryview | None] = []
+        if RESOURCES in sections and RESOURCE_SIZES in sections:
+            self.resources = read_resources(sections[RESOURCE_SIZES], sections[RESOURCES])
 
     def string(self, index: int) -> str:
         if index not in self._decoded:
@@ -53,14 +56,14 @@ class Tables:
         return self._decoded[index]
 
     def attribute(self, index: int) -> Any:
-        return self._value(False, index)[0]
+        return self.value(False, index)[0]
 
     def type(self, index: int) -> Type:
-        kind: Type = self._value(True, index)[0]
+        kind: Type = self.value(True, index)[0]
         return kind
 
-    def _value(self, is_type: bool, index: int) -> tuple[Any, int]:
-        """An attribute or type, and how many nodes it has."""
+    def value(self, is_type: bool, index: int) -> tuple[Any, int]:
+        """An attribute or type, and how many parts it has."""
         known = self._values.get((is_type, index))
         if known is not None:
             return known
@@ -75,10 +78,10 @@ class Tables:
         decoding = Decoding(Cursor(cursor.data, cursor.position, cursor.end, self.where), self)
         found = decoding.decode(dialect, is_type) if is_encoded else decoding.text(is_type)
         self._depth -= 1
-        if decoding.weight > MAX_WEIGHT:
-            raise ImportModelError(f"{self.where}: an attribute or type has more than {MAX_WEIGHT} parts")
-        self._values[is_type, index] = found, decoding.weight
-        return found, decoding.weight
+        if decoding.parts > MAX_PARTS:
+            raise ImportModelError(f"{self.where}: an attribute or type has more than {MAX_PARTS} parts")
+        self._values[is_type, index] = found, decoding.parts
+        return found, decoding.parts
 
     def _read_dialects(self, section: Cursor) -> None:
         for _ in range(section.count()):
@@ -123,15 +126,15 @@ class Decoding(Cursor):
     """One attribute or type being read.
 
     Attributes:
-        weight: how many nodes it has with those that it refers to.
+        parts: how many parts it has with those that it refers to.
     """
 
-    __slots__ = ("tables", "weight")
+    __slots__ = ("parts", "tables")
 
     def __init__(self, cursor: Cursor, tables: Tables) -> None:
         super().__init__(cursor.data, cursor.position, cursor.end, cursor.where)
         self.tables = tables
-        self.weight = 1
+        self.parts = 1
 
     def decode(self, dialect: str, is_type: bool) -> Any:
         if dialect not in self.tables.decoders:
@@ -158,8 +161,8 @@ class Decoding(Cursor):
         return kind
 
     def _reference(self, is_type: bool, index: int) -> Any:
-        found, weight = self.tables._value(is_type, index)
-        self.weight += weight
+        found, parts = self.tables.value(is_type, index)
+        self.parts += parts
         return found
 
     def optional(self) -> Any:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 from forge.frontends.stablehlo import spelling
 from forge.frontends.stablehlo.module import OpaqueType, Symbol
 
@@ -34,21 +32,21 @@ def name_of(name: str, parent: str) -> str:
     return f"stablehlo.{name}"
 
 
-def attributes_of(operation: str, given: dict[str, Any]) -> dict[str, Any]:
+def attributes_of(operation: str, given: dict[str, Any], fail: spelling.Fail) -> dict[str, Any]:
     """The attributes of an operation of StableHLO from those of its twin in VHLO."""
     dialect, _, name = operation.partition(".")
     found = {key: _symbol(value) if key in _SYMBOLS else value for key, value in given.items() if not _is_none(value)}
     if dialect == "func":
-        return {key: value for key, value in found.items() if value not in ("", [])}
+        return {key: value for key, value in found.items() if not isinstance(value, str | list) or value}
     for attribute, mnemonic in _STRUCTURES.get(name, ()):
-        fields = {field: _listed(found.pop(field)) for field in spelling.STRUCTURES[mnemonic] if field in found}
+        fields = {field: spelling.listed(found.pop(field), fail) for field in spelling.STRUCTURES[mnemonic] if field in found}
         if fields:
-            found[attribute] = spelling.structure(mnemonic, fields)
+            found[attribute] = spelling.structure(mnemonic, fields, fail)
     if name in _WITH_CHANNEL and "channel_id" in found:
         found["channel_handle"] = {"handle": found.pop("channel_id"), "type": found.pop("channel_type", 0)}
     if name == "dynamic_conv":  # its padding is an operand; old versions have an attribute beside it, which says nothing
         found.pop("padding", None)
-    return {key: value for key, value in found.items() if key not in _UNITS or value}
+    return {key: value for key, value in found.items() if key not in _UNITS or value is not False}
 
 
 def _is_none(value: Any) -> bool:
@@ -60,7 +58,3 @@ def _symbol(value: Any) -> Any:
     if isinstance(value, list):
         return [_symbol(entry) for entry in value]
     return Symbol(value) if isinstance(value, str) else value
-
-
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value

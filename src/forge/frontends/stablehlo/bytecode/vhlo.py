@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from forge.frontends.stablehlo import elements, spelling
+from forge.frontends.stablehlo import spelling
 from forge.frontends.stablehlo.bytecode import builtin
 from forge.frontends.stablehlo.bytecode.tables import Decoding
 from forge.frontends.stablehlo.module import (
@@ -13,7 +13,6 @@ from forge.frontends.stablehlo.module import (
     Opaque,
     OpaqueType,
     QuantizedType,
-    TensorType,
     TokenType,
     TupleType,
     Type,
@@ -42,15 +41,9 @@ def _alias(item: Decoding) -> dict[str, Any]:
         "output_tuple_indices": item.signed_list(), "operand_index": item.signed(), "operand_tuple_indices": item.signed_list()}
 
 
-def _elements(item: Decoding) -> Any:
-    kind = item.type()
-    if not isinstance(kind, TensorType):
-        item.fail(f"got elements of {kind}; expected a tensor")
-    return elements.from_bytes(item.blob(), kind, item.fail)
-
-
 def _result_accuracy(item: Decoding) -> dict[str, Any]:
-    return {"atol": item.double(), "rtol": item.double(), "ulps": item.signed(), "mode": item.attribute()}
+    fields = {"atol": item.double(), "rtol": item.double(), "ulps": item.signed(), "mode": item.attribute()}
+    return spelling.structure("result_accuracy", fields, item.fail)
 
 
 def _sub_axis(item: Decoding) -> Opaque:
@@ -93,7 +86,7 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
     12: _enumeration("DEFAULT", "THREE_FRY", "PHILOX"),
     13: _enumeration("", "UNIFORM", "NORMAL"),
     14: Decoding.string,
-    15: _elements,
+    15: builtin.dense,
     16: _enumeration("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     17: Decoding.type,
     18: lambda item: {"bounds": [None if size < 0 else size for size in item.signed_list()]},
@@ -107,13 +100,13 @@ _ATTRIBUTES: dict[int, Callable[[Decoding], Any]] = {
 }
 
 
-def _quantized(item: Decoding) -> spelling.QuantizedElement:
+def _quantized(item: Decoding) -> builtin.QuantizedElement:
     flags, storage, expressed = item.varint(), item.type(), item.type()
     scale, zero_point = item.double(), item.signed()
     return _quantized_element(item, flags, storage, expressed, ((scale,), (zero_point,), None))
 
 
-def _quantized_along_axis(item: Decoding) -> spelling.QuantizedElement:
+def _quantized_along_axis(item: Decoding) -> builtin.QuantizedElement:
     flags, storage, expressed, axis = item.varint(), item.type(), item.type(), item.varint()
     low, high = item.signed(), item.signed()
     scales, zero_points = item.list(item.double), item.list(item.signed)
@@ -125,14 +118,14 @@ def _quantized_along_axis(item: Decoding) -> spelling.QuantizedElement:
 def _quantized_element(
     item: Decoding, flags: int, storage: Type, expressed: Type, numbers: tuple[tuple[float, ...], tuple[int, ...], int | None],
     limits: tuple[int, int] | None = None,
-) -> spelling.QuantizedElement:
+) -> builtin.QuantizedElement:
     low, high = limits or (item.signed(), item.signed())
     integers = builtin.element_type(storage).removeprefix("u")
     floats = builtin.element_type(expressed)
     if not integers.startswith("int") or not floats:
         item.fail(f"got a quantised type of {storage} for {expressed}; expected integers for floats")
     kind = QuantizedType(integers if flags & 1 else f"u{integers}", floats, *numbers, low, high)
-    return spelling.QuantizedElement(f"!quant.uniform<{kind}>", kind)
+    return builtin.QuantizedElement(f"!quant.uniform<{kind}>", kind)
 
 
 def _tensor(item: Decoding) -> Type:

@@ -16,7 +16,8 @@ def read_text(text: str, where: str) -> StablehloModule:
     """The module that text has.
 
     Args:
-        text: in MLIR's generic form, or as StableHLO prints it.
+        text: in MLIR's generic form, or as StableHLO prints it. Of a file, decoded with ``errors="surrogateescape"``: strings may
+            hold bytes.
         where: what it is called, for messages.
 
     Raises:

@@ -32,7 +32,7 @@ class AttributeReader(TypeReader):
         self.attribute_aliases: dict[str, Any] = {}
         super().__init__(text, where)
 
-    def location(self) -> str:
+    def location(self) -> tuple[str, ...]:
         """``loc(...)``, by what it says."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class AttributeReader(TypeReader):
         if self.token == "array":
             return self._dense_array()
         if self.token == "loc":
-            return self.location()
+            return next(iter(self.location()), "")
         if self.token in _OTHERS:
             return Opaque(self.balanced())
         if self.at_type():
@@ -216,7 +216,7 @@ class AttributeReader(TypeReader):
     def _dialect_attribute(self) -> Any:
         dialect, _, mnemonic = self.token[1:].partition(".")
         if not mnemonic and dialect in self.attribute_aliases:
-            return self.attribute_aliases[self.take()[1:]]
+            return self.attribute_aliases[self.alias()]
         if dialect in _DIALECTS:
             return self._own_attribute(mnemonic)
         if not mnemonic and self.text[self.stop : self.stop + 1] != "<":
@@ -256,7 +256,7 @@ class AttributeReader(TypeReader):
             fields[name] = self.attribute()
             if not self.accept(",") and not self.at(">"):
                 self.unexpected("',' or '>'")
-        return structure(mnemonic, fields)
+        return structure(mnemonic, fields, self.fail)
 
     def convolution_dimensions(self) -> dict[str, Any]:
         """``[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]``."""
@@ -265,7 +265,7 @@ class AttributeReader(TypeReader):
             self.unexpected("'x'")
         fields |= self._convolution_part("kernel")
         self.expect("->")
-        return structure("conv", fields | self._convolution_part("output"))
+        return structure("conv", fields | self._convolution_part("output"), self.fail)
 
     def _convolution_part(self, part: str) -> dict[str, Any]:
         self.expect("[")
@@ -282,4 +282,3 @@ class AttributeReader(TypeReader):
             self.fail(f"got dimensions {', '.join(places)} of the {part}; expected {', '.join(_SPATIAL[part])} and 0, 1, ...")
         first, second = (places[name] for name in _SPATIAL[part])
         return {_FIELDS[part][0]: first, _FIELDS[part][1]: second, f"{part}_spatial_dimensions": spatial}
-

@@ -22,17 +22,10 @@ _TOKEN = re.compile(
   | (?P<end>\Z)
   )""", re.VERBOSE)
 _NESTED = re.compile(r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"|->|[<({\[]|[>)}\]]')
+_MAX_DIGITS = 20
 _CLOSES = {"<": ">", "(": ")", "{": "}", "[": "]"}
 _ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|[\\"ntr])')
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b'"': b'"'}
-
-
-def unquoted(token: str) -> str:
-    """The contents of a string. Bytes that are no UTF-8 are kept, as surrogates."""
-    if "\\" not in token:
-        return token[1:-1]
-    raw = token[1:-1].encode("utf-8", "surrogateescape")
-    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1]) or bytes([int(found[1], 16)]), raw).decode("utf-8", "surrogateescape")
 
 
 class Lexer:
@@ -42,23 +35,38 @@ class Lexer:
         kind: "string", "value", "symbol", "label", "attribute", "type", "punctuation", "number", "word" or "end".
         token: its text.
         start, stop: where it is.
+        parts: how many attributes, types and regions have been read; those that aliases stand for count again.
     """
 
     def __init__(self, text: str, where: str) -> None:
         self.text = text
         self.where = where
         self.depth = 0
+        self.parts = 0
+        self.alias_parts: dict[str, int] = {}
         self.jump(0)
 
     def fail(self, message: str) -> NoReturn:
         """Raises ImportModelError about the place of the token."""
         line = self.text.count("\n", 0, self.start) + 1
         column = self.start - self.text.rfind("\n", 0, self.start)
+        message = message.encode("utf-8", "backslashreplace").decode()
         raise ImportModelError(f"{self.where}:{line}:{column}: {message}")
 
     def unexpected(self, expected: str) -> NoReturn:
         got = repr(self.token[:60]) if self.kind != "end" else "the end of the text"
         self.fail(f"got {got}; expected {expected}")
+
+    def unquoted(self, token: str) -> str:
+        """The contents of a string. Bytes that are no UTF-8 are kept, as surrogates."""
+        if "\\" not in token:
+            return token[1:-1]
+        try:
+            raw = token[1:-1].encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            self.fail("got text that is no Unicode; expected UTF-8")
+        plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found[1]) or bytes([int(found[1], 16)]), raw)
+        return plain.decode("utf-8", "surrogateescape")
 
     def jump(self, place: int) -> None:
         """Goes on with the token at ``place``."""
@@ -103,24 +111,30 @@ class Lexer:
         return False
 
     def string(self, expected: str = "a string") -> str:
-        return unquoted(self.take_kind("string", expected))
+        return self.unquoted(self.take_kind("string", expected))
 
     def symbol_name(self) -> str:
         """The name of ``@name``."""
         token = self.take_kind("symbol", "a symbol, @name")
-        return unquoted(token[1:]) if token.startswith('@"') else token[1:]
+        return self.unquoted(token[1:]) if token.startswith('@"') else token[1:]
 
     def integer(self) -> int:
         token = self.take_kind("number", "an integer")
-        if "." in token or len(token) > 400:
-            self.fail(f"got {token[:40]}; expected an integer")
-        return int(token, 0) if "0x" in token else int(token)
+        if "." in token or len(token) > _MAX_DIGITS:
+            self.fail(f"got {token[:40]}; expected an integer of 64 bits")
+        return int(token, 16) if "x" in token else int(token)
 
     def enter(self) -> None:
         """Goes one level deeper, of types, attributes or regions."""
         self.depth += 1
+        self.parts += 1
         if self.depth > MAX_NESTING:
             self.fail(f"is nested more than {MAX_NESTING} deep")
+
+    def alias(self) -> str:
+        """The name of an alias, which is read."""
+        self.parts += self.alias_parts.get(self.token, 0)
+        return self.take()[1:]
 
     def leave(self) -> None:
         self.depth -= 1

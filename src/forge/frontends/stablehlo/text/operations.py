@@ -6,6 +6,7 @@ import re
 
 from forge.frontends.stablehlo import spelling
 from forge.frontends.stablehlo.module import Block, FunctionType, Operation, Type, Value
+from forge.frontends.stablehlo.spelling import MAX_PARTS
 from forge.frontends.stablehlo.text.attributes import AttributeReader
 from forge.frontends.stablehlo.text.locations import LocationReader
 
@@ -36,14 +37,18 @@ class OperationReader(LocationReader, AttributeReader):
 
     def _alias(self) -> None:
         """``#name = attribute``, ``!name = type``; locations may be used before."""
-        is_type, name = self.kind == "type", self.take()[1:]
+        is_type, token = self.kind == "type", self.take()
         self.expect("=")
+        before = self.parts
         if is_type:
-            self.type_aliases[name] = self.type()
+            self.type_aliases[token[1:]] = self.type()
         elif self.at("loc"):
-            self.location_aliases[name] = self.location()
+            self.location_aliases[token[1:]] = self.location()
         else:
-            self.attribute_aliases[name] = self.attribute()
+            self.attribute_aliases[token[1:]] = self.attribute()
+        self.alias_parts[token] = self.parts - before
+        if self.parts - before > MAX_PARTS:
+            self.fail(f"{token}: an attribute or type has more than {MAX_PARTS} parts")
 
     def operation(self) -> Operation:
         """The operation that the reader is at; its results are defined then."""
@@ -57,7 +62,7 @@ class OperationReader(LocationReader, AttributeReader):
             self.pretty(operation, sum(count for _, count in names))
         if self.at("loc"):
             self.locate(operation)
-        operation.attributes = spelling.attributes(operation.name, operation.attributes)
+        operation.attributes = spelling.attributes(operation.name, operation.attributes, self.fail)
         self._define_results(operation, names)
         return operation
 
@@ -72,6 +77,8 @@ class OperationReader(LocationReader, AttributeReader):
                 self.fail(f"got {name}; expected a name without #")
             if self.accept(":"):
                 count = self.integer()
+                if count < 1:
+                    self.fail(f"got {count} results; expected one at least")
             names.append((name, count))
             if not self.more("="):
                 return names
@@ -93,19 +100,18 @@ class OperationReader(LocationReader, AttributeReader):
             self.fail(f"value {name} is defined twice; expected names that differ")
         self.scopes[-1][name] = values
 
-    def at_value(self) -> bool:
-        return self.kind == "value"
-
     def value(self) -> Value:
         """The value that ``%name`` or ``%name#1`` refers to."""
-        token = self.take_kind("value", "a value, %name")
-        name, _, index = token.partition("#")
-        for scope in reversed(self.scopes):
-            if name in scope:
-                if (place := int(index or 0) if len(index) < 10 else 1 << 31) >= len(scope[name]):
-                    self.fail(f"got value {token}; {name} has {len(scope[name])} results")
-                return scope[name][place]
-        self.fail(f"got value {token}, which is not defined before it is used")
+        if self.kind != "value":
+            self.unexpected("a value, %name")
+        name, _, index = self.token.partition("#")
+        found = next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+        if found is None:
+            self.fail(f"got value {self.token}, which is not defined before it is used")
+        if len(index) > 9 or int(index or 0) >= len(found):
+            self.fail(f"got value {self.token}; {name} has {len(found)} results")
+        self.take()
+        return found[int(index or 0)]
 
     def values(self, close: str) -> list[Value]:
         """Values with commas between them, up to ``close``, which is read."""
@@ -141,8 +147,9 @@ class OperationReader(LocationReader, AttributeReader):
 
     def check_operands(self, operation: Operation, types: tuple[Type, ...] | list[Type]) -> None:
         if [value.type for value in operation.operands] != list(types):
-            got = [value.type for value in operation.operands]
-            self.fail(f"{operation.name}: got operands of types {got}; expected {list(types)}, as its type says")
+            got = ", ".join(spelling.type_text(value.type) for value in operation.operands)
+            expected = ", ".join(map(spelling.type_text, types))
+            self.fail(f"{operation.name}: got operands of types {got[:500]}; expected {expected[:500]}, as its type says")
 
     def region(self, arguments: list[Value] | None = None) -> Block:
         """``{ ... }``: one block, whose arguments may be named outside of it."""

@@ -93,7 +93,7 @@ class PrettyReader(OperationReader):
                 self.fail(f"{operation.name}: got {word!r}; expected keyword = value, or operands")
             operation.attributes[place] = word
         elif word in ("contracting_dims", "batching_dims") and name == "dot_general":
-            numbers = operation.attributes.setdefault("dot_dimension_numbers", spelling.structure("dot", {}))
+            numbers = operation.attributes.setdefault("dot_dimension_numbers", spelling.structure("dot", {}, self.fail))
             kind = word.replace("_dims", "_dimensions")
             numbers[f"lhs_{kind}"] = self.integers()
             self.expect("x")
@@ -211,9 +211,13 @@ class PrettyReader(OperationReader):
                 results = [self.type()]
         given["function_type"] = FunctionType(tuple(value.type for value in arguments), tuple(results))
         self.optional_attributes(operation, "attributes")
-        if self.at("{") and not all(argument.name for argument in arguments):
+        if not self.at("{"):
+            operation.regions = [Block()]
+            return
+        if any(argument.name for argument in arguments) and not all(argument.name for argument in arguments):
             self.fail("got arguments without names; expected %name: type for all of a function with a body")
-        operation.regions = [self.region(arguments) if self.at("{") else Block()]
+        is_labelled = not any(argument.name for argument in arguments)
+        operation.regions = [self.region(None if is_labelled else arguments)]
 
     def _signature(self) -> tuple[list[Value], list[dict[str, Any]]]:
         """``(%a: type {...} loc(...), ...)``, with names or without; and attributes."""
@@ -343,9 +347,10 @@ class PrettyReader(OperationReader):
             self.fail("reduce: got no tensor; expected (%value init: %value)")
         scalar = TensorType((), first.dtype, None, first.quantized)
         arguments = [Value(scalar), Value(scalar)]
-        applied = Operation(spelling.operation_name(inner), list(arguments), [Value(scalar)], location=operation.location)
-        last = Operation("stablehlo.return", list(applied.results), location=operation.location)
-        self.located += [found for found in (applied, last) if found.location.startswith("#")]
+        applied = Operation(spelling.operation_name(inner), list(arguments), [Value(scalar)])
+        last = Operation("stablehlo.return", list(applied.results))
+        if self.located and self.located[-1][0] is operation:
+            self.located += [(item, self.located[-1][1]) for item in (applied, last)]
         return Block(arguments, [applied, last])
 
     def _reducer(self, count: int) -> Block:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from forge.frontends.stablehlo.module import FunctionType, OpaqueType, QuantizedType, TensorType, TokenType, TupleType, Type
-from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES
+from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES, MAX_RANK
 from forge.frontends.stablehlo.text.lexer import Lexer
 
 _TENSOR = re.compile(r"tensor<((?:(?:\d{1,18}|\?)x)*+)(\w++)>")
@@ -14,7 +14,6 @@ _SHAPE = re.compile(r"tensor\s*+<\s*+((?:(?:\d{1,18}|\?)\s*+x\s*+)*+)(?!\d)")
 _SCALAR = re.compile(r"(?:[us]?i\d{1,8}|b?f\d\w*|tf32|index|none)\Z")
 _OTHERS = ("memref", "vector")
 _TOKENS = ("!stablehlo.token", "!mhlo.token")
-MAX_RANK = 256
 
 
 class TypeReader(Lexer):
@@ -52,24 +51,15 @@ class TypeReader(Lexer):
 
     def type_or_types(self) -> list[Type]:
         """One type, or several in parentheses."""
-        if not self.accept("("):
-            return [self.type()]
-        if self.accept(")"):
-            return []
-        found = self.types()
-        self.expect(")")
-        if self.at("->"):
-            self.fail("got a function type without parentheses; expected (...) -> ((...) -> ...)")
-        return found
+        return self._enclosed() if self.at("(") else [self.type()]
 
     def function_type(self) -> FunctionType:
-        if not self.at("("):
-            self.unexpected("a function type, (...) -> (...)")
-        inputs = self.type_or_types_before_arrow()
+        """``(A, B) -> C``."""
+        inputs = self._enclosed()
         self.expect("->")
         return FunctionType(tuple(inputs), tuple(self.type_or_types()))
 
-    def type_or_types_before_arrow(self) -> list[Type]:
+    def _enclosed(self) -> list[Type]:
         self.expect("(")
         if self.accept(")"):
             return []
@@ -100,7 +90,7 @@ class TypeReader(Lexer):
             self.take()
             return TokenType()
         if self.token[1:] in self.type_aliases:
-            return self.type_aliases[self.take()[1:]]
+            return self.type_aliases[self.alias()]
         if "." not in self.token and self.text[self.stop : self.stop + 1] != "<":
             self.fail(f"type alias {self.token} is not defined before it is used")
         return OpaqueType(self.balanced())
@@ -201,5 +191,7 @@ class TypeReader(Lexer):
         return pairs
 
     def _scale(self) -> tuple[float, int]:
-        scale = float(self.take_kind("number", "a scale"))
-        return scale, self.integer() if self.accept(":") else 0
+        token = self.take_kind("number", "a scale")
+        if len(token) > 400 or "x" in token:
+            self.fail(f"got {token[:40]}; expected a scale such as 0.5")
+        return float(token), self.integer() if self.accept(":") else 0
