@@ -30,6 +30,7 @@ def numbers(*shape: int) -> np.ndarray:
 DYNAMIC = {
     "arithmetic": (lambda x, y: x * y + x.shape[0], "a,4", "a,4"),
     "arange": (lambda x: jnp.arange(x.shape[0]) + x[:, 0], "a,4"),
+    "any_body": (lambda x: lax.reduce(x, np.float32(0), lambda a, b: jnp.hypot(a, b), (0,)), "a,4"),
     "argmax": (lambda x: (jnp.argmax(x, 0), jnp.argmax(x)), "a,4"),
     "attention": (lambda q, k: jax.nn.dot_product_attention(q, k, k), "b,s,2,8", "b,t,2,8"),
     "broadcast": (lambda x: jnp.broadcast_to(x[:, None], (x.shape[0], 3, 4)), "a,4"),

@@ -448,6 +448,52 @@ NETWORKS = {
     "truncated_normal": (lambda s: jax.random.truncated_normal(jax.random.key(s), -1.0, 1.0, (5,)), np.int32(4)),
     "gamma": (lambda s: jax.random.gamma(jax.random.key(s), 2.0, (3,)), np.int32(4)),
 }
+COMPLEX_FUNCTIONS = (
+    "log sqrt sin cos tan sinh cosh tanh expm1 log1p arcsin arctan arctanh sign square reciprocal negative sum prod mean sort"
+).split()
+ALGORITHMS = {"three_fry": "RNG_THREE_FRY", "philox": "RNG_PHILOX", "default": "RNG_DEFAULT"}
+EMPTY, SMALL = np.zeros((0, 4), "float32"), RNG.integers(-128, 128, (3, 4)).astype("int8")
+TYPES = {
+    **{f"complex_{name}": (getattr(jnp, name), COMPLEX) for name in COMPLEX_FUNCTIONS},
+    **{
+        f"{name}_{dtype}": (
+            lambda k, a=algorithm, d=dtype: lax.rng_bit_generator(k, (3, 5), d, getattr(lax.RandomAlgorithm, a)),
+            np.array([1, 2, 3, 4], "uint32"),
+        )
+        for name, algorithm in ALGORITHMS.items()
+        for dtype in ("uint8", "uint16", "uint32")
+    },
+    "complex_power": (jnp.power, COMPLEX, COMPLEX),
+    "complex_solve": (jnp.linalg.solve, COMPLEX[:, :3], COMPLEX[:, :1]),
+    "empty": (
+        lambda x: (x.sum(0), x.max(1), jnp.concatenate([x, x]), x.T @ x, jnp.sort(x, 0), x.mean(1), jnp.argmax(x, 1)),
+        EMPTY,
+    ),
+    "empty_index": (lambda x, i: (x[i], x.at[i].add(1.0)), X, np.zeros((0,), "int32")),
+    "empty_scan": (lambda x: lax.scan(lambda c, y: (c + y, c), jnp.zeros(4), x), EMPTY),
+    "int8": (
+        lambda x: (x + x, x * x, x // 3, x % 3, -x, jnp.abs(x), x.sum(), x >> 1, x.astype("uint8"), jnp.clip(x, -5, 5)),
+        SMALL,
+    ),
+    "int4": (lambda x: (x.astype("int4") + 1).astype("int8"), SMALL // 32),
+    "float16": (lambda x: (jnp.exp(x), x.sum(), x @ x.T, jax.nn.softmax(x), jnp.sort(x)), X.astype("float16")),
+    "out_of_range": (
+        lambda x: (x.astype("int32"), x.astype("uint8"), x.astype("bool")),
+        np.array([1e20, -1e20, np.nan, np.inf, -3.7, 3.7, 300], "float32"),
+    ),
+    "nan": (
+        lambda x, y: (jnp.maximum(x, y), jnp.minimum(x, y), jnp.max(x), jnp.fmax(x, y)),
+        np.array([np.nan, 1, -0.0, 0], "float32"),
+        np.array([0, np.nan, 0.0, -0.0], "float32"),
+    ),
+    "order": (
+        lambda x: (jnp.argsort(x), jnp.argsort(x, descending=True), lax.top_k(x, 4)),
+        np.array([1, 0, 1, -0.0, 0, 1, np.nan, -np.inf], "float32"),
+    ),
+    "ragged_dot": (lax.ragged_dot, numbers(6, 4), numbers(3, 4, 5), np.array([1, 3, 2], "int32")),
+    "stft": (lambda x: jax.scipy.signal.stft(x.reshape(-1), nperseg=4)[2], X),
+    "map_coordinates": (lambda x: jax.scipy.ndimage.map_coordinates(x, [x[0], x[1]], 1), X),
+}
 FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
     "unary": UNARY,
     "binary": BINARY,
@@ -461,6 +507,7 @@ FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
     "linalg": LINALG,
     "special": SPECIAL,
     "networks": NETWORKS,
+    "types": TYPES,
 }
 CASES = [
     (f"{family}-{name}", function, arguments)

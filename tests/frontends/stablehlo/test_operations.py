@@ -379,6 +379,21 @@ def test_functions_that_expand_without_end_are_refused() -> None:
         forge.from_stablehlo(text)
 
 
+def test_bodies_that_share_values_take_no_time() -> None:
+    steps = "\n".join(f"%v{k + 1} = stablehlo.subtract %v{k}, %v{k} : tensor<f32>" for k in range(200))
+    text = of_one(
+        f'''%r = "stablehlo.sort"(%a) <{{dimension = 0 : i64}}> ({{
+    ^bb0(%v0: tensor<f32>, %w: tensor<f32>):
+      {steps}
+      %c = stablehlo.compare LT, %v200, %w : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    }}) : (tensor<4xf32>) -> tensor<4xf32>''',
+        "tensor<4xf32>",
+        "tensor<4xf32>",
+    )
+    assert forge.from_stablehlo(text).output_shapes
+
+
 def test_large_repeated_constants_take_no_memory() -> None:
     text = of_one(
         """%z = stablehlo.constant dense<1.0> : tensor<100000x1000000xf32>

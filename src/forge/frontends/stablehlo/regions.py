@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from forge.frontends.stablehlo.module import Block, Operation, Value
 
 COMMUTATIVE = frozenset(("add", "and", "maximum", "minimum", "multiply", "or", "xor"))
-MAX_DEPTH = 32
 MAX_TEXT = 2000
+MAX_KEYS = 8
 
 
 def producers_of(block: Block) -> dict[Value, Operation]:
@@ -39,30 +39,40 @@ def combination(block: Block) -> str | None:
     return found[0] if found is not None and len(found) == 1 else None
 
 
-def text_of(block: Block, value: Value, names: Mapping[Value, str] | None = None, depth: int = 0) -> str:
-    """How a value of a body is computed of its arguments ``0``, ``1``, ..; "?" where that is long."""
-    if value in block.arguments:
-        position = block.arguments.index(value)
-        return names.get(value, "?") if names is not None else str(position)
-    operation = producers_of(block).get(value)
-    if operation is None or depth > MAX_DEPTH or operation.regions:
-        return "?"
-    name = operation.attributes.get("comparison_direction") or operation.name.removeprefix("stablehlo.")
-    if name == "constant":
+def text_of(block: Block, value: Value, names: Mapping[Value, str] | None = None) -> str:
+    """How a value of a body is computed of its arguments, ``0``, ``1``, .. or as ``names`` says; "?" where that is long."""
+    known = {argument: str(k) if names is None else names.get(argument, "?") for k, argument in enumerate(block.arguments)}
+    for operation in _needed(block, value):
+        name = operation.attributes.get("comparison_direction") or operation.name.removeprefix("stablehlo.")
         number = operation.attributes.get("value")
-        return str(float(number)) if isinstance(number, np.ndarray) and number.size == 1 and number.dtype.kind != "c" else "?"
-    text = f"{name}({','.join(text_of(block, operand, names, depth + 1) for operand in operation.operands)})"
-    return text if len(text) <= MAX_TEXT else "?"
+        text = f"{name}({','.join(known.get(operand, '?') for operand in operation.operands)})"
+        if name == "constant":
+            text = "?"
+            if isinstance(number, np.ndarray) and number.size == 1 and number.dtype.kind != "c":
+                text = str(float(number.reshape(())))
+        if operation.regions or len(text) > MAX_TEXT:
+            text = "?"
+        known.update(dict.fromkeys(operation.results, text))
+    return known.get(value, "?")
 
 
-def arguments_of(block: Block, value: Value, depth: int = 0) -> set[int]:
+def arguments_of(block: Block, value: Value) -> set[int]:
     """Numbers of the arguments that a value of a body is computed of."""
-    if value in block.arguments:
-        return {block.arguments.index(value)}
-    operation = producers_of(block).get(value)
-    if operation is None or depth > MAX_DEPTH:
-        return set()
-    return {k for operand in operation.operands for k in arguments_of(block, operand, depth + 1)}
+    known: dict[Value, set[int]] = {argument: {k} for k, argument in enumerate(block.arguments)}
+    for operation in _needed(block, value):
+        used = set[int]().union(*(known.get(operand, set()) for operand in operation.operands))
+        known.update(dict.fromkeys(operation.results, used))
+    return known.get(value, set())
+
+
+def _needed(block: Block, value: Value) -> list[Operation]:
+    """The operations that a value of a body is computed by, in order."""
+    wanted, found = {value}, []
+    for operation in reversed(block.operations):
+        if not wanted.isdisjoint(operation.results):
+            wanted.update(operation.operands)
+            found.append(operation)
+    return found[::-1]
 
 
 _BETTER = "or({0}(0,2),NE(0,0))"
@@ -105,9 +115,9 @@ def sort_keys(block: Block) -> list[SortKey] | None:
     """The keys of a comparator, the most significant first; None where it is another function."""
     producers = producers_of(block)
 
-    def keys(value: Value) -> list[SortKey] | None:
+    def keys(value: Value, depth: int = 0) -> list[SortKey] | None:
         operation = producers.get(value)
-        if operation is None:
+        if operation is None or depth > MAX_KEYS:
             return None
         if operation.name == "stablehlo.compare":
             found = _key(block, operation)
@@ -119,7 +129,7 @@ def sort_keys(block: Block) -> list[SortKey] | None:
         if both is None or both.name != "stablehlo.and":
             return None
         tied, less = both.operands
-        head, tail, ties = keys(first), keys(less), producers.get(tied)
+        head, tail, ties = keys(first, depth + 1), keys(less, depth + 1), producers.get(tied)
         if not head or not tail or len(head) != 1 or ties is None or ties.attributes.get("comparison_direction") != "EQ":
             return None
         same = _sides(block, ties)
@@ -152,14 +162,3 @@ def _key(block: Block, operation: Operation) -> SortKey | None:
     total = operation.attributes.get("compare_type") == "TOTALORDER"
     itself = text in _CANONICAL or text == "x" and not total
     return SortKey(value, operand, (direction == "LT") == in_order, itself, total)
-
-
-def constant_of(block: Block, value: Value, outside: Mapping[Value, Operation]) -> np.ndarray | None:
-    """The contents of a value that is a constant, of the body or around it."""
-    operation = producers_of(block).get(value) or outside.get(value)
-    found = operation.attributes.get("value") if operation is not None and operation.name == "stablehlo.constant" else None
-    return found if isinstance(found, np.ndarray) else None
-
-
-def names_of(values: Sequence[Value]) -> list[str]:
-    return [value.name for value in values]

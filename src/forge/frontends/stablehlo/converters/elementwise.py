@@ -11,7 +11,7 @@ from forge.frontends.converter import ConverterFunction
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.divisions import rounded_down
-from forge.frontends.stablehlo.registry import converts
+from forge.frontends.stablehlo.registry import converts, refuse
 from forge.ir.nodes import Value
 
 _UNARY = {
@@ -246,3 +246,9 @@ def high_product(g: Context, lhs: Value, rhs: Value) -> Value:
 def constant_like(g: Context, operand: Value, *, value: object) -> Value:
     number = value.item() if isinstance(value, np.ndarray) else value
     return g.filled(g.constant(number, operand.dtype), operand.dtype, operand.shape)
+
+
+for _name in ("polygamma", "zeta"):
+    refuse(_name, "no operator computes it", domain="chlo")
+refuse("ragged_dot", "it is not decomposed; let jax decompose it: lower for CPUs", domain="chlo")
+refuse("scan", "it is not decomposed; use while", domain="chlo")

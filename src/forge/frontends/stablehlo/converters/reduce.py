@@ -8,9 +8,10 @@ from forge import dtypes
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.elementwise import binary
-from forge.frontends.stablehlo.importer import inline
+from forge.frontends.stablehlo.importer import build_region, inline
 from forge.frontends.stablehlo.module import Block
 from forge.frontends.stablehlo.registry import converts
+from forge.frontends.stablehlo.scope import StablehloScope
 from forge.ir.nodes import Value
 
 Ints = tuple[int, ...]
@@ -100,9 +101,9 @@ def in_pairs(g: Context, body: Block, values: Sequence[Value], starts: Sequence[
     moved = [g.moved(v, order) for v in values]
     flat = moved if len(axes) == 1 else [g.call("reshape", v, newshape=(-1, *shape)) for v in moved]
     count = flat[0].shape[0]
-    if not isinstance(count, int):
-        raise g.unsupported(f"a body without a name reduces {count} elements; expected a number of them; give sizes")
     begin = [g.broadcast(g.reshape(s, (1,) * len(shape)), shape) for s in starts]
+    if not isinstance(count, int):
+        return _row_by_row(g, body, flat, begin)
     while count > 1:
         even, odd = ([_every(g, v, k, count // 2 * 2, 2) for v in flat] for k in (0, 1))
         joined = combined(g, body, even, odd)
@@ -112,6 +113,19 @@ def in_pairs(g: Context, body: Block, values: Sequence[Value], starts: Sequence[
     if count == 0:
         return begin
     return combined(g, body, begin, [g.reshape(v, shape) for v in flat])
+
+
+def _row_by_row(g: Context, body: Block, rows: Sequence[Value], begin: Sequence[Value]) -> list[Value]:
+    """A reduction of a number of rows that is known at run time only."""
+    count = len(begin)
+    types = [v.tensor_type for v in begin] * 2
+
+    def step(scope: StablehloScope, inputs: list[Value]) -> list[Value]:
+        return combined(Context(scope, g.operation, g.name), body, inputs[:count], inputs[count:])
+
+    region = build_region(g, types, step)
+    graph = region.with_captures(region.captured, len(types))
+    return g.multi("scan", *begin, *rows, *region.captured, regions=[graph], num_states=count, num_scan_inputs=count)
 
 
 def _every(g: Context, value: Value, begin: int, end: int, step: int) -> Value:
