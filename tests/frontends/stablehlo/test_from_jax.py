@@ -121,6 +121,18 @@ def test_names_of_what_jax_exported() -> None:
         assert list(forge.from_stablehlo(source).input_names) == ["arg0_w", "arg1", "scale"]
 
 
+def test_of_several_platforms_the_cpu_is_taken() -> None:
+    function = jax.jit(lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos))
+    x = numbers(3)
+    exported = export.export(function, platforms=["cuda", "cpu"])(x)
+    for source in (exported, bytes(exported.serialize())):
+        module = forge.from_stablehlo(source)
+        assert list(module.input_names) == ["arg0"] and "cos(" not in str(module.typed_mod)
+        assert_close(results(module.get_inference_function()(x))[0], np.sin(x), "")
+    with pytest.raises(errors.ImportModelError, match="it was exported for cuda, rocm; expected cpu"):
+        forge.from_stablehlo(export.export(function, platforms=["cuda", "rocm"])(x))
+
+
 def test_unused_arguments_stay_inputs() -> None:
     module = forge.from_jax(lambda x, unused: x + 1, np.ones(3, "float32"), np.ones(2, "float32"))
     assert list(module.input_names) == ["x", "unused"]

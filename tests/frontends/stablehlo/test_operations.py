@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -347,6 +349,26 @@ def test_real_dynamic_slice_and_dynamic_pad() -> None:
     }"""
     found = run(text, np.arange(8, dtype="float32"), np.array([2], "int32"), np.array([5], "int32"))[0]
     np.testing.assert_array_equal(found, [9, 9, 2, 3, 4, 9])
+
+
+def test_public_functions_stay_functions() -> None:
+    text = """module {
+      func.func public @main(%a: tensor<3x4xf32>) -> tensor<3x4xf32> {
+        %0 = call @twice(%a) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+        %1 = stablehlo.negate %0 : tensor<3x4xf32>
+        return %1 : tensor<3x4xf32>
+      }
+      func.func public @twice(%a: tensor<3x4xf32>) -> tensor<3x4xf32> {
+        %0 = stablehlo.add %a, %a : tensor<3x4xf32>
+        return %0 : tensor<3x4xf32>
+      }
+      func.func private @unused(%a: tensor<3x4xf32>) -> tensor<3x4xf32> {
+        return %a : tensor<3x4xf32>
+      }
+    }"""
+    module = forge.from_stablehlo(text)
+    assert re.findall(r"def @(\w+)", str(module.typed_mod)) == ["main", "twice"]
+    np.testing.assert_array_equal(run(text, X)[0], -2 * X)
 
 
 def test_functions_that_call_themselves_are_refused() -> None:

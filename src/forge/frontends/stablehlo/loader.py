@@ -12,14 +12,15 @@ from forge.frontends.convert import finished, located
 from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_names
 from forge.frontends.stablehlo import converters, symbols
 from forge.frontends.stablehlo.importer import convert_operations, converted_body
-from forge.frontends.stablehlo.module import Function, Operation, StablehloModule, TensorType, TokenType, TupleType, Type
+from forge.frontends.stablehlo.module import Function, Operation, TensorType, TokenType, TupleType, Type
 from forge.frontends.stablehlo.module import Value as ModuleValue
 from forge.frontends.stablehlo.operators import public_functions, used_operators
 from forge.frontends.stablehlo.registry import REGISTRY
-from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure
+from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure, leaves
 from forge.frontends.stablehlo.sources import Source, identifier, unique
 from forge.frontends.support import check_supported
 from forge.ir import types
+from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 
@@ -44,33 +45,27 @@ def import_module(given: Source, input_info: InputInfo = None) -> Module:
         check_supported(used_operators(source).values(), REGISTRY)
         size = sum(1 for _ in source.operations())
         main = "main" if "main" in public else next(iter(public))
-        module = _convert(source, public.pop(main), size, input_info, given.names)
+        module = _convert(given, public.pop(main), size, input_info)
         for name, function in public.items():
-            module.graphs[name] = _convert(source, function, size, None, ()).main
+            module.graphs[name] = _convert(Source(source, given.where), function, size, None).main
             module.graphs[name].attributes["public"] = True
         return module
 
 
-def _convert(source: StablehloModule, function: Function, size: int, input_info: InputInfo, names: Sequence[str]) -> Module:
+def _convert(source: Source, function: Function, size: int, input_info: InputInfo) -> Module:
     """A module whose main graph is ``function``."""
-    state = StablehloState(size=size, source=source, convert_operations=convert_operations)
+    state = StablehloState(size=size, source=source.module, convert_operations=convert_operations)
     scope = StablehloScope(Graph(name="main"), state, {"": 1})
-    given = names or _argument_names(function)
-    tensors, build = _flattened(given, [a.type for a in function.body.arguments])
+    platform = _platform(scope, function, source.platforms)
+    formals = function.body.arguments[len(platform):]
+    tensors, build = _flattened(source.names or _argument_names(function)[len(platform):], [a.type for a in formals])
     shape = _shapes(input_info, tensors)
-    _add_inputs(scope, function, tensors, shape)
+    _add_inputs(scope, function, formals, tensors, shape)
     values = {name: scope.required(name) for name, _ in tensors}
-    arguments = [make(values) for make in build]
+    arguments = [*platform, *(make(values) for make in build)]
     results = converted_body(scope, function.body, arguments, f"function @{function.name}")
-    flat = [value for structure in results for value in _leaves(structure)]
-    scope.graph.outputs = flat
+    flat = scope.graph.outputs = leaves(results)
     return finished(scope, unique(_result_names(function, len(flat)), set(values)))
-
-
-def _leaves(structure: Structure) -> list[Value]:
-    if isinstance(structure, tuple):
-        return [value for part in structure for value in _leaves(part)]
-    return [] if structure is None else [structure]
 
 
 def _flattened(
@@ -94,8 +89,23 @@ def _flattened(
     return tensors, [add(name, type_) for name, type_ in zip(names, declared, strict=True)]
 
 
+def _platform(scope: StablehloScope, function: Function, platforms: Sequence[str]) -> list[Structure]:
+    """The first argument, which says that this is a CPU, of a function that jax exported for several platforms.
+
+    Raises:
+        ImportModelError: it was exported for others only.
+    """
+    attributes = function.argument_attributes[0] if function.argument_attributes else {}
+    if not platforms or attributes.get("jax.global_constant") != "_platform_index":
+        return []
+    if "cpu" not in platforms:
+        raise ImportModelError(f"it was exported for {', '.join(platforms)}; expected cpu among the platforms; export it again")
+    return [Builder(scope.graph).constant(platforms.index("cpu"), "int32")]
+
+
 def _add_inputs(
-    scope: StablehloScope, function: Function, tensors: Sequence[tuple[str, TensorType]], shape: ShapeDict
+    scope: StablehloScope, function: Function, formals: Sequence[ModuleValue], tensors: Sequence[tuple[str, TensorType]],
+    shape: ShapeDict,
 ) -> None:
     labels = DimensionNames()
     unknown = {
@@ -110,13 +120,13 @@ def _add_inputs(
             for name, type_ in tensors]
 
     meaning: Mapping[str, Dim] = {}
-    if unknown and all(isinstance(a.type, TensorType) for a in function.body.arguments):
+    if unknown and all(isinstance(a.type, TensorType) for a in formals):
         raw = typed({})
 
         def evaluate(operations: Sequence[Operation]) -> Callable[[ModuleValue], Value | None]:
             state = StablehloState(source=scope.state.source, convert_operations=convert_operations)
             scratch = StablehloScope(Graph(), state, {})
-            for formal, (name, type_) in zip(function.body.arguments, raw):
+            for formal, (name, type_) in zip(formals, raw):
                 scratch.put(formal, scratch.graph.add_input(type_, name))
             return _converted_sizes(scratch, operations)
 

@@ -23,6 +23,17 @@ Structure = Value | tuple["Structure", ...] | None
 """A tensor, a tuple of structures, or None for a token."""
 
 
+def leaves(structures: Sequence[Structure]) -> list[Value]:
+    """Tensors of structures, in order."""
+    found: list[Value] = []
+    for structure in structures:
+        if isinstance(structure, tuple):
+            found += leaves(structure)
+        elif structure is not None:
+            found.append(structure)
+    return found
+
+
 @dataclass(kw_only=True)
 class StablehloState(ImportState):
     """What is the same for the whole import of one module.

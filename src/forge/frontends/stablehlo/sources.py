@@ -28,11 +28,13 @@ class Source:
     Attributes:
         where: what it is called in messages.
         names: of the inputs of its main function; empty where only the module says them.
+        platforms: for which jax exported it; a module for several is told which one it runs on.
     """
 
     module: StablehloModule
     where: str
     names: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
 
 
 def read(source: Any) -> Source:
@@ -62,7 +64,8 @@ def _of_bytes(data: bytes, where: str) -> Source:
         text = data.decode()
     except UnicodeDecodeError:
         exported = read_exported(data, where)
-        return Source(exported.module, where, argument_names([exported.inputs[k].name for k in exported.kept]))
+        names = argument_names([exported.inputs[k].name for k in exported.kept])
+        return Source(exported.module, where, names, exported.platforms)
     return Source(read_text(text, where), where)
 
 
@@ -70,7 +73,7 @@ def _of_object(source: Any) -> Source:
     """Of an object of jax."""
     if hasattr(source, "mlir_module_serialized"):
         module = read_bytecode(source.mlir_module_serialized, "exported function")
-        return Source(module, f"jax function {source.fun_name!r}", _names_of(source))
+        return Source(module, f"jax function {source.fun_name!r}", _names_of(source), tuple(source.platforms))
     if callable(getattr(source, "compiler_ir", None)):
         source = source.compiler_ir("stablehlo")
     operation = getattr(source, "operation", None)

@@ -10,7 +10,7 @@ from forge.frontends.stablehlo.counted_loops import as_scan, counted
 from forge.frontends.stablehlo.importer import build_region, converted_body, inline
 from forge.frontends.stablehlo.module import Block
 from forge.frontends.stablehlo.registry import converts
-from forge.frontends.stablehlo.scope import StablehloScope, Structure
+from forge.frontends.stablehlo.scope import StablehloScope, Structure, leaves
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
@@ -61,7 +61,7 @@ def _branches(
                 assert index is not None
                 found = _case(inner, scope.capture(index), first, blocks)
             shapes[:] = found
-            return _leaves(found)
+            return leaves(found)
 
         return build_region(g, [], results)
 
@@ -70,16 +70,6 @@ def _branches(
     graphs = [region.with_captures(captured, 0) for region in regions]
     values = g.multi("if", g.reshape(condition, ()), *captured, regions=graphs)
     return _structured(shapes, iter(values))
-
-
-def _leaves(structures: Sequence[Structure]) -> list[Value]:
-    found: list[Value] = []
-    for structure in structures:
-        if isinstance(structure, tuple):
-            found += _leaves(structure)
-        elif structure is not None:
-            found.append(structure)
-    return found
 
 
 def _structured(like: Sequence[Structure], values: object) -> list[Structure]:
@@ -100,7 +90,7 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
         raise g.invalid(f"got {len(body.results)} results of the body; expected {len(operand)}, as there are operands")
     kept = [body.results[k] is body.arguments[k] for k in range(len(operand))]
     carried = [v for v, same in zip(operand, kept) if not same]
-    first = _leaves(carried)
+    first = leaves(carried)
     starts = _flag(g, inline(g, condition, list(operand)))
 
     def build(scope: StablehloScope, inputs: list[Value]) -> Sequence[Value]:
@@ -110,9 +100,9 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
         inner = Context(scope, g.operation, g.name)
         changed = [r for r, same in zip(results, kept) if not same]
         types = [v.tensor_type for v in first]
-        if [(v.dtype, v.rank) for v in _leaves(changed)] != [(t.dtype, t.rank) for t in types]:
+        if [(v.dtype, v.rank) for v in leaves(changed)] != [(t.dtype, t.rank) for t in types]:
             raise g.invalid("the body gives values of other types than it gets; expected equal ones")
-        ends = [inner.broadcast(v, t.shape) for v, t in zip(_leaves(changed), types)]
+        ends = [inner.broadcast(v, t.shape) for v, t in zip(leaves(changed), types)]
         again = iter(_structured(carried, iter(ends)))
         goes_on = inline(inner, condition, [a if same else next(again) for a, same in zip(around, kept)])
         return [_flag(g, goes_on), *ends]
