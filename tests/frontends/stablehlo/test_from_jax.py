@@ -133,6 +133,21 @@ def test_of_several_platforms_the_cpu_is_taken() -> None:
         forge.from_stablehlo(export.export(function, platforms=["cuda", "rocm"])(x))
 
 
+def test_donated_arguments_give_their_memory() -> None:
+    function = jax.jit(lambda cache, x: (x.sum(), cache.at[0].set(x)), donate_argnums=0)
+    cache, x = numbers(4, 3), numbers(3)
+    module = forge.from_stablehlo(function.lower(cache, x))
+    assert "donated" in str(module.typed_mod)
+    before, expected = cache.copy(), np.concatenate([x[None], cache[1:]])
+    run = module.get_inference_function()
+    for given in (cache, forge.donate(cache)):
+        np.testing.assert_array_equal(cache, before)
+        total, changed = results(run(given, x))
+        assert_close(total, x.sum(), "")
+        assert_close(changed, expected, "")
+    np.testing.assert_array_equal(cache, expected)
+
+
 def test_unused_arguments_stay_inputs() -> None:
     module = forge.from_jax(lambda x, unused: x + 1, np.ones(3, "float32"), np.ones(2, "float32"))
     assert list(module.input_names) == ["x", "unused"]

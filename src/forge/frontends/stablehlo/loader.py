@@ -65,7 +65,21 @@ def _convert(source: Source, function: Function, size: int, input_info: InputInf
     arguments = [*platform, *(make(values) for make in build)]
     results = converted_body(scope, function.body, arguments, f"function @{function.name}")
     flat = scope.graph.outputs = leaves(results)
-    return finished(scope, unique(_result_names(function, len(flat)), set(values)))
+    module = finished(scope, unique(_result_names(function, len(flat)), set(values)))
+    module.main.donated = _donated(module.main, function.argument_attributes[len(platform):], source.names or list(values))
+    return module
+
+
+def _donated(main: Graph, attributes: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
+    """Inputs whose memory an output takes, which jax calls donated, and the numbers of these outputs."""
+    inputs = {value.name: value for value in main.inputs}
+    found: dict[str, int] = {}
+    for name, given in zip(names, attributes):
+        number = given.get("tf.aliasing_output")
+        is_output = isinstance(number, int) and 0 <= number < len(main.outputs) and number not in found.values()
+        if is_output and name in inputs and inputs[name].type == main.outputs[number].type:
+            found[name] = number
+    return found
 
 
 def _flattened(
