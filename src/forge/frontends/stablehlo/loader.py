@@ -76,8 +76,9 @@ def _donated(main: Graph, attributes: Sequence[Mapping[str, Any]], names: Sequen
     found: dict[str, int] = {}
     for name, given in zip(names, attributes):
         number = given.get("tf.aliasing_output")
-        is_output = isinstance(number, int) and 0 <= number < len(main.outputs) and number not in found.values()
-        if is_output and name in inputs and inputs[name].type == main.outputs[number].type:
+        if not isinstance(number, int) or not 0 <= number < len(main.outputs) or number in found.values() or name not in inputs:
+            continue
+        if inputs[name].type == main.outputs[number].type:
             found[name] = number
     return found
 
