@@ -137,7 +137,7 @@ def test_aliases_and_locations() -> None:
         module @m attributes {my.value = #dims} {
           func.func public @main(%x: !t loc("x"), %y: !t loc(#loc1)) -> !t {
             %0 = stablehlo.add %x, %y : !t loc(#loc5)
-            %1 = stablehlo.add %0, %y : !t loc(callsite(#loc2 at "b.py":1:1))
+            %1 = stablehlo.add %0, %y : !t loc(callsite("add:"(#loc2) at "b.py":1:1))
             %2 = stablehlo.add %1, %y : !t loc(fused<"meta">[#loc, #loc1])
             %3 = stablehlo.add %2, %y : !t loc("c.py":4:1 to 5:2)
             return %3 : !t loc(#loc)
