@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 
 from tests.frontends.stablehlo.functions import exported
-from tests.frontends.stablehlo.modules import RESOURCES, artifact, texts
+from tests.frontends.stablehlo.modules import ATTRIBUTES, QUANTIZED, QUANTIZED_VHLO, RESOURCES, artifact, bytecode, texts
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ("0.9.0", "0.10.0", "0.12.0", "0.14.0", "0.16.0", "1.0.0", "1.8.0", "1.17.0")
@@ -28,8 +28,11 @@ def main() -> None:
         (DATA / f"{name}.mlir").write_text(text)
         for version in OF_NEWER_VERSIONS.get(name, (VERSIONS[index % len(VERSIONS)], VERSIONS[(3 * index + 4) % len(VERSIONS)])):
             (DATA / f"{name}.{version}.mlir.bc").write_bytes(artifact(text, version))
-    (DATA / "resources.mlir").write_text(RESOURCES)
-    (DATA / "resources.1.17.0.mlir.bc").write_bytes(artifact(RESOURCES, "1.17.0"))
+    for name, text, version in (("resources", RESOURCES, "1.17.0"), ("attributes", ATTRIBUTES, "1.4.0")):
+        (DATA / f"{name}.mlir").write_text(text)
+        (DATA / f"{name}.{version}.mlir.bc").write_bytes(artifact(text, version))
+    (DATA / "quantized.mlir").write_text(QUANTIZED)
+    (DATA / "quantized.mlir.bc").write_bytes(bytecode(QUANTIZED_VHLO))
     function = exported(EXPORTED)
     _, text = texts(function.mlir_module(), locations=False)
     (DATA / f"{EXPORTED}.mlir").write_text(text)

@@ -8,6 +8,7 @@ pytest.importorskip("jax")
 
 import jax
 
+from forge.errors import ImportModelError
 from forge.frontends.stablehlo.bytecode import read_bytecode
 from forge.frontends.stablehlo.exported import read_exported
 from forge.frontends.stablehlo.text import read_text
@@ -60,6 +61,15 @@ def test_artifacts_with_resources_and_other_dialects_are_the_same_module() -> No
     assert difference(read_text(RESOURCES, "test"), found) == ""
     (constant,) = (operation for operation in found.operations() if operation.name == "stablehlo.constant")
     assert constant.attributes["value"].tolist() == [1, 2]
+
+
+def test_attributes_that_refer_to_one_another_do_not_explode() -> None:
+    aliases = "\n".join(f"#a{i} = [#a{i - 1}, #a{i - 1}]" for i in range(1, 19))
+    function = "func.func @f() { stablehlo.custom_call @g() {x = #a18} : () -> ()\n return }"
+    data = artifact(f"#a0 = [1]\n{aliases}\n{function}", "1.17.0")
+    assert len(data) < 1000
+    with pytest.raises(ImportModelError, match="test: an attribute or type has more than 262144 parts"):
+        read_bytecode(data, "test")
 
 
 def test_artifacts_say_which_arguments_a_function_takes() -> None:

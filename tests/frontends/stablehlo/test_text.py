@@ -137,7 +137,7 @@ def test_aliases_and_locations() -> None:
         module @m attributes {my.value = #dims} {
           func.func public @main(%x: !t loc("x"), %y: !t loc(#loc1)) -> !t {
             %0 = stablehlo.add %x, %y : !t loc(#loc5)
-            %1 = stablehlo.add %0, %y : !t loc(callsite(#loc2 at "b.py":1:1))
+            %1 = stablehlo.add %0, %y : !t loc(callsite("add:"(#loc2) at "b.py":1:1))
             %2 = stablehlo.add %1, %y : !t loc(fused<"meta">[#loc, #loc1])
             %3 = stablehlo.add %2, %y : !t loc("c.py":4:1 to 5:2)
             return %3 : !t loc(#loc)
@@ -174,6 +174,13 @@ def test_attributes_that_have_their_defaults_are_left_out() -> None:
         indices_are_sorted = false, slice_sizes = array<i64: 2>}> : (tensor<2xf32>, tensor<0xi32>) -> tensor<2xf32>""",
         "%a: tensor<2xf32>, %i: tensor<0xi32>")  # fmt: skip
     assert "indices_are_sorted" not in operation.attributes
+    text = """%0 = "stablehlo.sort"(%a) <{ATTRIBUTES}> ({
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        %1 = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }) : (tensor<2xf32>) -> tensor<2xf32>"""
+    (last,), (first,) = (body(text.replace("ATTRIBUTES", f"dimension = {axis} : i64, is_stable = true")) for axis in (-1, 0))
+    assert (last.attributes, first.attributes) == ({"is_stable": True}, {"is_stable": True, "dimension": 0})
 
 
 GENERIC = """func.func private @g(tensor<2xf32> {a = 1}, tensor<2xf32>) -> (tensor<2xf32> {b})

@@ -108,8 +108,8 @@ class TypeReader(Lexer):
 
     def _shape(self, text: str) -> tuple[int | None, ...]:
         sizes = [size.strip() for size in text.split("x")[:-1]]
-        if len(sizes) > MAX_RANK or any(size != "?" and int(size) >= 1 << 63 for size in sizes):
-            self.fail(f"got a tensor of rank {len(sizes)}; expected at most {MAX_RANK}, of sizes below 2^63")
+        if len(sizes) > MAX_RANK:
+            self.fail(f"got a tensor of rank {len(sizes)}; expected at most {MAX_RANK}")
         return tuple(None if size == "?" else int(size) for size in sizes)
 
     def _general_tensor(self) -> Type:
