@@ -49,4 +49,6 @@ def _section(door: Format) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    return parameter.name if parameter.default is inspect.Parameter.empty else f"{parameter.name}={parameter.default!r}"
+    if parameter.default is not inspect.Parameter.empty:
+        return f"{parameter.name}={parameter.default!r}"
+    return str(parameter.replace(annotation=inspect.Parameter.empty))

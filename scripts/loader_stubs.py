@@ -38,8 +38,9 @@ def stub() -> str:
 
 def _names(function: ast.FunctionDef) -> set[str]:
     """Names in the annotations of a function."""
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return {n.id for a in arguments if a.annotation is not None for n in ast.walk(a.annotation) if isinstance(n, ast.Name)}
+    own = function.args
+    arguments = [a for a in (*own.posonlyargs, *own.args, own.vararg, *own.kwonlyargs, own.kwarg) if a is not None]
+    return {n.id for a in arguments if a.annotation for n in ast.walk(a.annotation) if isinstance(n, ast.Name)}
 
 
 def _imports(tree: ast.Module, names: set[str]) -> Iterator[str]:

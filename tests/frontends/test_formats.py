@@ -141,7 +141,7 @@ def test_models_of_forge(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_its_one_model(tmp_path: Path) -> None:
-    with pytest.raises(ImportModelError, match=r"is a folder without a model; expected one of \.onnx, \.pt2, .* in it"):
+    with pytest.raises(ImportModelError, match=r"is a folder without a model; expected one of \.onnx, .*\.pt2, .* in it"):
         forge.load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ImportModelError, match=r"is a folder with weights without a program, as transformers .*torch\.export"):
@@ -230,8 +230,9 @@ def test_compile_is_one_call() -> None:
 
 
 def test_names_are_listed() -> None:
-    assert {"from_onnx", "from_torch", "load", "compile"} <= set(dir(forge)) and formats.names() == ["onnx", "torch"]
+    assert {"from_onnx", "from_torch", "load", "compile"} <= set(dir(forge))
+    assert formats.names() == ["jax", "onnx", "stablehlo", "torch"]
     with pytest.raises(AttributeError, match="module 'forge' has no attribute 'from_nothing'"):
         forge.from_nothing  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(ForgeError, match="format 'nothing': is not known; expected one of: onnx, torch"):
+    with pytest.raises(ForgeError, match="format 'nothing': is not known; expected one of: jax, onnx, stablehlo, torch"):
         formats.find("nothing")

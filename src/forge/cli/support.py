@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from forge.frontends.formats import Format
     from forge.frontends.support import Support
 
-EXAMPLES = ("forge support onnx", "forge support onnx Resize", "forge support torch", "forge support model.onnx")
+EXAMPLES = (
+    "forge support onnx", "forge support onnx Resize", "forge support torch", "forge support stablehlo",
+    "forge support model.onnx")
 
 
 def support(
-    subject: Annotated[str, typer.Argument(metavar="FORMAT_OR_MODEL", help="A format (onnx, torch) or a model (.onnx, .pt2).")],
+    subject: Annotated[str, typer.Argument(
+        metavar="FORMAT_OR_MODEL", help="A format (onnx, torch, stablehlo) or a model (.onnx, .pt2, .mlir).")],
     operator: Annotated[str | None, typer.Argument(help="Only this operator.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

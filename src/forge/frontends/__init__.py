@@ -11,7 +11,9 @@ import importlib.util
 from types import ModuleType
 
 PACKAGES = {
+    "jax": "forge.frontends.stablehlo.jax",
     "onnx": "forge.frontends.onnx",
+    "stablehlo": "forge.frontends.stablehlo",
     "torch": "forge.frontends.torch",
 }
 """Doors by the names of their loaders. Their packages are imported without the frameworks, and without their converters."""

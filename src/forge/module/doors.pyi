@@ -2,12 +2,29 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from forge.module import IRModule
 from os import PathLike
 from typing import Any
 import onnx
 
 class Doors:
+    @classmethod
+    def from_jax(cls, function: Callable[..., Any], *args: Any, **kwargs: Any) -> IRModule:
+        """Loads a function of jax, of jitted code, or of a model: what it closes over, weights for example, become constants.
+
+        Args:
+            function: what can be traced by ``jax.jit``, or was jitted already.
+            args: examples of its arguments, or their types (``jax.ShapeDtypeStruct``); sizes may be symbolic
+                (``jax.export.symbolic_shape``). The leaves of nested arguments are inputs of their own, called as the parameter and
+                the path to them: ``params_dense_kernel``; results likewise.
+            kwargs: those that have names.
+
+        Raises:
+            OptionError: ``function`` cannot be called; ImportModelError: jax cannot trace or export it; OpNotImplemented: it needs
+            operations without a converter, all listed.
+        """
+
     @classmethod
     def from_onnx(cls, model: str | PathLike[str] | bytes | onnx.ModelProto, shape: Mapping[str, Any] | None=None, dtype: str | Mapping[str, str]='float32', opset: int | None=None, freeze_params: bool=True, convert_config: Mapping[str, Any] | None=None, export_node_renamed_model_path: str | PathLike[str] | None=None, *, unify_dimensions: bool=True) -> IRModule:
         """Loads an ONNX model.
@@ -33,6 +50,23 @@ class Doors:
         Raises:
             OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
             OpNotImplemented: it uses operators without a converter, all listed.
+        """
+
+    @classmethod
+    def from_stablehlo(cls, stablehlo_module: str | bytes | PathLike[str] | Any, input_info: Mapping[str, Sequence[Any]] | Sequence[tuple[Sequence[Any], str]] | None=None) -> IRModule:
+        """Loads a module of StableHLO.
+
+        Args:
+            stablehlo_module: the path of a file; text, in StableHLO's own form or MLIR's generic one; the bytes of a portable
+                artifact (MLIR bytecode), of any version; a ``jax.export.Exported`` or its serialized bytes; a module of jaxlib's
+                bindings, or what ``jax.jit(f).lower(...)`` gives.
+            input_info: sizes of the inputs of the main function that the module leaves open: shapes by names of inputs, or a
+                ``(shape, dtype)`` for each input in order. Entries of shapes are integers, None to keep, or texts: names of symbols,
+                or expressions of them.
+
+        Raises:
+            OptionError: an argument of the wrong kind; ImportModelError: the module cannot be read, is not valid, or contradicts an
+            argument; OpNotImplemented: it has operations without a converter, all listed.
         """
 
     @classmethod
@@ -63,7 +97,9 @@ class Doors:
             is switched off; ConverterError: a converter of the user failed.
         """
 
+from_jax = Doors.from_jax
 from_onnx = Doors.from_onnx
+from_stablehlo = Doors.from_stablehlo
 from_torch = Doors.from_torch
 
-__all__ = ["from_onnx", "from_torch"]
+__all__ = ["from_jax", "from_onnx", "from_stablehlo", "from_torch"]

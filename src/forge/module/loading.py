@@ -25,7 +25,8 @@ def _method(door: Format) -> Any:
 
     @functools.wraps(door.load)
     def load(cls: type[IRModule], *args: Any, **options: Any) -> IRModule:
-        unknown = [option for option in options if option not in signature.parameters]
+        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+        unknown = [option for option in options if option not in signature.parameters and not takes_any]
         if unknown:
             near = get_close_matches(unknown[0], signature.parameters)
             hint = f"; did you mean {' or '.join(near)}" if near else f"; it takes {', '.join(door.options) or 'none'}"

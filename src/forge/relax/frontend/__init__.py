@@ -1,6 +1,6 @@
 """Loaders of Relax, by format, and what to do with their results."""
 
 from forge.relax import detach_params
-from forge.relax.frontend import onnx, torch
+from forge.relax.frontend import onnx, stablehlo, torch
 
-__all__ = ["detach_params", "onnx", "torch"]
+__all__ = ["detach_params", "onnx", "stablehlo", "torch"]

@@ -1,0 +1,73 @@
+"""What concerns several devices: here there is one, so that collective operations give what they get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.importer import inline
+from forge.frontends.stablehlo.registry import converts, refuse
+from forge.frontends.stablehlo.scope import Structure
+from forge.ir.nodes import Value
+
+
+def _check_groups(g: Context, replica_groups: Any) -> None:
+    """Raises OpAttributeUnimplemented where a group has more than one device."""
+    groups = replica_groups if isinstance(replica_groups, tuple) else ()
+    if any(isinstance(group, tuple) and len(group) > 1 for group in groups):
+        raise g.unsupported(f"replica_groups: got {groups}, of several devices; expected groups of one; models run on one device")
+
+
+@converts("all_gather")
+@converts("all_to_all")
+@converts("collective_broadcast")
+@converts("reduce_scatter")
+def alone(g: Context, *operands: Value, replica_groups: Any = None, **attributes: Any) -> list[Value]:
+    _check_groups(g, replica_groups)
+    return list(operands)
+
+
+@converts("all_reduce")
+@converts("collective_reduce")
+def all_reduce(g: Context, *operands: Value, replica_groups: Any = None, **attributes: Any) -> list[Value]:
+    _check_groups(g, replica_groups)
+    return list(operands)
+
+
+@converts("cross-replica-sum")
+def cross_replica_sum(g: Context, operand: Value, *, replica_groups: Any = None) -> Value:
+    _check_groups(g, replica_groups)
+    return operand
+
+
+@converts("collective_permute")
+def collective_permute(g: Context, operand: Value, *, source_target_pairs: Any = (), **attributes: Any) -> Value:
+    """What device 0 gets: its own value, or zeros where nobody sends it one."""
+    pairs = source_target_pairs if isinstance(source_target_pairs, tuple) else ()
+    if any(tuple(pair) != (0, 0) for pair in pairs):
+        raise g.unsupported(f"source_target_pairs: got {pairs}, of several devices; expected (0, 0); models run on one device")
+    return operand if pairs else g.call("zeros_like", operand)
+
+
+@converts("partition_id")
+@converts("replica_id")
+def number_of_device(g: Context) -> Value:
+    return g.constant(0, "uint32")
+
+
+@converts("async_start")
+def async_start(g: Context, *inputs: Structure) -> tuple[Structure, ...]:
+    """What runs beside others elsewhere runs at once here; a future is a tuple of its results."""
+    return tuple(inline(g, g.region(0), list(inputs)))
+
+
+@converts("async_done")
+def async_done(g: Context, future: Structure) -> list[Structure]:
+    if not isinstance(future, tuple):
+        raise g.invalid("got no future; expected what async_start gives")
+    return list(future)
+
+
+for _name in ("infeed", "outfeed", "send", "recv"):
+    refuse(_name, "models exchange nothing with a host or other devices while they run")
+refuse("set_dimension_size", "sizes of tensors are those of their elements")

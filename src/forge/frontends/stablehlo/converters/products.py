@@ -1,0 +1,190 @@
+"""Contractions and convolutions, with any dimension numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.registry import converts
+from forge.ir.nodes import Value
+from forge.ops.core.broadcast import for_product
+
+Ints = tuple[int, ...]
+
+
+def _alike(g: Context, lhs: Value, rhs: Value, dtype: str) -> tuple[Value, Value, str]:
+    """Operands whose types a product takes, and its ``out_dtype``, for a result of type ``dtype``."""
+    integers = dtypes.is_integer(lhs.dtype) and dtypes.is_integer(rhs.dtype)
+    if lhs.dtype != rhs.dtype and not (integers and dtypes.is_integer(dtype)):
+        lhs, rhs = g.cast(lhs, dtype), g.cast(rhs, dtype)
+    return lhs, rhs, "" if lhs.dtype == rhs.dtype == dtype else dtype
+
+
+@converts("dot_general")
+def dot_general(
+    g: Context, lhs: Value, rhs: Value, *, dot_dimension_numbers: Mapping[str, Sequence[int]], precision_config: Any = None,
+    algorithm: Any = None,
+) -> Value:
+    numbers = dot_dimension_numbers
+    return contraction(
+        g, lhs, rhs, numbers["lhs_batching_dimensions"], numbers["rhs_batching_dimensions"],
+        numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"])
+
+
+@converts("dot")
+def dot(g: Context, lhs: Value, rhs: Value, *, precision_config: Any = None) -> Value:
+    return contraction(g, lhs, rhs, (), (), (lhs.rank - 1,), (0,))
+
+
+@converts("einsum")
+@converts("unary_einsum")
+def einsum(g: Context, *operands: Value, einsum_config: str, precision_config: Any = None) -> Value:
+    return g.call("einsum", *operands, equation=einsum_config)
+
+
+def contraction(
+    g: Context, lhs: Value, rhs: Value, lhs_batch: Sequence[int], rhs_batch: Sequence[int], lhs_summed: Sequence[int],
+    rhs_summed: Sequence[int],
+) -> Value:
+    """Sums of products over pairs of dimensions; dimensions of the result: batches, the other ones of lhs, those of rhs."""
+    if len(lhs_batch) != len(rhs_batch) or len(lhs_summed) != len(rhs_summed):
+        raise g.invalid("batching and contracting dimensions: got unequal numbers of those of lhs and rhs; expected pairs")
+    lhs, rhs, out = _alike(g, lhs, rhs, g.result_type().dtype)
+    rows = [k for k in range(lhs.rank) if k not in (*lhs_batch, *lhs_summed)]
+    columns = [k for k in range(rhs.rank) if k not in (*rhs_batch, *rhs_summed)]
+    shape = [*(lhs.shape[k] for k in (*lhs_batch, *rows)), *(rhs.shape[k] for k in columns)]
+    if not lhs_summed:
+        return _outer(g, lhs, rhs, (*lhs_batch, *rows), (*rhs_batch, *columns), len(lhs_batch), out)
+    a, transpose_a = _matrices(g, lhs, lhs_batch, rows, lhs_summed, keeps_rows=bool(rows) and not lhs_batch)
+    b, transpose_b = _matrices(g, rhs, rhs_batch, rhs_summed, columns)
+    if not transpose_a and not transpose_b:
+        a, b = for_product(g.builder, a, b)
+    return g.reshape(g.call("nn.matmul", a, b, out_dtype=out, transpose_a=transpose_a, transpose_b=transpose_b), shape)
+
+
+def _matrices(
+    g: Context, value: Value, batch: Sequence[int], first: Sequence[int], second: Sequence[int], keeps_rows: bool = False
+) -> tuple[Value, bool]:
+    """``value`` as matrices in its last two dimensions, and whether they are transposed, rather than moved in memory.
+
+    With ``keeps_rows`` the dimensions that are rows, if they are not transposed, stay as they are.
+    """
+    order, swapped = (*batch, *first, *second), (*batch, *second, *first)
+    transposed = order != tuple(range(value.rank)) and swapped == tuple(range(value.rank))
+    moved = value if transposed else g.moved(value, order)
+    sides = [second, first] if transposed else [first, second]
+    if keeps_rows and not transposed:
+        batch, sides = first, [second]
+    sizes = [dims.product(value.shape[k] for k in side) for side in sides]
+    return g.reshape(moved, [*(value.shape[k] for k in batch), *sizes]), transposed
+
+
+def _outer(
+    g: Context, lhs: Value, rhs: Value, lhs_order: Sequence[int], rhs_order: Sequence[int], batch: int, out: str
+) -> Value:
+    a, b = g.moved(lhs, lhs_order), g.moved(rhs, rhs_order)
+    dtype = out or a.dtype
+    a = g.reshape(g.cast(a, dtype), (*a.shape, *[1] * (b.rank - batch)))
+    b = g.reshape(g.cast(b, dtype), (*b.shape[:batch], *[1] * (lhs.rank - batch), *b.shape[batch:]))
+    return g.call("logical_and" if dtype == "bool" else "multiply", a, b)
+
+
+@converts("convolution")
+def convolution(
+    g: Context, lhs: Value, rhs: Value, *, dimension_numbers: Mapping[str, Any], feature_group_count: int = 1,
+    batch_group_count: int = 1, window_strides: Ints | None = None, padding: Any = None, lhs_dilation: Ints | None = None,
+    rhs_dilation: Ints | None = None, window_reversal: tuple[bool, ...] | None = None, precision_config: Any = None,
+) -> Value:
+    count = lhs.rank - 2
+    widths = padding or ((0, 0),) * count
+    return convolved(
+        g, lhs, rhs, dimension_numbers, feature_group_count, batch_group_count, window_strides or (1,) * count, widths,
+        lhs_dilation or (1,) * count, rhs_dilation or (1,) * count, window_reversal or (False,) * count)
+
+
+@converts("dynamic_conv")
+def dynamic_conv(
+    g: Context, lhs: Value, rhs: Value, padding: Value, *, dimension_numbers: Mapping[str, Any], feature_group_count: int = 1,
+    batch_group_count: int = 1, window_strides: Ints | None = None, lhs_dilation: Ints | None = None,
+    rhs_dilation: Ints | None = None, window_reversal: tuple[bool, ...] | None = None, precision_config: Any = None,
+) -> Value:
+    count = lhs.rank - 2
+    flat = g.dims(padding)
+    if flat is None:
+        raise g.unsupported("padding is computed at run time, of more than sizes; expected expressions of sizes")
+    return convolved(
+        g, lhs, rhs, dimension_numbers, feature_group_count, batch_group_count, window_strides or (1,) * count,
+        tuple(zip(flat[::2], flat[1::2])), lhs_dilation or (1,) * count, rhs_dilation or (1,) * count,
+        window_reversal or (False,) * count)
+
+
+def convolved(
+    g: Context, lhs: Value, rhs: Value, numbers: Mapping[str, Any], groups: int, batch_groups: int, strides: Ints,
+    padding: Sequence[tuple[Dim, Dim]], input_dilation: Ints, dilation: Ints, reversal: Sequence[bool],
+) -> Value:
+    """A convolution with any dimension numbers."""
+    places = {side: _places(numbers, side) for side in ("input", "kernel", "output")}
+    if sorted(places["input"]) != list(range(lhs.rank)) or sorted(places["kernel"]) != list(range(rhs.rank)):
+        raise g.invalid(f"dimension_numbers: got {dict(numbers)} for {lhs.type} and {rhs.type}; expected each dimension once")
+    spatial = lhs.rank - 2
+    if not 0 < spatial <= 3:
+        raise g.unsupported(f"got {spatial} spatial dimensions; expected 1 to 3")
+    taps = places["kernel"][2:]
+    for axis, backwards in zip(taps, reversal):
+        rhs = g.call("reverse", rhs, axis=axis) if backwards else rhs
+    lhs = _dilated(g, lhs, places["input"][2:], input_dilation)
+    lhs, padding = _cut(g, lhs, places["input"][2:], padding)
+    layout = _layout("NC", places["input"])
+    if batch_groups > 1:
+        lhs, layout = _batches_as_features(g, lhs, places["input"], batch_groups)
+        groups = batch_groups
+    lhs, rhs, out = _alike(g, lhs, rhs, g.result_type().dtype)
+    letters = _layout("NC", places["output"])
+    return g.call(
+        f"nn.conv{spatial}d", lhs, rhs, strides=strides, dilation=dilation, groups=groups,
+        padding=(*(before for before, _ in padding), *(after for _, after in padding)),
+        kernel_size=tuple(rhs.shape[axis] for axis in taps), channels=rhs.shape[places["kernel"][0]], data_layout=layout,
+        kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters, out_dtype=out)
+
+
+def _places(numbers: Mapping[str, Any], side: str) -> Ints:
+    """Where batches and features, or output and input features, are, and then the spatial dimensions."""
+    heads = ("output_feature", "input_feature") if side == "kernel" else ("batch", "feature")
+    return (*(numbers[f"{side}_{head}_dimension"] for head in heads), *numbers[f"{side}_spatial_dimensions"])
+
+
+def _layout(heads: str, places: Ints) -> str:
+    letters = heads + "DHW"[5 - len(places):]
+    return "".join(letters[places.index(axis)] for axis in range(len(places)))
+
+
+def _dilated(g: Context, value: Value, axes: Sequence[int], dilation: Ints) -> Value:
+    if all(n == 1 for n in dilation):
+        return value
+    gaps = dict(zip(axes, dilation))
+    return g.call("nn.dilate", value, strides=tuple(gaps.get(axis, 1) for axis in range(value.rank)))
+
+
+def _cut(
+    g: Context, value: Value, axes: Sequence[int], padding: Sequence[tuple[Dim, Dim]]
+) -> tuple[Value, Sequence[tuple[Dim, Dim]]]:
+    """``value`` without what negative padding removes, and the rest of the padding."""
+    removed = {axis: tuple(min(n, 0) if isinstance(n, int) else 0 for n in pair) for axis, pair in zip(axes, padding)}
+    if not any(n for pair in removed.values() for n in pair):
+        return value, padding
+    widths = tuple(removed.get(axis, (0, 0)) for axis in range(value.rank))
+    kept = [(max(a, 0) if isinstance(a, int) else a, max(b, 0) if isinstance(b, int) else b) for a, b in padding]
+    return g.call("nn.pad", value, g.scalar(0, value), pad_width=widths), kept
+
+
+def _batches_as_features(g: Context, value: Value, places: Ints, groups: int) -> tuple[Value, str]:
+    """Groups of batches as groups of features; and the layout of the result: batches, features, spatial dimensions."""
+    moved = g.moved(value, places)
+    batch, features, *spatial = moved.shape
+    split = g.reshape(moved, (groups, dims.floordiv(batch, groups), features, *spatial))
+    order = (1, 0, *range(2, split.rank))
+    joined = g.reshape(g.moved(split, order), (dims.floordiv(batch, groups), groups * features, *spatial))
+    return joined, _layout("NC", tuple(range(joined.rank)))

@@ -1,0 +1,203 @@
+"""Reductions of windows, and the transpose of choosing an element of each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.frontends.stablehlo import regions
+from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.converters.elementwise import binary
+from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, with_start
+from forge.frontends.stablehlo.converters.shape import padded
+from forge.frontends.stablehlo.module import Block
+from forge.frontends.stablehlo.operators import bodies_of
+from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts
+from forge.ir.nodes import Value
+
+Ints = tuple[int, ...]
+Dims = tuple[Dim, ...]
+MAX_TAPS = 512
+"""Elements of a window that are combined one by one."""
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+_OF_BOOLS = {"add": "any", "or": "any", "maximum": "any", "multiply": "all", "and": "all", "minimum": "all"}
+_RUNNING = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+
+_LAYOUTS = {3: ("NWC", "NCW"), 4: ("NHWC", "NCHW"), 5: ("NDHWC", "NCDHW")}
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows over all dimensions."""
+
+    sizes: Dims
+    strides: Ints
+    base_dilation: Ints
+    dilation: Ints
+    low: Dims
+    high: Dims
+
+    def whole_axis(self, value: Value) -> tuple[int, bool] | None:
+        """The axis along which each window has all elements up to one, or, backwards, from one on."""
+        axes = [k for k, size in enumerate(self.sizes) if size != 1 or self.low[k] or self.high[k]]
+        if len(axes) != 1 or any(n != 1 for n in (*self.strides, *self.base_dilation, *self.dilation)):
+            return None
+        (axis,) = axes
+        size = self.sizes[axis]
+        if not dims.equal(value.shape[axis], size) or (self.low[axis], self.high[axis]) not in ((size - 1, 0), (0, size - 1)):
+            return None
+        return axis, self.low[axis] == 0 and size != 1
+
+
+@converts("reduce_window")
+def reduce_window(
+    g: Context, *operands: Value, window_dimensions: Ints, window_strides: Ints | None = None, base_dilations: Ints | None = None,
+    window_dilations: Ints | None = None, padding: tuple[Ints, ...] | None = None,
+) -> list[Value]:
+    count, rank = len(operands) // 2, operands[0].rank
+    ones, widths = (1,) * rank, padding or ((0, 0),) * rank
+    windows = _Windows(
+        window_dimensions, window_strides or ones, base_dilations or ones, window_dilations or ones,
+        tuple(a for a, _ in widths), tuple(b for _, b in widths))
+    return _windows_reduced(g, g.region(0), operands[:count], operands[count:], windows)
+
+
+@converts("stablehlo.dynamic_reduce_window", domain=CUSTOM_CALL)
+def dynamic_reduce_window(g: Context, *operands: Value, **attributes: Any) -> list[Value]:
+    """What jax makes of windows whose sizes are symbolic; the body is a function."""
+    count, rank = (len(operands) - 5) // 2, operands[0].rank
+    known = [g.dims(v) for v in operands[2 * count:]]
+    functions = g.scope.state.source.functions
+    function = next((functions[name] for name in bodies_of(g.operation) if name in functions), None)
+    if any(sizes is None for sizes in known) or function is None or len(known) != 5:
+        raise g.unsupported("windows that are computed at run time, of more than sizes, are not supported")
+    sizes, strides, base_dilation, dilation, flat = ([*(found or ())] for found in known)
+    if len(flat) != 2 * rank or not dims.is_static(*strides, *base_dilation, *dilation):
+        raise g.unsupported("strides and dilations of windows that are no numbers are not supported")
+    windows = _Windows(*map(tuple, (sizes, strides, base_dilation, dilation, flat[::2], flat[1::2])))  # type: ignore[arg-type]
+    return _windows_reduced(g, function.body, operands[:count], operands[count:2 * count], windows)
+
+
+def _windows_reduced(
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
+) -> list[Value]:
+    whole = windows.whole_axis(values[0])
+    names = regions.combinations(body)
+    if names is None:
+        return _along(g, body, values, starts, *whole) if whole is not None else _tap_by_tap(g, body, values, starts, windows)
+    return [_reduced(g, body, name, value, start, windows, whole) for name, value, start in zip(names, values, starts)]
+
+
+def _reduced(
+    g: Context, body: Block, name: str, value: Value, start: Value, windows: _Windows, whole: tuple[int, bool] | None
+) -> Value:
+    if whole is not None and name in _RUNNING and value.dtype != "bool":
+        axis, backwards = whole
+        given = g.call("reverse", value, axis=axis) if backwards else value
+        found = g.multi(_RUNNING[name], given, axis=axis)[0]
+        return with_start(g, name, g.call("reverse", found, axis=axis) if backwards else found, start)
+    reduction = (_OF_BOOLS if value.dtype == "bool" else _REDUCTIONS).get(name)
+    if reduction is None:
+        return _tap_by_tap(g, body, [value], [start], windows)[0]
+    if is_neutral(g, name, start) and (pooled := _pooled(g, reduction, value, windows)) is not None:
+        return pooled
+    options = {
+        "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
+        "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
+    return g.call("reduce_window", value, None if is_neutral(g, name, start) else start, **options)
+
+
+def _pooled(g: Context, reduction: str, value: Value, windows: _Windows) -> Value | None:
+    """Windows over the spatial axes of images as pooling, which goes with the layouts of convolutions."""
+    rank = value.rank
+    wide = [k for k in range(rank) if windows.sizes[k] != 1 or windows.strides[k] != 1 or windows.low[k] or windows.high[k]]
+    layout = next((text for text in _LAYOUTS.get(rank, ()) if all(text[k] in "DHW" for k in wide)), None)
+    fits = all(
+        isinstance(low, int) and isinstance(high, int) and isinstance(size, int) and 0 <= low < size and 0 <= high < size
+        for low, high, size in zip(windows.low, windows.high, windows.sizes))
+    if layout is None or not wide or not fits or set(windows.base_dilation) != {1} or not dtypes.is_float(value.dtype):
+        return None
+    axes = [k for k, letter in enumerate(layout) if letter in "DHW"]
+    sizes, strides, apart, low, high = (
+        tuple(numbers[k] for k in axes)
+        for numbers in (windows.sizes, windows.strides, windows.dilation, windows.low, windows.high))
+    options = {"pool_size": sizes, "strides": strides, "dilation": apart, "padding": (*low, *high), "layout": layout}
+    if reduction == "max":
+        return g.call(f"nn.max_pool{rank - 2}d", value, **options)
+    if reduction != "sum" or value.dtype not in ("float32", "float64"):
+        return None
+    mean = g.call(f"nn.avg_pool{rank - 2}d", value, **options, count_include_pad=True)
+    return g.call("multiply", mean, g.scalar(float(dims.product(sizes)), value))  # type: ignore[arg-type]
+
+
+def _along(
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], axis: int, backwards: bool
+) -> list[Value]:
+    """Running reductions by any body: of 2, 4, 8, .. elements."""
+    found = [g.call("reverse", v, axis=axis) if backwards else v for v in values]
+    size, step = values[0].shape[axis], 1
+    if not isinstance(size, int):
+        raise g.unsupported(f"a running reduction of {size} elements by a body without a name is not supported")
+    while step < size:
+        early = [_part(g, v, axis, 0, step) for v in found]
+        before, after = ([_part(g, v, axis, b, e) for v in found] for b, e in ((0, size - step), (step, size)))
+        pair = (after, before) if backwards else (before, after)
+        found = [g.call("concatenate", a, b, axis=axis) for a, b in zip(early, combined(g, body, *pair))]
+        step *= 2
+    begin = [g.broadcast(g.reshape(s, (1,) * values[0].rank), values[0].shape) for s in starts]
+    found = combined(g, body, begin, found)
+    return [g.call("reverse", v, axis=axis) if backwards else v for v in found]
+
+
+def _part(g: Context, value: Value, axis: int, begin: int, end: int) -> Value:
+    return g.call("strided_slice", value, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
+
+
+def _tap_by_tap(
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
+) -> list[Value]:
+    """Windows by any body: the first elements of all windows are combined with the second ones, and so on."""
+    taps = dims.product(windows.sizes)
+    if not isinstance(taps, int) or taps > MAX_TAPS:
+        raise g.unsupported(f"windows of {taps} elements are reduced by a body without a name; expected at most {MAX_TAPS}")
+    interior = tuple(n - 1 for n in windows.base_dilation)
+    whole = [padded(g, v, s, windows.low, windows.high, interior) for v, s in zip(values, starts)]
+    sizes = whole[0].shape
+    counts = [
+        dims.maximum(dims.floordiv(size - (taps - 1) * apart - 1, stride) + 1, 0)
+        for size, taps, apart, stride in zip(sizes, windows.sizes, windows.dilation, windows.strides)]
+    total = [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
+    for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
+        begin = tuple(k * apart for k, apart in zip(tap, windows.dilation))
+        end = tuple(b + (n - 1) * stride + 1 for b, n, stride in zip(begin, counts, windows.strides))
+        taken = [g.call("strided_slice", v, begin=begin, end=end, strides=windows.strides) for v in whole]
+        total = combined(g, body, total, taken)
+    return total
+
+
+_SELECTIONS = {"GE(0,1)": "max", "LE(0,1)": "min"}
+
+
+@converts("select_and_scatter")
+def select_and_scatter(
+    g: Context, operand: Value, source: Value, init_value: Value, *, window_dimensions: Ints | None = None,
+    window_strides: Ints | None = None, padding: tuple[Ints, ...] | None = None,
+) -> Value:
+    ones, widths = (1,) * operand.rank, padding or ((0, 0),) * operand.rank
+    select, scatter = g.region(0), g.region(1)
+    chosen = _SELECTIONS.get(regions.text_of(select, select.results[0])) if len(select.results) == 1 else None
+    if chosen is None:
+        raise g.unsupported("a body that selects otherwise than by the larger or smaller element is not supported")
+    name = regions.combination(scatter)
+    if name != "add":
+        raise g.unsupported(f"a body that scatters by {name or 'a function without a name'} is not supported; expected add")
+    found = g.call(
+        "select_and_scatter", operand, source, window=window_dimensions or ones, strides=window_strides or ones,
+        padding=(*(a for a, _ in widths), *(b for _, b in widths)), select=chosen)
+    return found if is_neutral(g, "add", init_value) else binary(g, "add", found, init_value)
+

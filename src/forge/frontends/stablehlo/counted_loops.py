@@ -1,0 +1,176 @@
+"""Loops that count: ``scan`` in the place of ``loop``, so that rows which a loop writes are stacked, and not copied each time.
+
+A counter begins as a number, grows by 1, and is compared with the number of rounds. A tensor of as many rows whose row ``i``, or
+``rounds - 1 - i``, is all that round ``i`` writes, and which nothing else reads, is what the rounds give one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge import dims
+from forge.dims import Dim
+from forge.frontends.prune import prune
+from forge.frontends.scope import Region
+from forge.frontends.stablehlo.context import Context
+from forge.ir.builder import Builder
+from forge.ir.nodes import Node, Value
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+
+_OWN = 2  # inputs of a loop's body that count its rounds, and say that it goes on
+
+Line = tuple[int, Dim]
+"""``factor * round + constant``."""
+
+
+@dataclass
+class CountedLoop:
+    """A loop whose rounds are counted.
+
+    Attributes:
+        region: the body, as that of a ``loop``.
+        starts: the first values of what is carried.
+        counters: numbers of carried values that grow by 1 -> what they begin with.
+        rounds: how many there are.
+    """
+
+    region: Region
+    starts: Sequence[Value]
+    counters: dict[int, int]
+    rounds: Dim
+
+    @property
+    def carried(self) -> list[Value]:
+        """Inputs of the body."""
+        return self.region.graph.inputs[_OWN : _OWN + len(self.starts)]
+
+    def line(self, value: Value, depth: int = 8) -> Line | None:
+        """A value of the body as an expression of the round."""
+        for position, start in self.counters.items():
+            if value is self.carried[position]:
+                return 1, start
+        number = _number(value)
+        node = value.producer
+        if number is not None:
+            return 0, number
+        if node is None or depth == 0:
+            return None
+        operands = [v for v in node.operands if v is not None]
+        if node.op in ("cast", "reshape", "copy"):
+            return self.line(operands[0], depth - 1)
+        if node.op == "where":
+            return self._chosen(operands, depth - 1)
+        if node.op not in ("add", "subtract"):
+            return None
+        a, b = (self.line(v, depth - 1) for v in operands)
+        if a is None or b is None:
+            return None
+        sign = 1 if node.op == "add" else -1
+        return a[0] + sign * b[0], a[1] + sign * b[1]
+
+    def _chosen(self, operands: Sequence[Value], depth: int) -> Line | None:
+        """Of ``where(x < 0, .., x)`` for ``x`` that never is, ``x``."""
+        test, found = operands[0].producer, self.line(operands[2], depth)
+        if test is None or test.op != "less" or found is None:
+            return None
+        compared = [v for v in test.operands if v is not None]
+        is_zero = _number(compared[1]) == 0 and self.line(compared[0], depth) == found
+        return found if is_zero and found in ((1, 0), self.backwards) else None
+
+    @property
+    def backwards(self) -> Line:
+        return -1, self.rounds - 1
+
+    def rows(self, position: int) -> tuple[Value, bool] | None:
+        """The row that each round writes to a carried tensor, and whether from the last one on; None where it does more."""
+        value, result = self.carried[position], self.region.graph.outputs[1 + position]
+        node = result.producer
+        if node is None or node.op != "dynamic_update_slice" or value.rank == 0 or not _is_only_use(self, value, node):
+            return None
+        _, update, start = node.operands
+        if update is None or start is None or not dims.equal(value.shape[0], self.rounds):
+            return None
+        fits = dims.equal(update.shape[0], 1) and all(map(dims.equal, update.shape[1:], value.shape[1:]))
+        first = start if start.shape == (1,) else _first(start)
+        at = self.line(first) if fits and first is not None else None
+        return None if at not in ((1, 0), self.backwards) else (update, at == self.backwards and at != (1, 0))
+
+
+def _number(value: Value) -> Dim | None:
+    known = known_dims(value)
+    found = known.flat[0] if known is not None and known.size == 1 else None
+    return None if isinstance(found, bool) else found
+
+
+def _first(vector: Value) -> Value | None:
+    """The first element of a vector."""
+    node = vector.producer
+    if node is not None and node.op == "cast":
+        return None if node.operands[0] is None else _first(node.operands[0])
+    return node.operands[0] if node is not None and node.op == "concatenate" else None
+
+
+def _is_only_use(loop: CountedLoop, value: Value, node: Node) -> bool:
+    users = list(value.uses)
+    return len(users) == 1 and users[0] == (node, 0) and not any(v is value for v in loop.region.graph.outputs)
+
+
+def counted(region: Region, starts: Sequence[Value]) -> CountedLoop | None:
+    """The loop with a body, if its rounds are counted."""
+    graph = region.graph
+    counters = {}
+    for position, (value, start) in enumerate(zip(graph.inputs[_OWN:], starts)):
+        node, first = graph.outputs[1 + position].producer, _number(start)
+        operands = [] if node is None or node.op != "add" else list(node.operands)
+        is_next = operands and value in operands and any(v is not None and _number(v) == 1 for v in operands)
+        if is_next and isinstance(first, int) and start.rank == 0:
+            counters[position] = first
+    test = graph.outputs[0].producer
+    if test is None or test.op != "less":
+        return None
+    next_value, end = test.operands
+    first_of = next((first for k, first in counters.items() if graph.outputs[1 + k] is next_value), None)
+    last = None if end is None else _number(end)
+    if first_of is None or last is None:
+        return None
+    rounds = last - first_of
+    low, _ = dims.bounds(rounds)
+    return CountedLoop(region, starts, counters, rounds) if low is not None and low >= 0 and rounds != 0 else None
+
+
+def as_scan(g: Context, loop: CountedLoop) -> list[Value]:
+    """The last values of all that is carried."""
+    graph, captured, inputs = loop.region.graph, loop.region.captured, loop.carried
+    others = [k for k in range(len(loop.starts)) if k not in loop.counters]
+    rows = {k: found for k in others if (found := loop.rows(k)) is not None}
+    states = [k for k in others if k not in rows]
+    number = _count_rounds(loop)
+    builder = Builder(graph)
+    stacked = [builder.call("reshape", update, newshape=tuple(update.shape[1:]), allowzero=True) for update, _ in rows.values()]
+    graph.outputs = [*(graph.outputs[1 + k] for k in states), *stacked]
+    graph.inputs = [*(inputs[k] for k in states), number, *graph.inputs[_OWN + len(inputs) :]]
+    prune(graph)
+    size = g.constant(loop.rounds, "int64") if isinstance(loop.rounds, int) else g.scope.size(g, loop.rounds)
+    directions = tuple(int(backwards) for _, backwards in rows.values())
+    last = g.multi(
+        "scan", *(loop.starts[k] for k in states), g.count(size, loop.rounds), *captured, regions=[graph], num_states=len(states),
+        num_scan_inputs=1, output_directions=directions if any(directions) else None)
+    results = dict(zip([*states, *rows], last))
+    for position, first in loop.counters.items():
+        value = loop.starts[position]
+        results[position] = g.call("add", g.cast(size, value.dtype), g.scalar(first, value))
+    return [results[k] for k in range(len(loop.starts))]
+
+
+def _count_rounds(loop: CountedLoop) -> Value:
+    """An input of the body that is the number of the round; what read the counters reads it, and adds what they begin with."""
+    graph = loop.region.graph
+    number = Value(TensorType((), "int64"), "round")
+    builder = Builder(graph, next(iter(graph.nodes), None))
+    for position, first in loop.counters.items():
+        counter = loop.carried[position]
+        own = number if counter.dtype == number.dtype else builder.call("cast", number, dtype=counter.dtype)
+        graph.replace_uses(counter, builder.call("add", own, builder.constant(first, counter.dtype)) if first else own)
+    return number
