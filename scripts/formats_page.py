@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/formats.md``: the formats that models come in, from what their doors register."""
+"""Writes ``docs/reference/formats.md`` and ``api/loaders.rst``: the formats of models, from what their doors register."""
 
 from __future__ import annotations
 
@@ -28,12 +28,32 @@ Formats of your own become as good as these by `forge.register_format(forge.Form
 has an example.
 """
 
+LOADERS = """Loaders of formats
+==================
+
+.. currentmodule:: forge
+
+:doc:`/reference/formats` says how formats are recognised.
+
+"""
+METHODS = """As class methods
+----------------
+
+"""
+
 
 def formats_page() -> str:
     """The text of the page."""
     doors = formats.all_formats()
     rows = "".join(_row(door) for door in [*doors, SAVED])
     return f"{HEADING}{rows}{OWN}{''.join(_section(door) for door in doors)}"
+
+
+def loaders_page() -> str:
+    """The page of the interface reference about loaders."""
+    functions = "".join(f".. autofunction:: from_{name}\n\n" for name in formats.names())
+    methods = "".join(f".. automethod:: IRModule.from_{name}\n   :no-index:\n\n" for name in formats.names())
+    return f"{LOADERS}{functions}{METHODS}{methods}".rstrip("\n") + "\n"
 
 
 def _row(door: Format) -> str:

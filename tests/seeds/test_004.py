@@ -114,10 +114,18 @@ def test_nn() -> None:
         importlib.import_module("forge.relax.frontend.nn")
 
 
-@later("`relax.frontend.stablehlo`", note="the StableHLO frontend")
+@works("`relax.frontend.stablehlo.from_stablehlo`")
 def test_stablehlo() -> None:
-    with pytest.raises(ImportError):
-        importlib.import_module("forge.relax.frontend.stablehlo")
+    from forge.relax.frontend.stablehlo import from_stablehlo
+
+    text = """func.func public @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %0 = stablehlo.add %x, %y : tensor<2x3xf32>
+      return %0 : tensor<2x3xf32>
+    }"""
+    parameters = list(inspect.signature(from_stablehlo).parameters)
+    assert parameters == ["stablehlo_module", "input_info"]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(from_stablehlo(text).get_inference_function()(x, x), x + x)
 
 
 @works("`relax.frontend.torch.from_exported_program`", "`relax.frontend.torch.from_fx`")

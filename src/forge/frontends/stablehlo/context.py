@@ -115,7 +115,7 @@ class Context(ImportContext):
         element = number if isinstance(number, Value) else self.constant(number, dtype)
         return element if not shape else self.call("full", element, shape=tuple(shape))
 
-    def vector(self, values: Sequence[Value]) -> Value:
+    def vector_of(self, values: Sequence[Value]) -> Value:
         """Tensors of one element, integers, as a vector of int64."""
         parts = [self.cast(self.reshape(v, (1,)), "int64") for v in values]
         return self.call("concatenate", *parts, axis=0) if parts else self.constant([], "int64")

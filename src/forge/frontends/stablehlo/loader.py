@@ -206,4 +206,3 @@ def _shapes(input_info: InputInfo, tensors: Sequence[tuple[str, TensorType]]) ->
             raise OptionError(f"{where}: got {entry[1]} for {name!r}; the module declares {type_.dtype}")
         shapes[name] = entry[0]
     return shapes
-

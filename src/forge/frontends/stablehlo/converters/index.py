@@ -172,7 +172,7 @@ def _row(g: Context, tuples: Value, position: int) -> Value:
 
 def _clamped(g: Context, tuples: Value, room: Sequence[Dim]) -> Value:
     """Starts moved into [0, room]."""
-    most = g.vector([g.scope.size(g, size) for size in room])
+    most = g.vector_of([g.scope.size(g, size) for size in room])
     shape = (len(room), *[1] * (tuples.rank - 1))
     return g.call("minimum", g.call("maximum", tuples, g.constant(0, "int64")), g.reshape(most, shape))
 

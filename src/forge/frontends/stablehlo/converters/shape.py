@@ -156,7 +156,7 @@ def real_dynamic_slice(g: Context, operand: Value, start_indices: Value, limit_i
 
 @converts("dynamic_slice")
 def dynamic_slice(g: Context, operand: Value, *start_indices: Value, slice_sizes: Ints) -> Value:
-    return window(g, operand, g.vector(start_indices), slice_sizes)
+    return window(g, operand, g.vector_of(start_indices), slice_sizes)
 
 
 def window(g: Context, value: Value, start: Value, sizes: Sequence[Dim]) -> Value:
@@ -174,7 +174,7 @@ def window(g: Context, value: Value, start: Value, sizes: Sequence[Dim]) -> Valu
 def dynamic_update_slice(g: Context, operand: Value, update: Value, *start_indices: Value) -> Value:
     if not start_indices or all(dims.equal(a, b) for a, b in zip(operand.shape, update.shape)):
         return update
-    return g.call("dynamic_update_slice", operand, update, g.vector(start_indices))
+    return g.call("dynamic_update_slice", operand, update, g.vector_of(start_indices))
 
 
 @converts("pad")

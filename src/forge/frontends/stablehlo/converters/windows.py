@@ -200,4 +200,3 @@ def select_and_scatter(
         "select_and_scatter", operand, source, window=window_dimensions or ones, strides=window_strides or ones,
         padding=(*(a for a, _ in widths), *(b for _, b in widths)), select=chosen)
     return found if is_neutral(g, "add", init_value) else binary(g, "add", found, init_value)
-
