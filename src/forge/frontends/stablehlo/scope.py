@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 from forge import dims
-from forge.dims import Dim, DimExpr, Operation, Symbol
+from forge.dims import Dim
 from forge.errors import ImportModelError
-from forge.frontends.scope import ImportState, Scope
+from forge.frontends.scope import ImportState
 from forge.frontends.stablehlo import module as stablehlo
 from forge.frontends.stablehlo.module import StablehloModule
+from forge.frontends.state.sizes import SizeScope
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
@@ -64,7 +64,7 @@ class StablehloState(ImportState):
 
 
 @dataclass(eq=False, repr=False)
-class StablehloScope(Scope[StablehloState]):
+class StablehloScope(SizeScope[StablehloState]):
     """Values of a module.
 
     Attributes:
@@ -129,31 +129,6 @@ class StablehloScope(Scope[StablehloState]):
             return g.cast(values[0], like.dtype)
         return g.cast(g.call("concatenate", *(g.reshape(v, (1,)) for v in values), axis=0), like.dtype)
 
-    def size(self, g: Composer, size: Dim) -> Value:
-        """``size`` as a tensor of rank 0 and type int64."""
-        if not isinstance(size, DimExpr):
-            return g.constant(size, "int64")
-        total: Value | None = None
-        for monomial, coefficient in size.terms:
-            factors = [self._atom(g, atom) for atom in monomial]
-            if coefficient != 1 or not factors:
-                factors.append(g.constant(coefficient, "int64"))
-            term = reduce(lambda a, b: g.call("multiply", a, b), factors)
-            total = term if total is None else g.call("add", total, term)
-        assert total is not None
-        return total
-
-    def _atom(self, g: Composer, atom: Symbol | Operation) -> Value:
-        if isinstance(atom, Operation):
-            return g.call(_OPERATORS[atom.op], self.size(g, atom.a), self.size(g, atom.b))
-        value, axis = self._source(atom.name)
-        extent = g.extent(value, axis)
-        found = dims.linear(value.shape[axis])
-        assert found is not None
-        _, factor, constant = found
-        less = g.call("subtract", extent, g.constant(constant, "int64")) if constant else extent
-        return less if factor == 1 else g.call("floor_divide", less, g.constant(factor, "int64"))
-
     def _has_source(self, symbol: str) -> bool:
         return bool(self._own_sources(symbol)) or self.parent is not None and self.parent._has_source(symbol)
 
@@ -165,14 +140,12 @@ class StablehloScope(Scope[StablehloState]):
             for axis, size in enumerate(value.shape)
             if (found := dims.linear(size)) is not None and found[0] == symbol]
 
-    def _source(self, symbol: str) -> tuple[Value, int]:
+    def source(self, symbol: str) -> tuple[Value, int]:
+        """As of any scope, of inputs only."""
         own = self._own_sources(symbol)
         if own:
             return own[0]
         if self.parent is None:
             raise ImportModelError(f"size {symbol!r} is read as a number, and no input has it; expected one that has it")
-        value, axis = self.parent._source(symbol)
+        value, axis = self.parent.source(symbol)
         return (value if self.graph is self.parent.graph else super().capture(value)), axis
-
-
-_OPERATORS = {"floordiv": "floor_divide", "floormod": "floor_mod", "min": "minimum", "max": "maximum"}

@@ -52,7 +52,12 @@ class SizeScope(Scope[S]):
             if counted is not None:
                 return counted
             value, axis = self.source(atom.name)
-            return g.extent(value, axis)
+            extent = g.extent(value, axis)
+            linear = dims.linear(value.shape[axis])
+            assert linear is not None
+            _, factor, constant = linear
+            less = g.call("subtract", extent, g.constant(constant, "int64")) if constant else extent
+            return less if factor == 1 else g.call("floor_divide", less, g.constant(factor, "int64"))
         a, b = self.size(g, atom.a), self.size(g, atom.b)
         return g.call(_OPERATORS[atom.op], a, b)
 
@@ -67,7 +72,7 @@ class SizeScope(Scope[S]):
         return self.counts.get(symbol)
 
     def source(self, symbol: str) -> tuple[Value, int]:
-        """A value of this graph that has a symbol as the size of an axis.
+        """A value of this graph that has a symbol, or a symbol times a number and a number, as the size of an axis.
 
         Raises:
             ImportModelError: none is known.
