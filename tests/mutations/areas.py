@@ -15,7 +15,7 @@ _RUNTIME = "runtime/src/forge_runtime"
 
 @dataclass(frozen=True)
 class Area:
-    """Source folders, by what ``git ls-files`` calls them, and the folders of their tests, nearest first."""
+    """Source folders and files, by what ``git ls-files`` calls them, and the folders of their tests, nearest first."""
 
     name: str
     sources: tuple[str, ...]
@@ -23,7 +23,7 @@ class Area:
     suffix: str = ".py"
 
     def has(self, file: str) -> bool:
-        return file.endswith(self.suffix) and any(file.startswith(f"{folder}/") for folder in self.sources)
+        return file.endswith(self.suffix) and any(file == place or file.startswith(f"{place}/") for place in self.sources)
 
 
 AREAS = (
@@ -34,7 +34,8 @@ AREAS = (
     Area("codegen", (f"{_FORGE}/codegen",), ("tests/codegen", "tests/ops/test_compiled.py", "tests/faults")),
     Area("lowering", (f"{_FORGE}/lowering",), ("tests/lowering", "tests/driver", "tests/ops/test_control.py")),
     Area("onnx", (f"{_FORGE}/frontends/onnx",), ("tests/frontends/onnx", "tests/exporters/onnx", "tests/onnx_backend")),
-    Area("torch", (f"{_FORGE}/frontends/torch",), ("tests/frontends/torch", "tests/cli/test_torch_files.py", "tests/torch")),
+    Area("torch", (f"{_FORGE}/frontends/torch", f"{_FORGE}/frontends/state", f"{_FORGE}/frontends/stored_archive.py"), (
+        "tests/frontends/torch", "tests/cli/test_torch_files.py", "tests/torch")),
     Area("ops", (f"{_FORGE}/ops",), ("tests/ops",)),
     Area("quantisation", (f"{_FORGE}/quantization",), ("tests/quantization", "tests/cli/test_quantize.py")),
     Area("runtime", (_RUNTIME,), ("tests/runtime", "tests/driver", "tests/faults")),
