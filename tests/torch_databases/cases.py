@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hypothesis import settings
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
 from tests.torch_databases.gauges import GAUGES, Gauge
 
+settings.load_profile("forge")  # what was imported from torch.testing has loaded one of its own
 MOST_SAMPLES = 8
 """Of an operator and an element type; which of them, a hash says."""
 
