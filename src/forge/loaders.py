@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from io import IOBase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from forge.driver import check_options, compile_module
 from forge.errors import ImportModelError, OptionError
 from forge.frontends import PACKAGES, formats
 from forge.frontends.formats import SAVED, Format
@@ -17,8 +16,9 @@ from forge.module import IRModule
 from forge.module.loading import bind
 from forge.options import takes_options
 from forge.target import TargetLike
-from forge_runtime import Runtime, Session
-from forge_runtime.artifact import LIBRARY_NAME
+
+if TYPE_CHECKING:
+    from forge_runtime import Runtime, Session
 
 
 def load(source: Any, **options: Any) -> IRModule:
@@ -52,6 +52,8 @@ def load(source: Any, **options: Any) -> IRModule:
 
 
 def _refuse_compiled(path: Path) -> None:
+    from forge_runtime.artifact import LIBRARY_NAME
+
     if (path / LIBRARY_NAME).is_file() or path.name.endswith(".so") and path.is_file():
         raise ImportModelError(f"load: {path}: is compiled; expected a model; forge.Runtime runs it")
 
@@ -81,6 +83,8 @@ def compile(  # noqa: A001
     Raises:
         What `load` raises; OptionError, TargetError: a bad argument; CompileError: an operator cannot be compiled.
     """
+    from forge.driver import check_options, compile_module
+
     loaded = source if isinstance(source, IRModule) else load(source)
     checked = check_options(
         target, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import io
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -236,3 +238,9 @@ def test_names_are_listed() -> None:
         forge.from_nothing  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(ForgeError, match="format 'nothing': is not known; expected one of: jax, onnx, stablehlo, torch"):
         formats.find("nothing")
+
+
+def test_loaders_bring_no_compiler() -> None:
+    code = "import sys, forge; forge.load, forge.compile, forge.from_onnx; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "forge.loaders" in loaded and not {"forge.driver", "llvmlite", "onnx", "torch", "jax"} & {*loaded}
