@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax import export, lax  # noqa: E402
 
 from tests.frontends.stablehlo.against_jax import assert_close, results  # noqa: E402
+from tests.frontends.stablehlo.modules import artifact, texts  # noqa: E402
 
 RNG = np.random.default_rng(0)
 FILTER = RNG.standard_normal((3, 3, 2, 4)).astype("float32")
@@ -113,12 +115,30 @@ def test_names_of_inputs_and_outputs() -> None:
 
 
 def test_names_of_what_jax_exported() -> None:
-    def model(params: Any, x: Any, *, scale: Any) -> Any:
-        return (x @ params["w"] * scale).sum()
+    def model(params: Any, x: Any, *rest: Any, scale: Any) -> Any:
+        return (x @ params["w"] * scale).sum() + rest[0]
 
-    exported = export.export(jax.jit(model))({"w": np.ones((4, 2), "float32")}, np.ones((3, 4), "float32"), scale=np.float32(2))
-    for source in (exported, bytes(exported.serialize())):
-        assert list(forge.from_stablehlo(source).input_names) == ["arg0_w", "arg1", "scale"]
+    scope = export.SymbolicScope()
+    for batch in ("3", "batch"):
+        x = jax.ShapeDtypeStruct(export.symbolic_shape(f"{batch}, 4", scope=scope), "float32")
+        exported = export.export(jax.jit(model))({"w": np.ones((4, 2), "float32")}, x, np.float32(1), scale=np.float32(2))
+        text = exported.mlir_module()
+        for source in (exported, bytes(exported.serialize()), exported.mlir_module_serialized, text):
+            assert list(forge.from_stablehlo(source).input_names) == ["params_w", "x", "rest_0", "scale"]
+
+
+@pytest.mark.parametrize("location", ['"model.py":3:7', '"jit(f)/add"', "unknown", '"x y"'])
+def test_what_is_no_name_of_an_argument(location: str) -> None:
+    text = f"func.func @main(%given: tensor<2xf32> loc({location})) -> tensor<2xf32> {{ return %given : tensor<2xf32> }}"
+    assert list(forge.from_stablehlo(text).input_names) == ["given"]
+
+
+def test_names_of_what_jax_exported_by_where_they_are() -> None:
+    exported = export.export(jax.jit(lambda params, x: x @ params["w"]))({"w": np.ones((4, 2), "float32")}, np.ones(4, "float32"))
+    _, text = texts(exported.mlir_module(), locations=False)
+    unnamed = dataclasses.replace(exported, mlir_module_serialized=artifact(text, "1.8.0"))
+    for source in (unnamed, bytes(unnamed.serialize())):
+        assert list(forge.from_stablehlo(source).input_names) == ["arg0_w", "arg1"]
 
 
 def test_of_several_platforms_the_cpu_is_taken() -> None:
@@ -127,7 +147,7 @@ def test_of_several_platforms_the_cpu_is_taken() -> None:
     exported = export.export(function, platforms=["cuda", "cpu"])(x)
     for source in (exported, bytes(exported.serialize())):
         module = forge.from_stablehlo(source)
-        assert list(module.input_names) == ["arg0"] and "cos(" not in str(module.typed_mod)
+        assert list(module.input_names) == ["x"] and "cos(" not in str(module.typed_mod)
         assert_close(results(module.get_inference_function()(x))[0], np.sin(x), "")
     with pytest.raises(errors.ImportModelError, match="it was exported for cuda, rocm; expected cpu"):
         forge.from_stablehlo(export.export(function, platforms=["cuda", "rocm"])(x))
@@ -195,7 +215,7 @@ def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
 def test_input_info_gives_sizes() -> None:
     (size,) = export.symbolic_shape("n")
     exported = export.export(jax.jit(lambda x: x + 1))(jax.ShapeDtypeStruct((size, 4), "float32"))
-    for given in ({"arg0": (3, 4)}, [((3, 4), "float32")]):
+    for given in ({"x": (3, 4)}, [((3, 4), "float32")]):
         text = str(forge.from_stablehlo(exported, input_info=given).typed_mod)
         assert re.search(r"%\w+: Tensor\[\(3, 4\), float32\]", text)
     with pytest.raises(errors.OptionError, match="the module declares float32"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +30,17 @@ def from_jax(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Module:
     if not callable(function):
         raise OptionError(f"from_jax: got {type(function).__name__}; expected a function, and examples of its arguments")
     from forge.frontends.stablehlo.loader import import_module
-    from forge.frontends.stablehlo.sources import Source, read
+    from forge.frontends.stablehlo.sources import read
 
-    source = read(_exported(function, args, kwargs))
-    return import_module(Source(source.module, source.where, _names(function, args, kwargs)))
+    return import_module(read(_exported(function, args, kwargs)))
 
 
 def _exported(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """``function`` as jax exports it for CPUs, with all of its arguments."""
+    """``function`` as jax exports it for CPUs, with all of its arguments, called as those of ``function``."""
     import jax
     from jax import export
 
+    @functools.wraps(function)
     def whole(*given: Any, **named: Any) -> Any:
         return function(*given, **named)
 
@@ -50,31 +50,6 @@ def _exported(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
     except Exception as error:  # whatever the function raises
         raise ImportModelError(
             f"from_jax: {whole.__name__}: jax cannot export it for these arguments: {type(error).__name__}: {error}") from error
-
-
-def _names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:
-    """Names of the inputs: of the parameter, and the path to a leaf of its argument."""
-    import jax
-
-    from forge.frontends.stablehlo.sources import identifier, unique
-
-    found: list[str] = []
-    for path, _ in jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))[0]:
-        (side, first, *rest) = path
-        name = _parameter(function, first.idx) if side.idx == 0 else str(first.key)
-        found.append(identifier(name + jax.tree_util.keystr(tuple(rest)), f"arg{len(found)}"))
-    return unique(found, set())
-
-
-def _parameter(function: Callable[..., Any], position: int) -> str:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    for parameter in parameters[: position + 1]:
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            return f"{parameter.name}_{position - parameters.index(parameter)}"
-    return parameters[position].name if position < len(parameters) else f"arg{position}"
 
 
 FORMAT = Format(name="jax", title="JAX", suffixes=(), load=from_jax)

@@ -14,10 +14,11 @@ from forge.frontends.stablehlo import converters, symbols
 from forge.frontends.stablehlo.importer import convert_operations, converted_body
 from forge.frontends.stablehlo.module import Function, Operation, TensorType, TokenType, TupleType, Type
 from forge.frontends.stablehlo.module import Value as ModuleValue
+from forge.frontends.stablehlo.names import argument_names, result_names, unique
 from forge.frontends.stablehlo.operators import public_functions, used_operators
 from forge.frontends.stablehlo.registry import REGISTRY
 from forge.frontends.stablehlo.scope import StablehloScope, StablehloState, Structure, leaves
-from forge.frontends.stablehlo.sources import Source, identifier, unique
+from forge.frontends.stablehlo.sources import Source
 from forge.frontends.support import check_supported
 from forge.ir import types
 from forge.ir.builder import Builder
@@ -58,15 +59,16 @@ def _convert(source: Source, function: Function, size: int, input_info: InputInf
     scope = StablehloScope(Graph(name="main"), state, {"": 1})
     platform = _platform(scope, function, source.platforms)
     formals = function.body.arguments[len(platform):]
-    tensors, build = _flattened(source.names or _argument_names(function)[len(platform):], [a.type for a in formals])
+    names = argument_names(function, len(platform), source)
+    tensors, build = _flattened(names, [a.type for a in formals])
     shape = _shapes(input_info, tensors)
     _add_inputs(scope, function, formals, tensors, shape)
     values = {name: scope.required(name) for name, _ in tensors}
     arguments = [*platform, *(make(values) for make in build)]
     results = converted_body(scope, function.body, arguments, f"function @{function.name}")
     flat = scope.graph.outputs = leaves(results)
-    module = finished(scope, unique(_result_names(function, len(flat)), set(values)))
-    module.main.donated = _donated(module.main, function.argument_attributes[len(platform):], source.names or list(values))
+    module = finished(scope, unique(result_names(function, len(flat)), set(values)))
+    module.main.donated = _donated(module.main, function.argument_attributes[len(platform):], names)
     return module
 
 
@@ -163,26 +165,6 @@ def _converted_sizes(scope: StablehloScope, operations: Sequence[Operation]) -> 
         return scope.lookup(name) if scope.knows(name) else None
 
     return find
-
-
-def _argument_names(function: Function) -> tuple[str, ...]:
-    """Names of the arguments, as the file gives them: identifiers, each its own."""
-    found = []
-    for position, argument in enumerate(function.body.arguments):
-        attributes = function.argument_attributes[position] if position < len(function.argument_attributes) else {}
-        found.append(identifier(str(attributes.get("jax.arg_info") or argument.name), f"arg{position}"))
-    return unique(found, set())
-
-
-def _result_names(function: Function, count: int) -> list[str]:
-    """Names of the results: ``result['logits']`` of jax is ``logits``."""
-    names = []
-    for position in range(count):
-        attributes = function.result_attributes[position] if position < len(function.result_attributes) else {}
-        path = str(attributes.get("jax.result_info", "")).removeprefix("result")
-        name = identifier(path, "")
-        names.append(name if name[:1].isalpha() else f"output_{name or position}")
-    return names
 
 
 def _shapes(input_info: InputInfo, tensors: Sequence[tuple[str, TensorType]]) -> ShapeDict:

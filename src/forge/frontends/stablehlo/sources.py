@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,13 +25,13 @@ class Source:
 
     Attributes:
         where: what it is called in messages.
-        names: of the inputs of its main function; empty where only the module says them.
+        paths: where the inputs of its main function are in the arguments (``args[0]['w']``); empty where nothing says it.
         platforms: for which jax exported it; a module for several is told which one it runs on.
     """
 
     module: StablehloModule
     where: str
-    names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
 
 
@@ -64,8 +62,7 @@ def _of_bytes(data: bytes, where: str) -> Source:
         text = data.decode()
     except UnicodeDecodeError:
         exported = read_exported(data, where)
-        names = argument_names([exported.inputs[k].name for k in exported.kept])
-        return Source(exported.module, where, names, exported.platforms)
+        return Source(exported.module, where, tuple(exported.inputs[k].name for k in exported.kept), exported.platforms)
     return Source(read_text(text, where), where)
 
 
@@ -73,7 +70,7 @@ def _of_object(source: Any) -> Source:
     """Of an object of jax."""
     if hasattr(source, "mlir_module_serialized"):
         module = read_bytecode(source.mlir_module_serialized, "exported function")
-        return Source(module, f"jax function {source.fun_name!r}", _names_of(source), tuple(source.platforms))
+        return Source(module, f"jax function {source.fun_name!r}", _paths_of(source), tuple(source.platforms))
     if callable(getattr(source, "compiler_ir", None)):
         source = source.compiler_ir("stablehlo")
     operation = getattr(source, "operation", None)
@@ -83,33 +80,11 @@ def _of_object(source: Any) -> Source:
     return Source(read_text(operation.get_asm(enable_debug_info=True), "jaxlib's module"), "jaxlib's module")
 
 
-def _names_of(exported: Any) -> tuple[str, ...]:
-    """Names of the inputs of a ``jax.export.Exported``, by where they are in its arguments."""
+def _paths_of(exported: Any) -> tuple[str, ...]:
+    """Where the inputs of a ``jax.export.Exported`` are in its arguments."""
     from jax import tree_util
 
     args, kwargs = exported.in_tree.unflatten(range(exported.in_tree.num_leaves))
     paths = [f"args{tree_util.keystr(path)}" for path, _ in tree_util.tree_flatten_with_path(args)[0]]
     paths += [tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path(kwargs)[0]]
-    return argument_names([paths[k] for k in exported.module_kept_var_idx])
-
-
-def argument_names(paths: Sequence[str]) -> tuple[str, ...]:
-    """Names of inputs by where they are in the arguments: ``args[0]['w']`` is ``arg0_w``."""
-    return unique([identifier(re.sub(r"^args\[(\d+)\]", r"arg\1", path), f"arg{k}") for k, path in enumerate(paths)], set())
-
-
-def identifier(text: str, default: str) -> str:
-    """``text`` with ``_`` in the place of all that names do not have."""
-    return re.sub(r"\W+", "_", text[:200], flags=re.ASCII).strip("_") or default
-
-
-def unique(names: Sequence[str], taken: set[str]) -> tuple[str, ...]:
-    """``names``, numbered where one was there before."""
-    found: list[str] = []
-    for name in names:
-        own, number = name, 1
-        while own in taken:
-            own, number = f"{name}_{number}", number + 1
-        taken.add(own)
-        found.append(own)
-    return tuple(found)
+    return tuple(paths[k] for k in exported.module_kept_var_idx)
