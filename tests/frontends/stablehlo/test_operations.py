@@ -493,7 +493,8 @@ def test_of_complex_numbers(operation: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "dtypes"), [
         ("2x3xcomplex<f32>", "2x3x2xf32", ("complex64", "float32")), ("2x3x2xf32", "2x3xcomplex<f32>", ("float32", "complex64")),
-        ("3xcomplex<f64>", "3x2xcomplex<f32>", ("complex128", "complex64")), ("3xcomplex<f32>", "3xf64", ("complex64", "float64")),
+        ("3xcomplex<f64>", "3x2xcomplex<f32>", ("complex128", "complex64")),
+        ("3xcomplex<f32>", "3xf64", ("complex64", "float64")),
         ("complex<f32>", "4xi16", ("complex64", "int16")), ("8xi8", "complex<f32>", ("int8", "complex64"))])
 def test_bits_of_complex_numbers(source: str, target: str, dtypes: tuple[str, str]) -> None:
     def sizes(text: str) -> tuple[int, ...]:
