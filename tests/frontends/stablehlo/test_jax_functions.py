@@ -395,7 +395,11 @@ LINALG = {
     "batched_solve": (jnp.linalg.solve, numbers(2, 3, 3), numbers(2, 3, 2)),
     "cho_solve": (lambda x, y: jax.scipy.linalg.cho_solve((jnp.eye(4) * 2 + jnp.tril(x, -1) * 0.1, True), y), SQUARE, SQUARE[0]),
 }
+AT_POLES = np.array([0.5, 1.5, -0.5, 0, -1, -3, 20, 0.1, -0.0], "float32")
 SPECIAL = {
+    "digamma_at_poles": (lax.digamma, AT_POLES),
+    **{f"polygamma_{n}": (lax.polygamma, np.full_like(AT_POLES, n), AT_POLES) for n in (0, 1, 2, 3, 1.5, -1)},
+    **{f"zeta_{x}_at_poles": (lax.zeta, np.full_like(AT_POLES, x), AT_POLES) for x in (0.5, 1, 1.5, 2, 3)},
     "betainc": (lambda x: special.betainc(1.5, 2.0, x), np.abs(UNIT)),
     "digamma": (special.digamma, POSITIVE),
     "entr": (special.entr, POSITIVE),

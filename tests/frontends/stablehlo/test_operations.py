@@ -453,3 +453,68 @@ def test_refused_operations_say_why(operation: str, reason: str) -> None:
 def test_coverage_of_the_specification() -> None:
     assert missing_operations() == ["infeed", "outfeed", "recv", "send"]
     assert len(SPECIFICATION) == 108
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"), [("GT", [0, 0, 1, 0]), ("GE", [1, 0, 1, 1]), ("LT", [0, 1, 0, 0]), ("LE", [1, 1, 0, 1])])
+def test_bools_have_an_order(direction: str, expected: list[int]) -> None:
+    text = of_one(
+        f"%r = stablehlo.compare {direction}, %a, %b, UNSIGNED : (tensor<4xi1>, tensor<4xi1>) -> tensor<4xi1>",
+        "tensor<4xi1>", "tensor<4xi1>", "tensor<4xi1>")
+    np.testing.assert_array_equal(run(text, np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool))[0], expected)
+
+
+def test_the_largest_bools() -> None:
+    text = """func.func @main(%a: tensor<4xi1>) -> (tensor<3xi1>, tensor<3xi32>) {
+  %values, %indices = chlo.top_k(%a, k = 3) : tensor<4xi1> -> (tensor<3xi1>, tensor<3xi32>)
+  return %values, %indices : tensor<3xi1>, tensor<3xi32>
+}"""
+    values, places = run(text, np.array([0, 1, 0, 1], bool))
+    assert values.tolist() == [True, True, False] and places.tolist() == [1, 3, 0]
+
+
+@pytest.mark.parametrize(("operation", "expected"), [("maximum", [3 + 1j, 1 + 7j, 2.5j]), ("minimum", [1 + 9j, 1 + 2j, 1.5j])])
+def test_complex_numbers_in_order(operation: str, expected: list[complex]) -> None:
+    kind = "tensor<3xcomplex<f32>>"
+    text = of_one(f"%r = stablehlo.{operation} %a, %b : {kind}", kind, kind, kind)
+    a, b = np.array([1 + 9j, 1 + 7j, 1.5j], "complex64"), np.array([3 + 1j, 1 + 2j, 2.5j], "complex64")
+    np.testing.assert_array_equal(run(text, a, b)[0], np.array(expected, "complex64"))
+
+
+@pytest.mark.parametrize(("operation", "result"), [("convert", "i1"), ("convert", "f32"), ("cbrt", "complex<f32>")])
+def test_of_complex_numbers(operation: str, result: str) -> None:
+    x = np.array([-1, 1j, 3 + 4j], "complex64")
+    source, target = "tensor<3xcomplex<f32>>", f"tensor<3x{result}>"
+    kinds = target if source == target else f"({source}) -> {target}"
+    expected = {"i1": x.real != 0, "f32": x.real}.get(result, x ** (1 / 3))
+    np.testing.assert_allclose(run(of_one(f"%r = stablehlo.{operation} %a : {kinds}", target, source), x)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "dtypes"), [
+        ("2x3xcomplex<f32>", "2x3x2xf32", ("complex64", "float32")), ("2x3x2xf32", "2x3xcomplex<f32>", ("float32", "complex64")),
+        ("3xcomplex<f64>", "3x2xcomplex<f32>", ("complex128", "complex64")),
+        ("3xcomplex<f32>", "3xf64", ("complex64", "float64")),
+        ("complex<f32>", "4xi16", ("complex64", "int16")), ("8xi8", "complex<f32>", ("int8", "complex64"))])
+def test_bits_of_complex_numbers(source: str, target: str, dtypes: tuple[str, str]) -> None:
+    def sizes(text: str) -> tuple[int, ...]:
+        return tuple(int(size) for size in text.split("x") if size.isdecimal())
+
+    before, after = (np.dtype(name) for name in dtypes)
+    count = int(np.prod(sizes(source))) * before.itemsize // 4
+    x = np.arange(1, count + 1, dtype="float32").view(before).reshape(sizes(source))
+    text = of_one(
+        f"%r = stablehlo.bitcast_convert %a : (tensor<{source}>) -> tensor<{target}>", f"tensor<{target}>", f"tensor<{source}>")
+    expected = np.frombuffer(x.tobytes(), after).reshape(sizes(target))
+    for how in ("reference", "llvm"):
+        found = np.asarray(forge.from_stablehlo(text).get_inference_function(how)(x))
+        assert found.dtype == after and found.shape == expected.shape and found.tobytes() == expected.tobytes()
+
+
+def test_a_convolution_without_windows_is_empty() -> None:
+    text = of_one(
+        "%r = stablehlo.convolution(%a, %b) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} "
+        "{batch_group_count = 1 : i64, feature_group_count = 1 : i64} : "
+        "(tensor<2x3x4x5xf32>, tensor<6x3x5x2xf32>) -> tensor<2x6x0x4xf32>",
+        "tensor<2x6x0x4xf32>", "tensor<2x3x4x5xf32>", "tensor<6x3x5x2xf32>")
+    assert run(text, np.ones((2, 3, 4, 5), "float32"), np.ones((6, 3, 5, 2), "float32"))[0].shape == (2, 6, 0, 4)

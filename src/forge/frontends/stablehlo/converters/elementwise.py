@@ -7,15 +7,18 @@ import math
 import numpy as np
 
 from forge import dtypes
+from forge.compose import special
+from forge.compose.bits import bitcast
 from forge.frontends.converter import ConverterFunction
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.divisions import rounded_down
 from forge.frontends.stablehlo.registry import converts, refuse
 from forge.ir.nodes import Value
+from forge.ops.core.term import Term
 
 _UNARY = {
-    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosine": "cos", "count_leading_zeros": "count_leading_zeros",
+    "abs": "abs", "ceil": "ceil", "cosine": "cos", "count_leading_zeros": "count_leading_zeros",
     "exponential": "exp", "exponential_minus_one": "expm1", "floor": "floor", "is_finite": "isfinite", "log": "log",
     "log_plus_one": "log1p", "logistic": "sigmoid", "negate": "negative", "popcnt": "popcount",
     "round_nearest_afz": "round_away", "round_nearest_even": "round", "rsqrt": "rsqrt", "sign": "sign", "sine": "sin",
@@ -23,7 +26,7 @@ _UNARY = {
 }
 _CHLO_UNARY = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "bessel_i1e": "i1e",
-    "conj": "complex.conj", "cosh": "cosh", "digamma": "digamma", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc",
+    "conj": "complex.conj", "cosh": "cosh", "erf": "erf", "erf_inv": "erfinv", "erfc": "erfc",
     "is_inf": "isinf", "lgamma": "lgamma", "sinh": "sinh", "tan": "tan",
 }
 _BINARY = {
@@ -57,8 +60,15 @@ def binary(g: Context, name: str, lhs: Value, rhs: Value) -> Value:
     if op in _OF_BITS:
         return g.elementwise(f"{'logical' if lhs.dtype == 'bool' else 'bitwise'}_{op}", lhs, rhs)
     if op in ("maximum", "minimum") and dtypes.is_complex(lhs.dtype):
-        raise g.unsupported(f"{name} of complex numbers is not supported; expected real ones")
+        return g.call("where", _comes_first(g, *((rhs, lhs) if op == "maximum" else (lhs, rhs))), lhs, rhs)
     return g.elementwise(_BINARY[op], lhs, rhs)
+
+
+def _comes_first(g: Context, lhs: Value, rhs: Value) -> Value:
+    """Where complex ``lhs`` is before ``rhs``: its real part is smaller, or its imaginary part of two equal real ones."""
+    (a, b), (c, d) = ([g.call(f"complex.{part}", v) for part in ("real", "imag")] for v in (lhs, rhs))
+    tied = g.call("logical_and", g.call("equal", a, c), g.call("less", b, d))
+    return g.call("logical_or", g.call("less", a, c), tied)
 
 
 def _binary(name: str) -> ConverterFunction:
@@ -85,6 +95,13 @@ for _name, _op in _CHLO_UNARY.items():
 for _name in (*_BINARY, *_OF_BITS):
     converts(_name)(_binary(_name))
     converts(f"broadcast_{_name}", domain="chlo")(_broadcasting(_name))
+
+
+@converts("cbrt")
+def cube_root(g: Context, operand: Value) -> Value:
+    if dtypes.is_complex(operand.dtype):
+        return g.call("power", operand, g.scalar(1 / 3, operand))
+    return g.elementwise("cbrt", operand)
 
 
 @converts("not")
@@ -135,6 +152,8 @@ def compare(g: Context, lhs: Value, rhs: Value, *, comparison_direction: str, co
         raise g.invalid(f"comparison_direction: got {comparison_direction!r}; expected one of {', '.join(_COMPARISONS)}")
     if compare_type == "TOTALORDER" and dtypes.is_float(lhs.dtype):
         lhs, rhs = total_order(g, lhs), total_order(g, rhs)
+    if lhs.dtype == "bool" and comparison_direction not in ("EQ", "NE"):
+        lhs, rhs = g.cast(lhs, "uint8"), g.cast(rhs, "uint8")
     return g.elementwise(_COMPARISONS[comparison_direction], lhs, rhs)
 
 
@@ -167,6 +186,8 @@ def convert(g: Context, operand: Value) -> Value:
     if dtypes.is_complex(dtype) and not dtypes.is_complex(operand.dtype):
         part = g.cast(operand, "float64" if dtype == "complex128" else "float32")
         return g.call("complex.make", part, g.call("zeros_like", part))
+    if dtypes.is_complex(operand.dtype) and not dtypes.is_complex(dtype):
+        operand = g.call("complex.real", operand)
     return g.call("cast", operand, dtype=dtype, saturate=False) if dtype != operand.dtype else operand
 
 
@@ -179,20 +200,10 @@ def reduce_precision(g: Context, operand: Value, *, exponent_bits: int, mantissa
 def bitcast_convert(g: Context, operand: Value) -> Value:
     """The same bits as elements of another type; of another width they are one dimension more or less, low bits first."""
     dtype = g.result_type().dtype
-    old, new = dtypes.bits(operand.dtype), dtypes.bits(dtype)
-    if dtypes.is_complex(dtype) or dtypes.is_complex(operand.dtype):
-        raise g.unsupported("bits of complex numbers are not supported; expected real ones")
-    if old == new:
-        return g.call("reinterpret", operand, dtype=dtype)
-    word = g.call("reinterpret", operand, dtype=f"uint{old}")
-    count = max(old, new) // min(old, new)
-    shifts = np.arange(count) * min(old, new)
-    if old > new:
-        parts = g.call("logical_right_shift", g.reshape(word, (*word.shape, 1)), g.constant(shifts, word.dtype))
-        narrow = g.cast(g.call("bitwise_and", parts, g.constant((1 << new) - 1, word.dtype)), f"uint{new}")
-        return g.call("reinterpret", narrow, dtype=dtype)
-    wide = g.call("left_shift", g.cast(word, f"uint{new}"), g.constant(shifts, f"uint{new}"))
-    return g.call("reinterpret", g.call("sum", wide, axis=(-1,)), dtype=dtype)
+    if (dtype == "bool") != (operand.dtype == "bool"):
+        raise g.unsupported(f"bits of {operand.dtype} as {dtype} are not supported; expected no bool, or bool alone")
+    row = operand if operand.rank else g.reshape(operand, (1,))
+    return g.reshape(bitcast(g, row, dtype), g.shape())
 
 
 @converts("uniform_dequantize")
@@ -248,7 +259,31 @@ def constant_like(g: Context, operand: Value, *, value: object) -> Value:
     return g.filled(g.constant(number, operand.dtype), operand.dtype, operand.shape)
 
 
-for _name in ("polygamma", "zeta"):
-    refuse(_name, "no operator computes it", domain="chlo")
+@converts("zeta", domain="chlo")
+def zeta(g: Context, x: Value, q: Value) -> Value:
+    """NaN at the poles of q, where x is neither 1 nor even: the two sides differ."""
+    order, at = (Term(g, g.cast(value, "float64")) for value in (x, q))
+    two_sided = (at <= 0).both(at.equals(at.floor())).both((order / 2).floor() < order / 2).both(order > 1)
+    return g.cast(two_sided.where(math.nan, Term(g, special.zeta(g, order.value, at.value))).value, x.dtype)
+
+
+@converts("digamma", domain="chlo")
+def digamma(g: Context, x: Value) -> Value:
+    """NaN at all of its poles, 0 included."""
+    return Term(g, x).equals(0).where(math.nan, Term(g, g.call("digamma", x))).value
+
+
+@converts("polygamma", domain="chlo")
+def polygamma(g: Context, n: Value, x: Value) -> Value:
+    """Of whole numbers n from 0 on; of others it is NaN."""
+    order, at = Term(g, g.cast(n, "float64")), g.cast(x, "float64")
+    factorial = Term(g, g.call("exp", g.call("lgamma", (order + 1).value)))
+    sign = (order - (order / 2).floor() * 2) * 2 - 1
+    derivative = sign * factorial * Term(g, zeta(g, (order + 1).value, at))
+    found = order.equals(0).where(Term(g, digamma(g, at)), derivative)
+    defined = order.equals(order.floor()).both(order >= 0)
+    return g.cast(defined.where(found, math.nan).value, x.dtype)
+
+
 refuse("ragged_dot", "it is not decomposed; let jax decompose it: lower for CPUs", domain="chlo")
 refuse("scan", "it is not decomposed; use while", domain="chlo")

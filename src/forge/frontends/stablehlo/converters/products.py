@@ -129,6 +129,8 @@ def convolved(
     places = {side: _places(numbers, side) for side in ("input", "kernel", "output")}
     if sorted(places["input"]) != list(range(lhs.rank)) or sorted(places["kernel"]) != list(range(rhs.rank)):
         raise g.invalid(f"dimension_numbers: got {dict(numbers)} for {lhs.type} and {rhs.type}; expected each dimension once")
+    if 0 in g.result_type().shape:
+        return g.filled(0, g.result_type().dtype, g.shape())
     spatial = lhs.rank - 2
     if not 0 < spatial <= 3:
         raise g.unsupported(f"got {spatial} spatial dimensions; expected 1 to 3")

@@ -74,5 +74,6 @@ def _order_by_comparisons(g: Context, inputs: Sequence[Value], axis: int) -> Val
 
 @converts("top_k", domain="chlo")
 def top_k(g: Context, operand: Value, *, k: int) -> list[Value]:
-    values, order = g.multi("topk", operand, k=k, axis=-1, ret_type="both", dtype="int32")
-    return [values, order]
+    numbers = g.cast(operand, "uint8") if operand.dtype == "bool" else operand
+    values, order = g.multi("topk", numbers, k=k, axis=-1, ret_type="both", dtype="int32")
+    return [g.cast(values, operand.dtype), order]
