@@ -14,7 +14,7 @@ from forge._version import __version__
 from forge.frontends import PACKAGES
 
 if TYPE_CHECKING:
-    from forge import errors, frontend, frontends, nd, onnxruntime, relax, relay, torch, transform
+    from forge import errors, frontend, frontends, nd, nn, onnxruntime, relax, relay, torch, transform
     from forge import errors as error
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
@@ -74,7 +74,7 @@ _HOMES = {name: module for module, names in {
     "forge.ops.core.define": ("define_operator",),
     "forge.errors": ("ForgeError", "TVMError", "OpNotImplemented", "OpAttributeInvalid"),
 }.items() for name in names}  # fmt: skip
-_MODULES = ("errors", "frontend", "frontends", "nd", "onnxruntime", "relax", "relay", "torch", "transform")
+_MODULES = ("errors", "frontend", "frontends", "nd", "nn", "onnxruntime", "relax", "relay", "torch", "transform")
 _find = lazy.attributes(__name__, _HOMES, {**{name: f"forge.{name}" for name in _MODULES}, "error": "forge.errors"})
 # Packages that register operators. The graph IR knows none itself: it imports these at the first question about one.
 OPERATOR_LIBRARIES = ["forge.ops"]
@@ -126,6 +126,7 @@ __all__ = [  # and the loaders, below
     "join",
     "load",
     "nd",
+    "nn",
     "onnxruntime",
     "preload_dlls",
     "register_format",

@@ -15,7 +15,7 @@ from forge.module import IRModule
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = [ROOT / "src", ROOT / "runtime" / "src"]
 INTERFACE = ROOT / "docs" / "reference" / "api"
-MODULES = {"error", "errors", "frontend", "frontends", "nd", "onnxruntime", "relax", "relay", "torch", "transform"}
+MODULES = {"error", "errors", "frontend", "frontends", "nd", "nn", "onnxruntime", "relax", "relay", "torch", "transform"}
 ON_OTHER_PAGES = {"RelayModule", "create_executor", "cpu", "__version__"}
 """Names for programs written for TVM (``docs/guides/relay.md``), and what needs no page."""
 

@@ -1,0 +1,34 @@
+"""Write models in Python: modules with parameters, as in PyTorch, whose methods become functions of a graph."""
+
+from forge.nn import op, spec
+from forge.nn.defaults import get_default_dtype, set_default_dtype
+from forge.nn.effects import Effect, IOEffect, KVCache
+from forge.nn.module import Module, ModuleDict, ModuleList, Mutator, ParameterDict, ParameterList, Sequential
+from forge.nn.op import *  # noqa: F403
+from forge.nn.spec import MethodSpec, ModuleSpec
+from forge.nn.subroutine import SubroutineMixin
+from forge.nn.tensor import Object, Parameter, Tensor, wrap_nested
+
+__all__ = [
+    "Effect",
+    "IOEffect",
+    "KVCache",
+    "MethodSpec",
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "ModuleSpec",
+    "Mutator",
+    "Object",
+    "Parameter",
+    "ParameterDict",
+    "ParameterList",
+    "Sequential",
+    "SubroutineMixin",
+    "Tensor",
+    "get_default_dtype",
+    "op",
+    "set_default_dtype",
+    "spec",
+    "wrap_nested",
+]
