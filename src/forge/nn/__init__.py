@@ -1,6 +1,7 @@
 """Write models in Python: modules with parameters, as in PyTorch, whose methods become functions of a graph."""
 
 from forge.nn import op, spec
+from forge.nn.debugging import debug_func, print_
 from forge.nn.defaults import get_default_dtype, set_default_dtype
 from forge.nn.effects import Effect, IOEffect, KVCache
 from forge.nn.module import Module, ModuleDict, ModuleList, Mutator, ParameterDict, ParameterList, Sequential
@@ -26,9 +27,12 @@ __all__ = [
     "Sequential",
     "SubroutineMixin",
     "Tensor",
+    "debug_func",
     "get_default_dtype",
     "op",
+    "print_",
     "set_default_dtype",
     "spec",
     "wrap_nested",
 ]
+

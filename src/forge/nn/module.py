@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from forge.errors import OptionError
 from forge.module import IRModule
@@ -34,7 +34,12 @@ class Module(SubroutineMixin):
 
     Attributes are found by walking the object, so that plain assignment and lists in `ModuleList` are all that is needed; names
     are paths, as in ``layers.0.weight``.
+
+    Attributes:
+        ignored_state: names that state dictionaries of other frameworks have for such a module, and that are not needed here.
     """
+
+    ignored_state: ClassVar[tuple[str, ...]] = ()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; a subclass says so."""
@@ -83,7 +88,8 @@ class Module(SubroutineMixin):
             yield parameter
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Inner modules with their paths."""
+        """The module itself, which comes under ``prefix``, and inner ones with their paths."""
+        yield prefix, self
         yield from self.named_parts(Module, prefix)
 
     def state_dict(self, *, prefix: str = "", destination: dict[str, Parameter] | None = None) -> dict[str, Parameter]:
@@ -117,7 +123,8 @@ class Module(SubroutineMixin):
         """
         own = self.state_dict()
         missing = [name for name in own if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in own]
+        ignored = {f"{path}.{name}".lstrip(".") for path, m in self.named_modules() for name in m.ignored_state}
+        unexpected = [name for name in state_dict if name not in own and name not in ignored]
         if strict and (missing or unexpected):
             differing = f"missing: {', '.join(missing) or 'none'}; unexpected: {', '.join(unexpected) or 'none'}"
             raise KeyError(f"load_state_dict: {differing}")
