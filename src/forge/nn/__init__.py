@@ -1,9 +1,10 @@
 """Write models in Python: modules with parameters, as in PyTorch, whose methods become functions of a graph."""
 
-from forge.nn import op, spec
+from forge.nn import layers, op, spec
 from forge.nn.debugging import debug_func, print_
 from forge.nn.defaults import get_default_dtype, set_default_dtype
 from forge.nn.effects import Effect, IOEffect, KVCache
+from forge.nn.layers import *  # noqa: F403
 from forge.nn.module import Module, ModuleDict, ModuleList, Mutator, ParameterDict, ParameterList, Sequential
 from forge.nn.op import *  # noqa: F403
 from forge.nn.spec import MethodSpec, ModuleSpec
@@ -29,6 +30,7 @@ __all__ = [
     "Tensor",
     "debug_func",
     "get_default_dtype",
+    "layers",
     "op",
     "print_",
     "set_default_dtype",
@@ -36,3 +38,5 @@ __all__ = [
     "wrap_nested",
 ]
 
+
+__all__ += [*layers.__all__, *op.__all__]

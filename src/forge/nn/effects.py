@@ -115,7 +115,7 @@ class KVCache(Effect):
         shape = new_element.shape
         if new_element.dtype != self.dtype or tuple(shape[1:]) != self.row.shape:
             expected = f"({', '.join(['rows', *map(str, self.row.shape)])}) of {self.dtype}"
-            raise OptionError(f"KVCache.append: got {new_element!r}; expected {expected}")
+            raise OptionError(f"KVCache.append: got {new_element.type}; expected {expected}")
         g = Context("append")
         self.state = [g.call("concatenate", self._rows("append"), g.value(new_element), axis=0)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.dims import Dim, DimExpr
+from forge.dims import DimExpr
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir.arrays import checked
 from forge.ir.nodes import Value
@@ -95,7 +95,7 @@ class Tensor:
         return Tensor(_expr=tensor_type(shape, dtype, f"placeholder {name!r}"))
 
     @property
-    def shape(self) -> tuple[Dim, ...]:
+    def shape(self) -> tuple[Any, ...]:
         """Sizes: numbers, and expressions of the names that a specification has."""
         return self.type.shape
 

@@ -1,0 +1,1 @@
+"""The functions of ``forge.nn``, by family; ``forge.nn.op`` collects them."""

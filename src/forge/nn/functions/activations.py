@@ -1,0 +1,106 @@
+"""Activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge.compose import activations
+from forge.errors import OptionError
+from forge.nn.functions.elementwise import clip
+from forge.nn.tensor import Tensor
+from forge.nn.tracing import Context
+
+
+def _activation(operator: str, x: Tensor, name: str, **attributes: Any) -> Tensor:
+    g = Context(name)
+    return g.tensor(g.call(operator, g.value(x), **attributes))
+
+
+def relu(x: Tensor, name: str = "relu") -> Tensor:
+    """``max(x, 0)``."""
+    return _activation("nn.relu", x, name)
+
+
+def relu6(x: Tensor, name: str = "relu6") -> Tensor:
+    """``min(max(x, 0), 6)``."""
+    return clip(x, 0, 6, name)
+
+
+def leaky_relu(x: Tensor, negative_slope: float = 0.01, name: str = "leaky_relu") -> Tensor:
+    """``x`` where it is positive, else ``negative_slope * x``."""
+    return _activation("nn.leaky_relu", x, name, alpha=negative_slope)
+
+
+def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
+    """``x`` where it is positive, else ``alpha * x``.
+
+    Args:
+        x: ``(n, channels, ...)``.
+        alpha: a number for each channel, or one for all.
+    """
+    g = Context(name)
+    return g.tensor(activations.prelu(g, g.value(x), g.value(alpha)))
+
+
+def elu(x: Tensor, alpha: float = 1.0, name: str = "elu") -> Tensor:
+    """``x`` where it is positive, else ``alpha * (exp(x) - 1)``."""
+    return _activation("nn.elu", x, name, alpha=alpha)
+
+
+def silu(x: Tensor, name: str = "silu") -> Tensor:
+    """``x * sigmoid(x)``."""
+    return _activation("nn.silu", x, name)
+
+
+def gelu(x: Tensor, approximate: str | None = None, name: str = "gelu") -> Tensor:
+    """``x * (1 + erf(x / sqrt(2))) / 2``; with ``approximate="tanh"`` by the hyperbolic tangent.
+
+    Raises:
+        OptionError: another approximation.
+    """
+    if approximate not in (None, "none", "tanh"):
+        raise OptionError(f"gelu: approximate: got {approximate!r}; expected None or 'tanh'")
+    return _activation("nn.gelu", x, name, approximate=approximate or "none")
+
+
+def sigmoid(x: Tensor, name: str = "sigmoid") -> Tensor:
+    """``1 / (1 + exp(-x))``."""
+    return _activation("sigmoid", x, name)
+
+
+def hardsigmoid(x: Tensor, name: str = "hardsigmoid") -> Tensor:
+    """``min(max(x / 6 + 1 / 2, 0), 1)``."""
+    return _activation("nn.hard_sigmoid", x, name, alpha=1 / 6, beta=0.5)
+
+
+def hardswish(x: Tensor, name: str = "hardswish") -> Tensor:
+    """``x * hardsigmoid(x)``."""
+    return _activation("nn.hardswish", x, name)
+
+
+def mish(x: Tensor, name: str = "mish") -> Tensor:
+    """``x * tanh(softplus(x))``."""
+    return _activation("nn.mish", x, name)
+
+
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus") -> Tensor:
+    """``log(1 + exp(beta * x)) / beta``, and ``x`` where ``beta * x`` is above ``threshold``."""
+    g = Context(name)
+    return g.tensor(activations.softplus(g, g.value(x), beta=beta, threshold=threshold))
+
+
+def glu(x: Tensor, axis: int = -1, name: str = "glu") -> Tensor:
+    """The first half along ``axis`` times the sigmoid of the second."""
+    g = Context(name)
+    value = g.value(x)
+    return g.tensor(activations.glu(g, value, g.axis(axis, value.rank)))
+
+
+def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
+    """``exp(x) / sum(exp(x))`` along ``axis``."""
+    return _activation("nn.softmax", x, name, axis=axis)
+
+
+def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
+    """``log(softmax(x))``, precise."""
+    return _activation("nn.log_softmax", x, name, axis=axis)

@@ -1,0 +1,274 @@
+"""Element-wise functions: arithmetic, comparisons, logic and mathematics, with NumPy's broadcasting.
+
+Numbers take the element type of the tensors; tensors of different element types are refused: convert with `astype`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge import dtypes
+from forge.errors import OptionError
+from forge.nn.tensor import Tensor
+from forge.nn.tracing import Context, is_number
+
+
+def _binary(operator: str, a: Any, b: Any, name: str) -> Tensor:
+    g = Context(name)
+    return g.tensor(g.call(operator, *g.alike(a, b)))
+
+
+def _unary(operator: str, x: Tensor, name: str, **attributes: Any) -> Tensor:
+    g = Context(name)
+    return g.tensor(g.call(operator, g.value(x), **attributes))
+
+
+def _real(operator: str, x: Tensor, name: str) -> Tensor:
+    """A function of floating-point numbers."""
+    g = Context(name)
+    value = g.value(x)
+    if not dtypes.belongs(value.dtype, "float") and not dtypes.is_complex(value.dtype):
+        raise OptionError(f"{name}: got {value.dtype}; expected floating-point numbers; convert with astype")
+    return g.tensor(g.call(operator, value))
+
+
+def add(a: Tensor, b: Tensor, name: str = "add") -> Tensor:
+    """``a + b``."""
+    return _binary("add", a, b, name)
+
+
+def subtract(a: Tensor, b: Tensor, name: str = "subtract") -> Tensor:
+    """``a - b``."""
+    return _binary("subtract", a, b, name)
+
+
+def multiply(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
+    """``a * b``."""
+    return _binary("multiply", a, b, name)
+
+
+def floor_divide(a: Tensor, b: Tensor, name: str = "floor_divide") -> Tensor:
+    """``floor(a / b)``."""
+    return _binary("floor_divide", a, b, name)
+
+
+def remainder(a: Tensor, b: Tensor, name: str = "remainder") -> Tensor:
+    """``a - floor(a / b) * b``, which has the sign of ``b``."""
+    return _binary("floor_mod", a, b, name)
+
+
+def power(a: Tensor, b: Tensor, name: str = "power") -> Tensor:
+    """``a ** b``."""
+    return _binary("power", a, b, name)
+
+
+def divide(a: Tensor, b: Tensor, name: str = "divide") -> Tensor:
+    """``a / b``; the quotient of integers is of the default element type."""
+    from forge.nn.defaults import get_default_dtype
+
+    g = Context(name)
+    values = g.alike(a, b)
+    if not dtypes.is_float(values[0].dtype) and not dtypes.is_complex(values[0].dtype):
+        values = [g.cast(v, get_default_dtype()) for v in values]
+    return g.tensor(g.call("divide", *values))
+
+
+def maximum(x1: Tensor, x2: Tensor, name: str = "maximum") -> Tensor:
+    """The larger element of two; NaN if one is."""
+    return _binary("maximum", x1, x2, name)
+
+
+def minimum(x1: Tensor, x2: Tensor, name: str = "minimum") -> Tensor:
+    """The smaller element of two; NaN if one is."""
+    return _binary("minimum", x1, x2, name)
+
+
+def less(a: Tensor, b: Tensor, name: str = "less") -> Tensor:
+    """``a < b``, of type bool."""
+    return _binary("less", a, b, name)
+
+
+def less_equal(a: Tensor, b: Tensor, name: str = "less_equal") -> Tensor:
+    """``a <= b``, of type bool."""
+    return _binary("less_equal", a, b, name)
+
+
+def greater(a: Tensor, b: Tensor, name: str = "greater") -> Tensor:
+    """``a > b``, of type bool."""
+    return _binary("greater", a, b, name)
+
+
+def greater_equal(a: Tensor, b: Tensor, name: str = "greater_equal") -> Tensor:
+    """``a >= b``, of type bool."""
+    return _binary("greater_equal", a, b, name)
+
+
+def equal(a: Tensor, b: Tensor, name: str = "equal") -> Tensor:
+    """``a == b``, of type bool."""
+    return _binary("equal", a, b, name)
+
+
+def not_equal(a: Tensor, b: Tensor, name: str = "not_equal") -> Tensor:
+    """``a != b``, of type bool."""
+    return _binary("not_equal", a, b, name)
+
+
+def logical_and(a: Tensor, b: Tensor, name: str = "logical_and") -> Tensor:
+    """Where both are true; of bools."""
+    return _binary("logical_and", a, b, name)
+
+
+def logical_or(a: Tensor, b: Tensor, name: str = "logical_or") -> Tensor:
+    """Where one is true; of bools."""
+    return _binary("logical_or", a, b, name)
+
+
+def logical_not(x: Tensor, name: str = "logical_not") -> Tensor:
+    """Where it is false; of bools."""
+    return _unary("logical_not", x, name)
+
+
+def negative(x: Tensor, name: str = "neg") -> Tensor:
+    """``-x``."""
+    return _unary("negative", x, name)
+
+
+def abs(x: Tensor, name: str = "abs") -> Tensor:  # noqa: A001 - NumPy's name
+    """``|x|``."""
+    return _unary("abs", x, name)
+
+
+def sign(x: Tensor, name: str = "sign") -> Tensor:
+    """-1, 0 or 1."""
+    return _unary("sign", x, name)
+
+
+def floor(x: Tensor, name: str = "floor") -> Tensor:
+    """The largest integer that is not above."""
+    return _unary("floor", x, name)
+
+
+def ceil(x: Tensor, name: str = "ceil") -> Tensor:
+    """The smallest integer that is not below."""
+    return _unary("ceil", x, name)
+
+
+def round(x: Tensor, name: str = "round") -> Tensor:  # noqa: A001 - NumPy's name
+    """The nearest integer, the even one of two."""
+    return _unary("round", x, name)
+
+
+def isnan(x: Tensor, name: str = "isnan") -> Tensor:
+    """Where it is not a number."""
+    return _unary("isnan", x, name)
+
+
+def isinf(x: Tensor, name: str = "isinf") -> Tensor:
+    """Where it is infinite."""
+    return _unary("isinf", x, name)
+
+
+def exp(x: Tensor, name: str = "exp") -> Tensor:
+    """``e ** x``."""
+    return _real("exp", x, name)
+
+
+def expm1(x: Tensor, name: str = "expm1") -> Tensor:
+    """``e ** x - 1``, precise near 0."""
+    return _real("expm1", x, name)
+
+
+def log(x: Tensor, name: str = "log") -> Tensor:
+    """The natural logarithm."""
+    return _real("log", x, name)
+
+
+def log1p(x: Tensor, name: str = "log1p") -> Tensor:
+    """``log(1 + x)``, precise near 0."""
+    return _real("log1p", x, name)
+
+
+def sqrt(x: Tensor, name: str = "sqrt") -> Tensor:
+    """The square root."""
+    return _real("sqrt", x, name)
+
+
+def rsqrt(x: Tensor, name: str = "rsqrt") -> Tensor:
+    """``1 / sqrt(x)``."""
+    return _real("rsqrt", x, name)
+
+
+def reciprocal(x: Tensor, name: str = "reciprocal") -> Tensor:
+    """``1 / x``."""
+    return _real("reciprocal", x, name)
+
+
+def sin(x: Tensor, name: str = "sin") -> Tensor:
+    """The sine."""
+    return _real("sin", x, name)
+
+
+def cos(x: Tensor, name: str = "cos") -> Tensor:
+    """The cosine."""
+    return _real("cos", x, name)
+
+
+def tan(x: Tensor, name: str = "tan") -> Tensor:
+    """The tangent."""
+    return _real("tan", x, name)
+
+
+def erf(x: Tensor, name: str = "erf") -> Tensor:
+    """The error function."""
+    return _real("erf", x, name)
+
+
+def tanh(x: Tensor, name: str = "tanh") -> Tensor:
+    """The hyperbolic tangent."""
+    return _real("tanh", x, name)
+
+
+def square(x: Tensor, name: str = "square") -> Tensor:
+    """``x * x``."""
+    g = Context(name)
+    value = g.value(x)
+    return g.tensor(g.call("multiply", value, value))
+
+
+def clip(x: Tensor, min: Any = None, max: Any = None, name: str = "clip") -> Tensor:  # noqa: A002 - NumPy's names
+    """``x`` moved between ``min`` and ``max``, numbers or tensors; None: there is no bound."""
+    g = Context(name)
+    value = g.value(x)
+    for operator, bound in (("maximum", min), ("minimum", max)):
+        if bound is not None:
+            value = g.call(operator, *g.alike(value, bound))
+    return g.tensor(value)
+
+
+def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
+    """The elements converted to ``dtype``. Floats are truncated to integers, saturating; NaN becomes 0.
+
+    Raises:
+        OptionError: there is no such element type.
+    """
+    g = Context(name)
+    try:
+        return g.tensor(g.cast(g.value(x), dtypes.canonical(dtype)))
+    except TypeError as error:
+        raise OptionError(f"{name}: {error}") from error
+
+
+def where(condition: Tensor, x1: Tensor, x2: Tensor, name: str = "where") -> Tensor:
+    """Elements of ``x1`` where ``condition`` is true, else of ``x2``; all broadcast."""
+    g = Context(name)
+    chosen = g.value(condition)
+    if chosen.dtype != "bool":
+        chosen = g.call("not_equal", chosen, g.scalar(0, chosen))
+    return g.tensor(g.call("where", chosen, *g.alike(x1, x2)))
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: float, name: str = "masked_fill") -> Tensor:
+    """``value`` where ``mask`` is true, else ``x``."""
+    if not is_number(value):
+        raise OptionError(f"{name}: value: got {type(value).__name__}; expected a number; use where for tensors")
+    return where(mask, value, x, name)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge import dims, dtypes
+from forge.compose import products
+from forge.errors import OptionError
+from forge.ir.nodes import Value
+from forge.nn.tensor import Tensor
+from forge.nn.tracing import Context
+
+
+def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:
+    """``a @ b``, as NumPy's: leading axes broadcast, vectors stand for matrices of one row or column.
+
+    Args:
+        out_dtype: in which products are summed, and of the result; by default that of the operands.
+
+    Raises:
+        OptionError: sizes do not fit, or an operand has no axis.
+    """
+    g = Context(name)
+    left, right = g.alike(a, b)
+    _check_inner(name, left, right, -1 if right.rank == 1 else -2)
+    return g.tensor(products.matmul(g, *_wide(g, out_dtype, left, right)))
+
+
+def _check_inner(name: str, a: Value, b: Value, axis: int) -> None:
+    if not a.rank or not b.rank:
+        raise OptionError(f"{name}: got {a.type} and {b.type}; expected at least one axis each")
+    if dims.different(a.shape[-1], b.shape[axis]):
+        raise OptionError(f"{name}: got {a.type} and {b.type}; expected {a.shape[-1]} for {b.shape[axis]}")
+
+
+def _wide(g: Context, out_dtype: str | None, *values: Value) -> list[Value]:
+    return list(values) if out_dtype is None else [g.cast(v, dtypes.canonical(out_dtype)) for v in values]
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, name: str = "linear") -> Tensor:
+    """``x @ weight.T + bias``.
+
+    Args:
+        x: ``(..., in)``.
+        weight: ``(out, in)``.
+        bias: ``(out,)``.
+        out_dtype: in which products are summed, and of the result; by default that of ``x``.
+    """
+    g = Context(name)
+    data, matrix = g.alike(x, weight)
+    if matrix.rank != 2:
+        raise OptionError(f"{name}: weight: got {matrix.type}; expected (out, in)")
+    _check_inner(name, data, matrix, -1)
+    data, matrix = _wide(g, out_dtype, data, matrix)
+    return g.tensor(products.affine(g, data, matrix, None if bias is None else g.value(bias)))
+
+
+def einsum(equation: str, *operands: Tensor, name: str = "einsum") -> Tensor:
+    """Sums of products over named axes, as ``numpy.einsum``: ``einsum("bij,bjk->bik", a, b)``."""
+    g = Context(name)
+    return g.tensor(g.call("einsum", *g.alike(*operands), equation=equation))
+
+
+def outer(a: Tensor, b: Tensor, name: str = "outer") -> Tensor:
+    """``a[i] * b[j]`` of two vectors."""
+    g = Context(name)
+    return g.tensor(products.outer(g, *g.alike(a, b)))
+
+
+def dot(a: Tensor, b: Tensor, name: str = "dot") -> Tensor:
+    """The sum of the products of two vectors."""
+    return matmul(a, b, None, name)
+
+
+def cosine_similarity(a: Any, b: Any, axis: int = -1, eps: float = 1e-8, name: str = "cosine_similarity") -> Tensor:
+    """``sum(a * b) / max(|a| * |b|, eps)`` along ``axis``."""
+    from forge.nn.functions.elementwise import divide, maximum, multiply
+    from forge.nn.functions.reductions import norm
+    from forge.nn.functions.reductions import sum as total
+
+    lengths = multiply(norm(a, 2, axis), norm(b, 2, axis))
+    return divide(total(multiply(a, b), axis), maximum(lengths, eps), name)  # type: ignore[arg-type]
+
+
+def normalize(x: Tensor, p: float = 2, axis: int = 1, eps: float = 1e-12, name: str = "normalize") -> Tensor:
+    """``x / max(norm(x), eps)`` along ``axis``."""
+    from forge.nn.functions.elementwise import divide, maximum
+    from forge.nn.functions.reductions import norm
+
+    return divide(x, maximum(norm(x, p, axis, keepdims=True), eps), name)  # type: ignore[arg-type]

@@ -1,0 +1,118 @@
+"""Reductions along axes, and running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dtypes
+from forge.compose import axes as compose
+from forge.compose import reductions
+from forge.nn.tensor import Tensor
+from forge.nn.tracing import Context
+
+Axes = int | Sequence[int] | None
+
+
+def _reduced(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str) -> Tensor:
+    g = Context(name)
+    value = g.value(x)
+    places = None if axis is None else tuple(g.axis(k, value.rank) for k in ([axis] if isinstance(axis, int) else axis))
+    return g.tensor(g.call(operator, value, axis=places, keepdims=keepdims))
+
+
+def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:  # noqa: A001 - NumPy's name
+    """The sum along some axes, all for None."""
+    return _reduced("sum", x, axis, keepdims, name)
+
+
+def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
+    """The mean along some axes, all for None."""
+    return _reduced("mean", x, axis, keepdims, name)
+
+
+def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:  # noqa: A001 - NumPy's name
+    """The largest element along some axes, all for None."""
+    return _reduced("max", x, axis, keepdims, name)
+
+
+def min(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:  # noqa: A001 - NumPy's name
+    """The smallest element along some axes, all for None."""
+    return _reduced("min", x, axis, keepdims, name)
+
+
+def prod(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "prod") -> Tensor:
+    """The product along some axes, all for None."""
+    return _reduced("prod", x, axis, keepdims, name)
+
+
+def any(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "any") -> Tensor:  # noqa: A001 - NumPy's name
+    """Whether an element is true, along some axes, all for None; of bools."""
+    return _reduced("any", x, axis, keepdims, name)
+
+
+def all(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "all") -> Tensor:  # noqa: A001 - NumPy's name
+    """Whether all elements are true, along some axes, all for None; of bools."""
+    return _reduced("all", x, axis, keepdims, name)
+
+
+def var(x: Tensor, axis: Axes = None, correction: float = 0, keepdims: bool = False, name: str = "var") -> Tensor:
+    """The mean squared distance from the mean; sums are divided by the number of elements less ``correction``."""
+    g = Context(name)
+    value = g.value(x)
+    places = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    found = tuple(g.axis(k, value.rank) for k in places)
+    return g.tensor(reductions.variance(g, value, found, keepdims, correction=correction))
+
+
+def norm(x: Tensor, p: float = 2, axis: Axes = None, keepdims: bool = False, name: str = "norm") -> Tensor:
+    """``sum(|x| ** p) ** (1 / p)`` along some axes, all for None."""
+    g = Context(name)
+    value = g.value(x)
+    places = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    return g.tensor(reductions.vector_norm(g, value, p, tuple(g.axis(k, value.rank) for k in places), keepdims))
+
+
+def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "logsumexp") -> Tensor:
+    """``log(sum(exp(x)))`` along some axes, all for None."""
+    g = Context(name)
+    value = g.value(x)
+    places = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    return g.tensor(reductions.logsumexp(g, value, tuple(g.axis(k, value.rank) for k in places), keepdims))
+
+
+def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int64", name: str = "argmax") -> Tensor:
+    """Where the largest element is along ``axis``, or in the flat tensor for None; the first one of several."""
+    return _place("argmax", x, axis, keepdims, dtype, name)
+
+
+def argmin(x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int64", name: str = "argmin") -> Tensor:
+    """Where the smallest element is along ``axis``, or in the flat tensor for None; the first one of several."""
+    return _place("argmin", x, axis, keepdims, dtype, name)
+
+
+def _place(operator: str, x: Tensor, axis: int | None, keepdims: bool, dtype: str, name: str) -> Tensor:
+    g = Context(name)
+    value = g.value(x)
+    if axis is None:
+        flat = compose.ravel(g, value)
+        found = g.call(operator, flat, axis=(0,), keepdims=False)
+        return g.tensor(g.cast(g.reshape(found, (1,) * value.rank) if keepdims else found, dtypes.canonical(dtype)))
+    found = g.call(operator, value, axis=(g.axis(axis, value.rank),), keepdims=keepdims)
+    return g.tensor(g.cast(found, dtypes.canonical(dtype)))
+
+
+def cumsum(
+    data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None, name: str = "cumsum"
+) -> Tensor:
+    """Running sums along ``axis``, or of the flat tensor for None.
+
+    Args:
+        dtype: of the sums; by default that of ``data``, for bools int32.
+        exclusive: each sum is without its own element.
+    """
+    g = Context(name)
+    value = g.value(data)
+    if axis is None:
+        value, axis = compose.ravel(g, value), 0
+    kind = dtypes.canonical(dtype) if dtype is not None else "int32" if value.dtype == "bool" else value.dtype
+    return g.tensor(g.call("cumsum", g.cast(value, kind), axis=g.axis(axis, value.rank), exclusive=bool(exclusive)))
