@@ -205,9 +205,13 @@ def gated(builder: RuleBuilder, node: Node) -> Value | Declined | None:
 
 @rule("divide", "multiply")
 def gelu(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """x / 2 * (1 + erf(x / sqrt(2))) == gelu(x); x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) its approximation"""
+    """x / 2 * (1 + erf(x / sqrt(2))) == gelu(x), and so is x / 2 * erfc(-x / sqrt(2));
+    x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) is its approximation"""
     number, parts = factors(node.result)
     for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
+        tail = made_by(gate, "erfc")
+        if tail is not None and is_close(number, 0.5) and _is_erf_argument(operand(tail), x, -1):
+            return builder.call("nn.gelu", x)
         for inner, one in with_scalar(gate, "add"):
             curve = made_by(inner, "erf", "tanh")
             if curve is None or one != 1.0:
@@ -222,10 +226,10 @@ def gelu(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     return None
 
 
-def _is_erf_argument(value: Value, x: Value) -> bool:
-    """value == x / sqrt(2)"""
+def _is_erf_argument(value: Value, x: Value, sign: int = 1) -> bool:
+    """value == sign * x / sqrt(2)"""
     number, parts = factors(value)
-    return is_close(number, math.sqrt(0.5)) and len(parts) == 1 and parts[0] is x
+    return is_close(number, sign * math.sqrt(0.5)) and len(parts) == 1 and parts[0] is x
 
 
 def _is_tanh_argument(value: Value, x: Value) -> bool:

@@ -61,13 +61,17 @@ def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:
 
 
 def factors(value: Value) -> tuple[float, list[Value]]:
-    """``value`` as a number times other values, looking through products and quotients by numbers."""
+    """``value`` as a number times other values, looking through products, quotients by numbers and signs."""
     number, found = 1.0, [value]
     for _ in range(MAX_FACTORS):
         index, node = next(((i, p) for i, v in enumerate(found) if (p := _product(v)) is not None), (0, None))
         if node is None:
             break
         found.pop(index)
+        if node.op == "negative":
+            number = -number
+            found.insert(index, operand(node))
+            continue
         if node.op == "divide":
             number /= scalar(operand(node, 1)) or 1.0
             found.insert(index, operand(node, 0))
@@ -82,8 +86,8 @@ def factors(value: Value) -> tuple[float, list[Value]]:
 
 
 def _product(value: Value) -> Node | None:
-    """The product, or quotient by a number, that ``value`` is."""
-    return made_by(value, "multiply") or next((value.producer for _, c in with_scalar(value, "divide") if c), None)
+    """The product, negative value, or quotient by a number, that ``value`` is."""
+    return made_by(value, "multiply", "negative") or next((value.producer for _, c in with_scalar(value, "divide") if c), None)
 
 
 def squared(value: Value | None) -> Value | None:

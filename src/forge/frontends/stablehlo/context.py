@@ -93,11 +93,13 @@ class Context(ImportContext):
         return self.broadcast(self.reshape(result, (1,) * (len(shape) - result.rank) + result.shape), shape)
 
     def _before_repetition(self, value: Value) -> Value:
-        """What ``broadcast_to`` repeats to give ``value``; of a constant of equal numbers, the number."""
+        """What ``broadcast_to`` or ``full`` repeats to give ``value``; of a constant of equal numbers, the number."""
         producer, array = value.producer, value.constant
         if array is not None and array.ndim and 0 < array.size <= MAX_EQUAL:
             rows = np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
             return self.constant(array.reshape(-1)[0]) if (rows == rows[0]).all() else value
+        if producer is not None and producer.op == "full" and producer.operands[0] is not None:
+            return producer.operands[0]
         if producer is None or producer.op != "broadcast_to" or len(producer.operands) != 1 or producer.attrs.exact:
             return value
         source = producer.operands[0]

@@ -13,6 +13,7 @@ from forge.frontends.converter import ConverterFunction
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.divisions import rounded_down
+from forge.frontends.stablehlo.error_functions import complementary_error_function
 from forge.frontends.stablehlo.registry import converts, refuse
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
@@ -171,8 +172,11 @@ def select(g: Context, pred: Value, on_true: Value, on_false: Value) -> Value:
     known = g.array(pred)
     if known is not None and known.ndim == 0:
         return on_true if known else on_false
-    division = rounded_down(g, pred, on_true, on_false)
-    return g.elementwise("where", pred, on_true, on_false) if division is None else division
+    for meaning in (rounded_down, complementary_error_function):
+        found = meaning(g, pred, on_true, on_false)
+        if found is not None:
+            return found
+    return g.elementwise("where", pred, on_true, on_false)
 
 
 @converts("clamp")
