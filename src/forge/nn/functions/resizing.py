@@ -32,7 +32,7 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool | None = None,
-    data_layout: str | None = None,
+    data_layout: str | None = "NCHW",
     name: str = "interpolate",
 ) -> Tensor:
     """Images of another size, as ``torch.nn.functional.interpolate``.
@@ -45,7 +45,7 @@ def interpolate(
         align_corners: centres of the outer elements stay where they are; not of "nearest" and "area".
         recompute_scale_factor: places are computed by the ratio of sizes, not by ``scale_factor``.
         antialias: of "bilinear" and "bicubic": elements are means over all that they cover when images shrink.
-        data_layout: "NCHW" or, with channels last, "NHWC"; "NCW", "NWC", "NCDHW" and "NDHWC" of others.
+        data_layout: "NCHW": channels first; "NHWC": channels last, of any number of axes; or the layout itself, as in "NDHWC".
 
     Raises:
         OptionError: an argument does not fit.
