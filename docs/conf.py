@@ -55,8 +55,8 @@ SIDE_BAR = {
         "install", "onnx", "pytorch", "torch_compile", "transformers", "jax", "quantized", "cli", "c")],
     "Guides": [f"guides/{name}" for name in (
         "faster", "quantization", "quantized_models", "comparing", "editing", "deploy", "other_machines", "troubleshooting",
-        "pytorch", "torch_compile", "transformers", "language_models", "programs", "tensors", "callbacks", "extending",
-        "onnxruntime", "relay")],
+        "pytorch", "torch_compile", "transformers", "nn", "language_models", "programs", "tensors", "callbacks",
+        "extending", "onnxruntime", "relay")],
     "Notebooks": ["notebooks/pytorch_to_library", "notebooks/quantize_and_compare"],
     "Reference": [f"reference/{name}" for name in (
         "api/index", "formats", "settings", "opt_levels", "operators/README", "onnx_operators", "pytorch_operators",

@@ -14,7 +14,7 @@ from forge.dims import Dim, DimExpr
 from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context
+from forge.nn.tracing import Context, as_dim
 
 
 def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take") -> Tensor:
@@ -91,7 +91,8 @@ def nonzero(x: Tensor, name: str = "nonzero") -> Tensor:
 def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
     """``x[key]``, as NumPy's: integers, slices, None, ``...``, tensors or arrays of integers, and masks.
 
-    Bounds of slices may be sizes of tensors. An integer or a bound that is symbolic counts from the front.
+    Bounds of slices may be sizes of tensors. An integer or a bound that is symbolic counts from the front; a slice that begins at
+    one has as many elements as its bounds say, which the model checks when it runs.
 
     Raises:
         OptionError: there are more indices than axes, or one is of another kind.
@@ -173,17 +174,11 @@ def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim 
         else:
             places = range(size)[part]
             return g.call("take", value, g.constant(np.asarray(list(places), np.int64)), axis=axis), len(places)
-    begin, end = (_bound(bound, size, default) for bound, default in ((part.start, 0), (part.stop, size)))
+    begin = 0 if part.start is None else as_dim(part.start, g.name)
+    end = size if part.stop is None else as_dim(part.stop, g.name)
     result = compose.part(g, value, axis, begin, end, step)
+    stated = end - begin
+    if step == 1 and isinstance(begin, DimExpr) and not dims.equal(result.shape[axis], stated):
+        shape = (*result.shape[:axis], stated, *result.shape[axis + 1 :])
+        result = g.call("broadcast_to", result, shape=shape, exact=True)
     return result, result.shape[axis]
-
-
-def _bound(bound: Any, size: Dim, default: Dim) -> Dim:
-    if bound is None:
-        return default
-    if isinstance(bound, DimExpr):
-        return bound
-    number = int(bound)
-    if number < 0:
-        return max(number + size, 0) if isinstance(size, int) else dims.maximum(size + number, 0)
-    return min(number, size) if isinstance(size, int) else number
