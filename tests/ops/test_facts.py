@@ -49,12 +49,12 @@ HEADS = {
     "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "
                       "sequence_construct sequence_empty sequence_erase sequence_insert sequence_length split_to_sequence stack",
     "fuse_attention": "add any broadcast_to cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
-    "fuse_patterns": "add clip divide erf exp extremes max mean min multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
+    "fuse_patterns": "add clip divide erf erfc exp extremes max mean min multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
                      "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
                      "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
     "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.lookup "
                      "qnn.quantize round subtract transpose",
-    "matching": "divide multiply power",
+    "matching": "divide multiply negative power",
     "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
@@ -72,7 +72,7 @@ HEADS = {
     "view_rules": "add concatenate expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take "
                   "transpose",
     "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
-                "nn.dense",
+                "nn.dense subtract",
     "widen_conv1d": "nn.conv1d nn.conv1d_transpose",
 }
 """Operators whose equations the passes know: those that their patterns consist of. What is true of operators in general is

@@ -51,6 +51,8 @@ from tests.passes.checks import check, parse, rewrite, text_of, weights
          "%0 = strided_slice(%x, begin=[0], end=[1], axes=[1]);\n%1 = strided_slice(%x, begin=[1], end=[2], axes=[1]);\n"
          "concatenate(%0, %1, axis=2)"),
         ("%0 = transpose(%x, axes=[0, 2, 1]); nn.matmul(%x, %0)", "nn.matmul(%x, %x, transpose_b=True)"),
+        ("%0 = exp(%x); %1 = nn.matmul(%x, %0, transpose_b=True); transpose(%1, axes=[2, 0, 1])",
+         "%0 = exp(%x);\n%1 = nn.matmul(%0, %x, transpose_b=True);\ntranspose(%1, axes=[1, 0, 2])"),
     ],
 )
 def test_one_form(before: str, after: str) -> None:

@@ -81,6 +81,22 @@ def test_first_converts_what_is_last() -> None:
     assert check(to("first"), parse_image(CONV + "nn.relu(%0)", (5, 3, 3, 3))) == 0
 
 
+@pytest.mark.parametrize(("weight", "count"), [("meta[relay.Constant][0]", 2), ("%w", 0)])
+def test_constant_weights_whose_channels_are_last_get_blocks(weight: str, count: int) -> None:
+    graph = parse(f"""def @main(%x: Tensor[(2, 8, 8, 3), float32], %w: Tensor[(3, 3, 3, 5), float32]) {{
+      %0 = nn.conv2d(%x, {weight}, data_layout="NHWC", kernel_layout="HWIO"); nn.relu(%0)
+    }}""", [weights(3, 3, 3, 5)])
+    assert check(convert_layout.run_to_first, graph) == count
+    assert graph.select("nn.conv2d")[0].attributes["kernel_layout"] == ("OIHW" if count else "HWIO")
+
+
+def test_transposed_weights_go_to_their_own_usual_layout() -> None:
+    body = 'nn.conv2d_transpose(%x, meta[relay.Constant][0], strides=[2, 2], data_layout="NHWC", kernel_layout="HWOI")'
+    graph = parse_image(body, (3, 3, 5, 3), type_="Tensor[(2, 8, 8, 3), float32]")
+    assert check(convert_layout.run_to_first, graph) == 1
+    assert graph.select("nn.conv2d_transpose")[0].attributes["kernel_layout"] == "IOHW"
+
+
 def test_input_that_is_an_output_and_regions() -> None:
     graph = parse("""def @main(%c: bool, %x: Tensor[(2, 3, 8, 8), float32]) {
       %0 = if(%c, %x) {

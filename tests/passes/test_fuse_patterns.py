@@ -13,6 +13,8 @@ X = "%x: Tensor[(n, 3, 8), float32]"
 CENTRED = "%0 = mean(%x, axis=[-1], keepdims=True); %1 = subtract(%x, %0);"
 DIVIDED = "%4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)"
 ROOT_SQUARES = "%0 = multiply(%x, %x); %1 = mean(%0, axis=[2], keepdims=True); %2 = add(%1, 1e-06f);"
+MOMENTS = ("%0 = multiply(%x, %x); %1 = sum(%x, axis=[2], keepdims=True); %2 = divide(%1, 8f); "
+           "%3 = mean(%0, axis=[2], keepdims=True); %4 = multiply(%2, %2); %5 = subtract(%3, %4);")
 SHIFTED = "%0 = max(%x, axis=[1], keepdims=True); %1 = subtract(%x, %0); %2 = exp(%1);"
 CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 = multiply(%2, 0.7978846f); %4 = tanh(%3);"
 
@@ -43,7 +45,16 @@ CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 
         ("%0 = multiply(%x, 0.044715f); %1 = multiply(%0, %x); %2 = add(%1, 1f); %3 = multiply(%x, 0.7978846f); "
          "%4 = multiply(%3, %2); %5 = tanh(%4); %6 = add(%5, 1f); %7 = multiply(%x, 0.5f); multiply(%7, %6)",
          'nn.gelu(%x, approximate="tanh")'),
+        ("%0 = multiply(%x, 0.5f); %1 = negative(%x); %2 = multiply(%1, 0.70710677f); %3 = erfc(%2); multiply(%0, %3)",
+         "nn.gelu(%x)"),
         ("%0 = sigmoid(%x); multiply(%0, %x)", "nn.silu(%x)"),
+        ("%0 = negative(%x); %1 = exp(%0); %2 = add(1f, %1); divide(1f, %2)", "sigmoid(%x)"),
+        (f"{MOMENTS} %6 = maximum(0f, %5); %7 = subtract(%x, %2); %8 = add(%6, 1e-05f); %9 = rsqrt(%8); multiply(%7, %9)",
+         "nn.layer_norm(%x)"),
+        (f"{MOMENTS} %6 = subtract(%x, %2); %7 = add(%5, 1e-05f); %8 = rsqrt(%7); "
+         "%9 = multiply(%8, meta[relay.Constant][0]); multiply(%6, %9)", "nn.layer_norm(%x, meta[relay.Constant][0])"),
+        (f"{ROOT_SQUARES} %3 = rsqrt(%2); %4 = multiply(%3, meta[relay.Constant][0]); multiply(%x, %4)",
+         "nn.rms_norm(%x, meta[relay.Constant][0], epsilon=1e-06f)"),
         ("%0 = nn.hard_sigmoid(%x, alpha=0.16666667, beta=0.5); multiply(%x, %0)", "nn.hardswish(%x)"),
         ("%0 = add(%x, 3f); %1 = clip(%0, a_min=0f, a_max=6f); %2 = multiply(%x, %1); divide(%2, 6f)", "nn.hardswish(%x)"),
         ("%0 = add(%x, 3f); %1 = clip(%0, a_min=0f, a_max=6f); %2 = divide(%1, 6f); multiply(%x, %2)", "nn.hardswish(%x)"),
@@ -72,6 +83,8 @@ def test_recognised(before: str, after: str) -> None:
          {"the argument of erf is not that of gelu", "the factor is 1; expected 0.5"}),
         ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.25f)",
          {"the factor is 0.25; expected 0.5", "the factor is 1; expected 0.5"}),
+        (f"{MOMENTS} %6 = subtract(%x, %2); %7 = add(%0, 1e-05f); %8 = rsqrt(%7); multiply(%6, %8)", set()),
+        ("%0 = negative(%x); %1 = exp(%0); %2 = add(2f, %1); divide(1f, %2)", set()),
         ("%0 = exp(%x); %1 = sigmoid(%0); multiply(%1, %x)", {"sigmoid is of another value"}),
         ("%0 = nn.hard_sigmoid(%x, alpha=0.2, beta=0.5); multiply(%x, %0)",
          {"alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2"}),

@@ -59,6 +59,7 @@ ENABLED: dict[str, Callable[[CompileOptions], bool]] = {
     "to_bfloat16": lambda o: o.bfloat16,
     "split_groups": lambda o: o.channel_layout is None,
     "untranspose": lambda o: o.channel_layout is None,
+    "channels_first": lambda o: o.channel_layout is None,
     "choose_layouts": lambda o: o.channel_layout is None,
     "use_winograd": lambda o: o.winograd,
 }
@@ -121,6 +122,8 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     _pass("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
     _pass("to_bfloat16", 0, to_bfloat16.run, "`set_bfloat16`: safe operators compute in bfloat16"),
     _pass("fuse_attention", 2, fuse_attention.run, "products, softmax and masks of attention become one operator"),
+    _shape("channels_first", 2, convert_layout.run_to_first,
+           "convolutions whose channels are last get them first, unless `set_channel_layout` is given"),
     _shape("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
     _shape("split_groups", 2, split_groups.run, "grouped convolutions become one a group, unless `set_channel_layout` is given"),
     _shape("untranspose", 2, untranspose.run,

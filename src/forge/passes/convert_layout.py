@@ -1,4 +1,4 @@
-"""Gives convolutions and what is around them the inner layout that ``set_channel_layout`` asks for.
+"""Gives convolutions and what is around them the inner layout that ``set_channel_layout`` asks for, or channels first.
 
 "last" means NHWC, "first" NCHW, and likewise with one and three spatial dimensions. Convolutions in the other layout are
 converted; pools, element-wise operators, concatenations, padding and reductions follow their operand (``Op.in_layout``);
@@ -15,8 +15,11 @@ from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import ConvBase
+from forge.ops.nn.transposed_convolution import ConvTranspose
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
+
+CONVOLUTIONS = frozenset(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
 
 SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
 """Letters of the spatial dimensions by rank."""
@@ -26,6 +29,16 @@ def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of nodes in the new layout."""
     wanted = options.channel_layout
     return on_all_graphs(graph, lambda g: _Permuted(g, wanted == "last").run()) if wanted is not None else 0
+
+
+def run_to_first(graph: Graph, options: CompileOptions) -> int:
+    """Takes convolutions with constant weights to the layout that is put in blocks of channels afterwards."""
+    count, found = 0, False
+    for node in graph.nodes:
+        for region in node.regions:
+            count += run_to_first(region, options)
+        found = found or node.op_def.name in CONVOLUTIONS and node.attrs.data_layout.endswith("C")
+    return count + _First(graph, last=False).run() if found else count
 
 
 class _Permuted(Relayout):
@@ -65,8 +78,24 @@ class _Permuted(Relayout):
         attrs, target = conv.attrs, self.name(conv.attrs.data_layout)
         if target is None or attrs.out_layout not in ("", attrs.data_layout):
             return None
-        old, new = attrs.kernel_layout, conv.spatial + "IO" if self.last else "OI" + conv.spatial
+        usual = "IO" if isinstance(conv, ConvTranspose) else "OI"
+        old, new = attrs.kernel_layout, conv.spatial + "IO" if self.last else usual + conv.spatial
         image, kernel = self.converted(conv.data), self.usual(conv.weight)
         if old != new:
-            kernel = self.builder.call("transpose", kernel, axes=tuple(map(old.index, new)))
+            kernel = self.reordered(kernel, tuple(map(old.index, new)))
         return self.call(node, image, kernel, data_layout=target, kernel_layout=new, out_layout="")
+
+    def reordered(self, kernel: Value, order: tuple[int, ...]) -> Value:
+        return self.builder.call("transpose", kernel, axes=order)
+
+
+class _First(_Permuted):
+    """Images of convolutions with constant weights, whose channels become the second axis."""
+
+    def reordered(self, kernel: Value, order: tuple[int, ...]) -> Value:
+        assert kernel.constant is not None
+        return self.builder.constant(kernel.constant.transpose(order), name=kernel.name)
+
+    def start(self, node: Node) -> Value | None:
+        conv: ConvBase[Any] | None = ConvBase.of(node)
+        return None if conv is None or conv.weight.constant is None else super().start(node)

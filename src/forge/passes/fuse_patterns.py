@@ -40,12 +40,17 @@ def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
     return bool(axes) and axes == tuple(range(rank - len(axes), rank))
 
 
-def divided_by_deviation(node: Node) -> tuple[Value, Value, float] | None:
-    """(y, v, epsilon) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon), or y * (1 / sqrt(v + epsilon))"""
+def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None] | None:
+    """(y, v, epsilon, g) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon) * g, or y * (1 / sqrt(v + epsilon)) * g
+
+    g may be absent; it has to be on the side of the root, else it is a factor of the whole.
+    """
+    is_product = node.op == "multiply"
     for y, divisor in pairs(node):
-        root = _square_root(divisor, inverse=node.op == "multiply")
-        for variance, epsilon in with_scalar(root, "add"):
-            return y, variance, epsilon
+        scaled = made_by(divisor, "multiply") if is_product else None
+        for root, scale in ((divisor, None), *(() if scaled is None else pairs(scaled))):
+            for variance, epsilon in with_scalar(_square_root(root, inverse=is_product), "add"):
+                return y, variance, epsilon, scale
     return None
 
 
@@ -70,12 +75,13 @@ def _centred(value: Value | None) -> tuple[Value, tuple[int, ...]] | None:
 
 @rule("divide", "multiply")
 def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) == layer_norm(x)"""
+    """(x - mean(x)) / sqrt(variance + epsilon) == layer_norm(x) for a variance mean((x - mean(x)) ** 2) or mean(x ** 2) - mean(x) ** 2
+    """
     parts = divided_by_deviation(node)
     if parts is None:
         return None
-    difference, variance, epsilon = parts
-    centred, square = _centred(difference), reduced(variance, "mean")
+    difference, variance, epsilon, scale = parts
+    centred, square = _centred(difference), _mean_of_squares(_not_below_zero(variance))
     if centred is None or square is None:
         return None
     x, axes = centred
@@ -83,9 +89,31 @@ def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
         return Declined("mean and variance are over different axes")
     if not is_trailing(axes, x.rank):
         return NOT_TRAILING
-    if _centred(squared(square[0])) != centred:  # of that node, or of a second one that computes the same
+    of_moments = square[0] is x and made_by(_not_below_zero(variance), "subtract") is not None
+    if not of_moments and _centred(square[0]) != centred:  # of that node, or of a second one that computes the same
         return Declined("the variance is not that of the difference")
-    return builder.call("nn.layer_norm", x, axis=-len(axes), epsilon=epsilon)
+    return _scaled(builder, builder.call("nn.layer_norm", x, axis=-len(axes), epsilon=epsilon), scale)
+
+
+def _not_below_zero(value: Value) -> Value:
+    """x of max(x, 0); other values as they are."""
+    return next((x for x, least in with_scalar(value, "maximum") if least == 0.0), value)
+
+
+def _mean_of_squares(value: Value) -> tuple[Value, tuple[int, ...]] | None:
+    """(y, axes) of mean(y ** 2), and of mean(y ** 2) - mean(y) ** 2"""
+    difference = made_by(value, "subtract")
+    square = reduced(value if difference is None else operand(difference), "mean")
+    base = None if square is None else squared(square[0])
+    if square is None or base is None:
+        return None
+    if difference is not None and reduced(squared(operand(difference, 1)), "mean") != (base, square[1]):
+        return None
+    return base, square[1]
+
+
+def _scaled(builder: RuleBuilder, normalised: Value, scale: Value | None) -> Value:
+    return normalised if scale is None else builder.call("multiply", normalised, scale)
 
 
 @rule("divide", "multiply")
@@ -94,7 +122,7 @@ def rms_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     parts = divided_by_deviation(node)
     if parts is None:
         return None
-    x, variance, epsilon = parts
+    x, variance, epsilon, scale = parts
     square = reduced(variance, "mean")
     base = None if square is None else squared(square[0])
     if square is None or base is None:
@@ -103,7 +131,7 @@ def rms_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
         return Declined("the mean is of the squares of another value")
     if not is_trailing(square[1], x.rank):
         return NOT_TRAILING
-    return builder.call("nn.rms_norm", x, axis=-len(square[1]), epsilon=epsilon)
+    return _scaled(builder, builder.call("nn.rms_norm", x, axis=-len(square[1]), epsilon=epsilon), scale)
 
 
 @rule("multiply")
@@ -133,6 +161,9 @@ def _with_parameter(builder: RuleBuilder, node: Node, norm: Node, *parameters: V
         return None
     if node.result.type != norm.result.type:
         return Declined("the parameter enlarges the result")
+    if all(extent == 1 for extent in added.shape[: norm.attrs.axis]):
+        added = reshaped(builder, added, added.shape[norm.attrs.axis :])
+        parameters = (*parameters[:-1], added)
     if added.rank > -norm.attrs.axis:
         return Declined("the parameter has more axes than are normalised")
     try:
@@ -180,6 +211,17 @@ def extremes(builder: RuleBuilder, node: Node) -> Value | None:
                and (user.op == "extremes" or has_only_data(user) and reduced_axes(user) == whole) for user in data.succ):
         return None
     return builder.call_multi("extremes", data, keepdims=keeps)[node.op == "max"]
+
+
+@rule("divide")
+def sigmoid(builder: RuleBuilder, node: Node) -> Value | None:
+    """1 / (1 + exp(-x)) == sigmoid(x)"""
+    for power, one in with_scalar(operand(node, 1), "add") if scalar(operand(node)) == 1.0 else ():
+        exponential = made_by(power, "exp")
+        negative = None if exponential is None else made_by(operand(exponential), "negative")
+        if one == 1.0 and negative is not None:
+            return builder.call("sigmoid", operand(negative))
+    return None
 
 
 GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus": "nn.mish"}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import is_taken
@@ -99,11 +100,23 @@ def squared(value: Value | None) -> Value | None:
 
 
 def reduced(value: Value | None, op: str) -> tuple[Value, tuple[int, ...]] | None:
-    """(x, axes) of a reduction that keeps its axes with extent 1."""
+    """(x, axes) of a reduction that keeps its axes with extent 1; a mean may be a sum times a number."""
     node = made_by(value, op)
+    if node is None and op == "mean" and value is not None:
+        return _scaled_sum(value)
     if node is None or not node.attrs.keepdims or not has_only_data(node):
         return None
     return operand(node), reduced_axes(node)
+
+
+def _scaled_sum(value: Value) -> tuple[Value, tuple[int, ...]] | None:
+    """(x, axes) of sum(x, axes) / (the number of its terms)"""
+    number, parts = factors(value)
+    total = reduced(parts[0], "sum") if len(parts) == 1 else None
+    if total is None or value.type != parts[0].type:
+        return None
+    count = dims.product(total[0].shape[axis] for axis in total[1])
+    return total if isinstance(count, int) and is_close(number * count, 1.0) else None
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:

@@ -317,6 +317,38 @@ def matmul_of_transpose(builder: RuleBuilder, product: Matmul) -> Value | None:
     return builder.call("nn.matmul", *(swapped.get(flag, v) for flag, v in operands.items()), **attributes)
 
 
+@rule("transpose")
+def transpose_of_matmul(builder: RuleBuilder, node: Node) -> Value | None:
+    """transpose(matmul(a, b), axes) == transpose(matmul(swap(b), swap(a)), others), where axes bring columns before rows"""
+    found = transposed(node.result)
+    product = None if found is None else Matmul.of(found[0].producer)
+    if found is None or product is None or min(product.a.rank, product.b.rank) < 2 or only_use(builder.graph, found[0]) is None:
+        return None
+    rank, order = found[0].rank, found[1]
+    if order.index(rank - 1) > order.index(rank - 2):
+        return None
+    attrs = product.attrs
+    a, transpose_a = _swapped(builder, product.b, attrs.transpose_b)
+    b, transpose_b = _swapped(builder, product.a, attrs.transpose_a)
+    result = builder.call("nn.matmul", a, b, name=product.node.name,
+                          **product.node.attributes | {"transpose_a": transpose_a, "transpose_b": transpose_b})
+    return builder.call("transpose", result, axes=_exchanged_last_two(order))
+
+
+def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[Value, bool]:
+    """An operand of a product, with its last two axes exchanged, and whether the product has to do it."""
+    found = None if is_transposed else transposed(value)
+    if found is None:
+        return value, not is_transposed
+    return builder.call("transpose", found[0], axes=(*found[1][:-2], found[1][-1], found[1][-2])), False
+
+
+def _exchanged_last_two(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """``axes`` of a value whose last two are exchanged before."""
+    last = len(axes) - 1
+    return tuple({last: last - 1, last - 1: last}.get(a, a) for a in axes)
+
+
 def swaps_last_two(axes: tuple[int, ...]) -> bool:
     """Whether a transposition exchanges the last two axes, and leaves the others."""
     rank = len(axes)

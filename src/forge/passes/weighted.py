@@ -18,6 +18,8 @@ from forge.passes.matching import channel_vector, operand, pairs
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 WEIGHTED = (*FORWARD, "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose", "nn.dense")
 
+ADDITIONS = ("nn.bias_add", "add", "subtract")
+
 MAX_ADDITIONS = 16
 """Additions after an operator that are searched; folding removes them one by one, so long chains are still folded."""
 
@@ -74,18 +76,19 @@ def _at_anchor(anchor: Node, bias: np.ndarray | None, name: str) -> Weighted | N
 
 
 def _added(node: Node) -> tuple[Value, np.ndarray] | None:
-    """(x, the constant added per channel) of a node that adds one."""
-    for data, other in pairs(node) if node.op in ("nn.bias_add", "add") else ():
+    """(x, the constant added per channel) of a node that adds or subtracts one."""
+    op = node.op
+    for data, other in pairs(node) if op in ADDITIONS else ():
         anchor = None if other.constant is None or data.type != node.result.type else _anchor_below(data)
         if other.constant is None or anchor is None:
             continue
         axis = channel_axis(anchor)
-        if node.op == "add":
-            vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
-        else:
+        if op == "nn.bias_add":
             vector = other.constant if node.attrs.axis % node.result.rank == axis else None
+        else:
+            vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
         if vector is not None:
-            return data, vector.astype(np.float64)
+            return data, -vector.astype(np.float64) if op == "subtract" else vector.astype(np.float64)
     return None
 
 
@@ -97,7 +100,7 @@ def _anchor_below(value: Value | None) -> Node | None:
         node = value.producer
         if node.op in WEIGHTED:
             return node
-        if node.op not in ("nn.bias_add", "add"):
+        if node.op not in ADDITIONS:
             return None
         value = next((v for v in node.operands if v is not None and v.constant is None), None)
     return None

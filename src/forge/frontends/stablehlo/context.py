@@ -96,8 +96,8 @@ class Context(ImportContext):
         """What ``broadcast_to`` or ``full`` repeats to give ``value``; of a constant of equal numbers, the number."""
         producer, array = value.producer, value.constant
         if array is not None and array.ndim and 0 < array.size <= MAX_EQUAL:
-            rows = np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
-            return self.constant(array.reshape(-1)[0]) if (rows == rows[0]).all() else value
+            once = _without_repetition(array)
+            return value if once.size == array.size else self.constant(once if once.size > 1 else once.reshape(()))
         if producer is not None and producer.op == "full" and producer.operands[0] is not None:
             return producer.operands[0]
         if producer is None or producer.op != "broadcast_to" or len(producer.operands) != 1 or producer.attrs.exact:
@@ -125,6 +125,13 @@ class Context(ImportContext):
     def moved(self, value: Value, order: Sequence[int]) -> Value:
         """``value`` transposed: its dimension ``order[k]`` is the k-th."""
         return value if tuple(order) == tuple(range(value.rank)) else self.call("transpose", value, axes=tuple(order))
+
+
+def _without_repetition(array: np.ndarray) -> np.ndarray:
+    """``array`` with an extent of 1 along the axes that it is the same along, bit by bit."""
+    bits = np.ascontiguousarray(array)[..., None].view(np.uint8)
+    same = [(bits == bits.take([0], axis)).all() for axis in range(array.ndim)]
+    return array[tuple(slice(1) if is_same else slice(None) for is_same in same)]
 
 
 def tensor_type(type_: Type) -> TensorType:

@@ -135,8 +135,11 @@ def convolved(
     if not 0 < spatial <= 3:
         raise g.unsupported(f"got {spatial} spatial dimensions; expected 1 to 3")
     taps = places["kernel"][2:]
-    for axis, backwards in zip(taps, reversal):
-        rhs = g.call("reverse", rhs, axis=axis) if backwards else rhs
+    rhs = _reversed(g, rhs, [axis for axis, backwards in zip(taps, reversal) if backwards])
+    if groups == batch_groups == 1 and all(n == 1 for n in strides) and any(n > 1 for n in input_dilation):
+        transposed = _transposed(g, lhs, rhs, places, padding, input_dilation, dilation)
+        if transposed is not None:
+            return transposed
     lhs = _dilated(g, lhs, places["input"][2:], input_dilation)
     lhs, padding = _cut(g, lhs, places["input"][2:], padding)
     layout = _layout("NC", places["input"])
@@ -161,6 +164,36 @@ def _places(numbers: Mapping[str, Any], side: str) -> Ints:
 def _layout(heads: str, places: Ints) -> str:
     letters = heads + "DHW"[5 - len(places):]
     return "".join(letters[places.index(axis)] for axis in range(len(places)))
+
+
+def _transposed(
+    g: Context, lhs: Value, rhs: Value, places: Mapping[str, Ints], padding: Sequence[tuple[Dim, Dim]], strides: Ints, dilation: Ints
+) -> Value | None:
+    """A convolution of dilated data as the transposed one with these strides; None where its padding is wider than its kernel.
+
+    Taps are in the other order, and the padding is what the kernel reaches beyond: ``(size - 1) * dilation - padding``.
+    """
+    taps = places["kernel"][2:]
+    reach = [(rhs.shape[axis] - 1) * step for axis, step in zip(taps, dilation)]
+    edges = [(n - before, n - after) for n, (before, after) in zip(reach, padding)]
+    if not all(isinstance(n, int) for pair in edges for n in pair) or any(before < 0 for before, _ in edges):
+        return None
+    lhs, rhs, out = _alike(g, lhs, rhs, g.result_type().dtype)
+    if not dtypes.is_float(lhs.dtype):
+        return None
+    layout, letters = _layout("NC", places["input"]), _layout("NC", places["output"])
+    return g.call(
+        f"nn.conv{len(taps)}d_transpose", lhs, _reversed(g, rhs, taps), strides=strides, dilation=dilation,
+        padding=(*(before for before, _ in edges), *(max(after, 0) for _, after in edges)),
+        output_padding=tuple(max(-after, 0) for _, after in edges), kernel_size=tuple(rhs.shape[axis] for axis in taps),
+        channels=rhs.shape[places["kernel"][0]], data_layout=layout, kernel_layout=_layout("OI", places["kernel"]),
+        out_layout="" if letters == layout else letters, out_dtype=out)
+
+
+def _reversed(g: Context, value: Value, axes: Sequence[int]) -> Value:
+    for axis in axes:
+        value = g.call("reverse", value, axis=axis)
+    return value
 
 
 def _dilated(g: Context, value: Value, axes: Sequence[int], dilation: Ints) -> Value:
