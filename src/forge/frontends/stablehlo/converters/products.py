@@ -134,8 +134,7 @@ def convolved(
     spatial = lhs.rank - 2
     if not 0 < spatial <= 3:
         raise g.unsupported(f"got {spatial} spatial dimensions; expected 1 to 3")
-    taps = places["kernel"][2:]
-    for axis, backwards in zip(taps, reversal):
+    for axis, backwards in zip(places["kernel"][2:], reversal):
         rhs = g.call("reverse", rhs, axis=axis) if backwards else rhs
     lhs = _dilated(g, lhs, places["input"][2:], input_dilation)
     lhs, padding = _cut(g, lhs, places["input"][2:], padding)
@@ -148,8 +147,8 @@ def convolved(
     return g.call(
         f"nn.conv{spatial}d", lhs, rhs, strides=strides, dilation=dilation, groups=groups,
         padding=(*(before for before, _ in padding), *(after for _, after in padding)),
-        kernel_size=tuple(rhs.shape[axis] for axis in taps), channels=rhs.shape[places["kernel"][0]], data_layout=layout,
-        kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters, out_dtype=out)
+        data_layout=layout, kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters,
+        out_dtype=out)
 
 
 def _places(numbers: Mapping[str, Any], side: str) -> Ints:
