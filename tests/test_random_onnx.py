@@ -16,15 +16,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from forge.driver import check_options, compile_module
-from forge.errors import CompileError, ForgeError, ImportModelError
+from forge.errors import CompileError, ImportModelError
 from forge.frontends.onnx import import_model
-from forge.ir.graph import Module
-from forge.ir.op import Accuracy
-from tests import guard, guard_runtime
 from tests.error_model import Judge
-from tests.ops.compare import mismatch
-from tests.random_control import has_regions
+from tests.random_checks import compiled_results, failures_of, with_own_constants
 from tests.random_onnx import Network, Unfit, random_model, run_onnxruntime
 from tests.random_onnx_steps import narrow_sizes
 
@@ -79,30 +74,6 @@ def check(seed: int, levels: tuple[int, ...] = (0, 3), steps: Sequence[Callable[
     return problems
 
 
-def with_own_constants(module: Module, results: list[np.ndarray]) -> list[np.ndarray]:
-    """``results`` with what the importer has computed already, which the judge takes for exact, in the place of the same."""
-    found = []
-    for value, theirs in zip(module.main.outputs, results, strict=True):
-        ours = value.constant
-        if ours is not None:
-            problem = mismatch(theirs, ours, Accuracy.ACCUMULATING)
-            assert problem is None, f"constant {value.name}: {problem}"
-        found.append(theirs if ours is None else ours)
-    return found
-
-
-def compiled_results(
-    module: Module, inputs: list[np.ndarray], levels: tuple[int, ...]
-) -> list[tuple[str, list[np.ndarray]]]:
-    """Outputs of compiled code, guarded."""
-    found = []
-    for level in levels:
-        compiled = compile_module(module, check_options(opt_level=level), use_cache=False)
-        runner = guard_runtime.run if has_regions(module.main) else guard.run
-        found.append((f"compiled at level {level}", runner(compiled, module.main, inputs)))
-    return found
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_random_models(seed: int) -> None:
     assert not check(seed)
@@ -111,17 +82,6 @@ def test_random_models(seed: int) -> None:
 @pytest.mark.parametrize("seed", [12, 18, 22, 46])
 def test_random_arithmetic_on_sizes(seed: int) -> None:
     assert not check(seed, (3,), [narrow_sizes])
-
-
-def failures_of(check: Callable[[int], Sequence[str]], seeds: Sequence[int]) -> list[str]:
-    """What ``check`` says of all seeds, whichever fail."""
-    failures: list[str] = []
-    for seed in seeds:
-        try:
-            failures.extend(check(seed))
-        except (ForgeError, RuntimeError, AssertionError) as error:
-            failures.append(f"seed {seed}: {type(error).__name__}: {error}")
-    return failures
 
 
 @pytest.mark.slow

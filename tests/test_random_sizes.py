@@ -27,8 +27,8 @@ from forge.ir.interp import bind_symbols
 from forge.target import Target
 from tests import guard
 from tests.error_model import MOST_EXCLUDED, Contents, Judge, Noise, interpret, noises, widened
+from tests.random_checks import failures_of, with_own_constants
 from tests.random_sizes import SIZES, Unfit, random_sized_network, run_onnxruntime
-from tests.test_random_onnx import failures_of, with_own_constants
 
 pytest.importorskip("onnxruntime")
 COUNT = int(os.environ.get("FORGE_RANDOM_SIZES", "60"))

@@ -54,7 +54,7 @@ def _convert(scope: StablehloScope, operation: Operation) -> None:
     name = scope.prefix + (scope.state.name(operation.results[0]) if operation.results else op)
     context = Context(scope, operation, name)
     start = len(scope.graph.nodes)
-    operands = [scope.get(value) for value in operation.operands]
+    operands = _operands(scope, operation)
     row = REGISTRY.lookup(domain, op, 1)
     results: Any = NotImplemented
     if row is not None:
@@ -63,6 +63,13 @@ def _convert(scope: StablehloScope, operation: Operation) -> None:
     if results is NotImplemented:
         results = _decomposed(context, operands)
     _bind(scope, operation, _structures(results, len(operation.results)), start, name)
+
+
+def _operands(scope: StablehloScope, operation: Operation) -> list[Structure]:
+    """Operands, but for those of custom calls that say which sizes results have, which operators find by themselves."""
+    given = operation.attributes.get("indices_of_shape_operands") if operation.name == "stablehlo.custom_call" else None
+    shapes = np.ravel(given).tolist() if isinstance(given, np.ndarray) else []
+    return [scope.get(value) for k, value in enumerate(operation.operands) if k not in shapes]
 
 
 def _structures(results: Any, count: int) -> list[Structure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,12 @@ def producers_of(block: Block) -> dict[Value, Operation]:
     return {result: operation for operation in block.operations for result in operation.results}
 
 
-def combinations(block: Block) -> list[str] | None:
-    """The operation, by name, by which each result combines its two arguments; None where one is anything else."""
+def combinations(block: Block, ordered: Collection[str] = ()) -> list[str] | None:
+    """The operation, by name, by which each result combines its two arguments; None where one is anything else.
+
+    Args:
+        ordered: names of operations that take the arguments in this order.
+    """
     found, count, producers = [], len(block.results), producers_of(block)
     if len(block.arguments) != 2 * count:
         return None
@@ -27,7 +31,8 @@ def combinations(block: Block) -> list[str] | None:
         operation = producers.get(result)
         pair = [block.arguments[position], block.arguments[count + position]]
         name = operation.name.removeprefix("stablehlo.") if operation is not None else ""
-        if operation is None or name not in COMMUTATIVE or operation.operands not in (pair, pair[::-1]):
+        operands = operation.operands if operation is not None else []
+        if not (name in COMMUTATIVE and operands in (pair, pair[::-1]) or name in ordered and operands == pair):
             return None
         found.append(name)
     return found

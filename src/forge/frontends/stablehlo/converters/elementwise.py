@@ -207,7 +207,9 @@ def bitcast_convert(g: Context, operand: Value) -> Value:
     if (dtype == "bool") != (operand.dtype == "bool"):
         raise g.unsupported(f"bits of {operand.dtype} as {dtype} are not supported; expected no bool, or bool alone")
     row = operand if operand.rank else g.reshape(operand, (1,))
-    return g.reshape(bitcast(g, row, dtype), g.shape())
+    own, declared = operand.shape, g.result_type().shape
+    shape = [*own, *declared[operand.rank :]] if len(declared) >= operand.rank else own[:-1]
+    return g.reshape(bitcast(g, row, dtype), shape)
 
 
 @converts("uniform_dequantize")

@@ -151,8 +151,8 @@ def convolved(
     return g.call(
         f"nn.conv{spatial}d", lhs, rhs, strides=strides, dilation=dilation, groups=groups,
         padding=(*(before for before, _ in padding), *(after for _, after in padding)),
-        kernel_size=tuple(rhs.shape[axis] for axis in taps), channels=rhs.shape[places["kernel"][0]], data_layout=layout,
-        kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters, out_dtype=out)
+        data_layout=layout, kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters,
+        out_dtype=out)
 
 
 def _places(numbers: Mapping[str, Any], side: str) -> Ints:

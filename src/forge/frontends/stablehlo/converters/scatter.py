@@ -21,7 +21,7 @@ from forge.ir.types import TensorType
 _NAMES = (
     "input_batching_dims", "scatter_indices_batching_dims", "scatter_dims_to_operand_dims", "inserted_window_dims",
     "update_window_dims")
-_REDUCTIONS = {"update": "update", "add": "add", "multiply": "mul", "minimum": "min", "maximum": "max"}
+_REDUCTIONS = {"update": "update", "add": "add", "subtract": "add", "multiply": "mul", "minimum": "min", "maximum": "max"}
 _OF_BOOLS = {"add": "max", "or": "max", "maximum": "max", "multiply": "min", "and": "min", "minimum": "min"}
 
 
@@ -30,7 +30,7 @@ def scatter(
     g: Context, *operands: Value, scatter_dimension_numbers: Mapping[str, Any], indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> list[Value]:
-    """Elements of updates that are out of range are left out."""
+    """Windows of updates that are not all in range are left out, as XLA does it."""
     count = len(operands) // 2
     inputs, indices, updates = operands[:count], operands[count], operands[count + 1:]
     numbers, body, rank = Numbers.of(scatter_dimension_numbers, *_NAMES), g.region(0), inputs[0].rank
@@ -53,7 +53,7 @@ def scatter(
 
 def _combinations(body: Block, count: int) -> list[str] | None:
     """By what each result of a body is made of the old and the new number."""
-    return ["update"] * count if body.results == body.arguments[count:] else regions.combinations(body)
+    return ["update"] * count if body.results == body.arguments[count:] else regions.combinations(body, ("subtract",))
 
 
 def _mode(name: str, data: Value) -> str | None:
@@ -63,6 +63,7 @@ def _mode(name: str, data: Value) -> str | None:
 
 def _scattered(g: Context, name: str, data: Value, places: Value, updates: Value) -> Value:
     dtype, mode = data.dtype, _mode(name, data)
+    updates = g.call("negative", updates) if name == "subtract" else updates
     if dtype == "bool" and name != "update":
         data, updates = g.cast(data, "uint8"), g.cast(updates, "uint8")
     return g.cast(g.call("scatter_nd", data, places, updates, mode=mode, out_of_range="drop"), dtype)
@@ -72,15 +73,29 @@ def _with_starts(
     g: Context, tuples: Value, updates: Value, numbers: Numbers, data: Value
 ) -> tuple[Numbers, Value]:
     """Dimension numbers and index tuples that name, besides, the dimensions along which windows are smaller than the tensor."""
-    of_windows = dict(zip(numbers.window_axes(data.rank), numbers.windows))
+    sizes = {axis: updates.shape[place] for axis, place in zip(numbers.window_axes(data.rank), numbers.windows)}
+    tuples = _whole_windows(g, tuples, [sizes.get(axis, 1) for axis in numbers.indexed], [data.shape[a] for a in numbers.indexed])
     named = (*numbers.batching, *numbers.indexed)
     smaller = tuple(
-        axis for axis, place in of_windows.items()
-        if axis not in named and not dims.equal(updates.shape[place], data.shape[axis]))
+        axis for axis, extent in enumerate(data.shape)
+        if axis not in named and (axis in numbers.dropped or not dims.equal(sizes[axis], extent)))
     if not smaller:
         return numbers, tuples
     zeros = g.filled(0, "int64", (len(smaller), *tuples.shape[1:]))
     return replace(numbers, indexed=(*numbers.indexed, *smaller)), g.call("concatenate", tuples, zeros, axis=0)
+
+
+def _whole_windows(g: Context, tuples: Value, sizes: Sequence[Dim], extents: Sequence[Dim]) -> Value:
+    """Index tuples that are out of range where a window of ``sizes`` is not all in range."""
+    if all(dims.equal(size, 1) for size in sizes):
+        return tuples
+
+    def column(numbers: Sequence[Dim]) -> Value:
+        return g.reshape(g.vector_of([g.scope.size(g, n) for n in numbers]), (len(numbers), *[1] * (tuples.rank - 1)))
+
+    room = column([extent - size for extent, size in zip(extents, sizes)])
+    inside = g.call("logical_and", g.call("greater_equal", tuples, g.constant(0, "int64")), g.call("less_equal", tuples, room))
+    return g.call("where", inside, tuples, column(extents))
 
 
 def _places(g: Context, tuples: Value, updates: Value, numbers: Numbers, rank: int) -> tuple[Value, list[int]]:
@@ -103,8 +118,9 @@ def _places(g: Context, tuples: Value, updates: Value, numbers: Numbers, rank: i
 def _one_by_one(g: Context, body: Block, data: Sequence[Value], places: Value, updates: Sequence[Value]) -> list[Value]:
     """Updates by any body, one after the other."""
     count, depth, tail = len(data), places.shape[0], updates[0].shape[places.rank - 1:]
-    rows = g.call("reshape", g.moved(places, (*range(1, places.rank), 0)), newshape=(-1, depth))
-    parts = [g.call("reshape", u, newshape=(-1, *tail)) for u in updates]
+    total = dims.product(places.shape[1:])
+    rows = g.reshape(g.moved(places, (*range(1, places.rank), 0)), (total, depth))
+    parts = [g.reshape(u, (total, *tail)) for u in updates]
     types = [*(v.tensor_type for v in data), *(TensorType(v.shape[1:], v.dtype) for v in (rows, *parts))]
 
     def step(scope: StablehloScope, inputs: list[Value]) -> list[Value]:
