@@ -52,8 +52,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str
     if matrix.rank != 2:
         raise OptionError(f"{name}: weight: got {matrix.type}; expected (out, in)")
     _check_inner(name, data, matrix, -1)
-    data, matrix = _wide(g, out_dtype, data, matrix)
-    return g.tensor(products.affine(g, data, matrix, None if bias is None else g.value(bias)))
+    operands = [data, matrix] if bias is None else g.alike(data, matrix, bias)
+    data, matrix, *shift = _wide(g, out_dtype, *operands)
+    return g.tensor(products.affine(g, data, matrix, shift[0] if shift else None))
 
 
 def einsum(equation: str, *operands: Tensor, name: str = "einsum") -> Tensor:
