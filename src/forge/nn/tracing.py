@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
-from forge.errors import ForgeError, InvalidGraphError, OptionError
+from forge.errors import ForgeError, InvalidGraphError, OpAttributeInvalid, OptionError
 from forge.frontends.scope import ImportState
 from forge.frontends.state.sizes import SizeScope
 from forge.ir import retype
@@ -145,6 +145,34 @@ class Context(Composer):
         self.name = name
         super().__init__(Builder(self.trace.graph, location="/".join(filter(None, (self.trace.place, name)))))
 
+    def multi(self, op: str, *operands: Value | None, regions: Sequence[Graph] = (), **attributes: Any) -> list[Value]:
+        """Applies an operator with any number of results.
+
+        Raises:
+            OptionError: operands or attributes do not fit.
+        """
+        with self._named():
+            return super().multi(op, *operands, regions=regions, **attributes)
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """``axis`` counted from the front.
+
+        Raises:
+            OptionError: it is no integer, or out of range.
+        """
+        if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
+            raise OptionError(f"{self.name}: {what}: got {axis!r}; expected an integer")
+        with self._named():
+            return super().axis(int(axis), rank, what)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What does not fit is an error of the operation that the user called."""
+        try:
+            yield
+        except (InvalidGraphError, OpAttributeInvalid) as error:
+            raise OptionError(f"{self.name}: {error}") from error
+
     def size(self, size: Dim) -> Value:
         """``size`` as a tensor of rank 0 and type int64."""
         return self.trace.scope.size(self, size)
@@ -236,8 +264,11 @@ def is_number(x: Any) -> bool:
 
 
 def _of_numbers(numbers: Sequence[Any]) -> str:
-    """The element type of numbers that are combined with numbers only."""
-    return dtypes.canonical(np.result_type(*(np.int64 if isinstance(x, DimExpr) else type(x) for x in numbers)))
+    """The element type of numbers that are combined with numbers only; that of parameters for a float."""
+    from forge.nn.defaults import get_default_dtype
+
+    kind = dtypes.canonical(np.result_type(*(np.int64 if isinstance(x, DimExpr) else type(x) for x in numbers)))
+    return get_default_dtype() if kind == "float64" else kind
 
 
 def as_dims(shape: Any, what: str) -> tuple[Dim, ...]:

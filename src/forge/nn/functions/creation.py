@@ -79,22 +79,26 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = "floa
     if not all(map(is_number, given)):
         raise OptionError(f"{name}: got {', '.join(type(x).__name__ for x in given)}; expected numbers and sizes")
     integral = not any(isinstance(x, float) for x in given)
-    kind = dtypes.canonical(dtype or ("int64" if integral else get_default_dtype()))
+    kind = tensor_type((), dtype or ("int64" if integral else get_default_dtype()), name).dtype
+    if isinstance(step, int | float) and step == 0:
+        raise OptionError(f"{name}: step: got 0; expected a number that is not 0")
     g = Context(name)
-    if integral and isinstance(step, int) and step == 1:
-        return g.tensor(g.cast(_counted(g, begin, stop), kind))
-    working = "int64" if integral else "float64"
-    first, last, by = (g.value(x, working) for x in given)
-    return g.tensor(g.cast(ranges.arange(g, first, last, by, working), kind))
+    if integral and isinstance(step, int):
+        return g.tensor(g.cast(_counted(g, begin, stop, step), kind))
+    first, last, by = (g.value(x, "float64") for x in given)
+    return g.tensor(g.cast(ranges.arange(g, first, last, by, "int64" if integral else "float64"), kind))
 
 
-def _counted(g: Context, begin: Dim, stop: Dim) -> Value:
-    """``begin``, ``begin + 1``, ... below ``stop`` as int64, whose number is known as an expression of sizes."""
-    count = stop - begin
+def _counted(g: Context, begin: Dim, stop: Dim, step: int) -> Value:
+    """``begin``, ``begin + step``, ... before ``stop`` as int64, whose number is known as an expression of sizes."""
+    span = stop - begin if step > 0 else begin - stop
+    count = dims.ceildiv(span, abs(step))
     if isinstance(count, int):
         numbers = g.constant(np.arange(count), "int64")
     else:
         numbers = g.reshape(g.count(g.size(count)), (dims.maximum(count, 0),))
+    if step != 1:
+        numbers = g.call("multiply", numbers, g.constant(step, "int64"))
     return numbers if isinstance(begin, int) and begin == 0 else g.call("add", numbers, g.size(begin))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from forge.dims import Dim, DimExpr
 from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context, as_dim
+from forge.nn.tracing import Context
 
 
 def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take") -> Tensor:
@@ -100,6 +101,7 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
     g = Context(name)
     value = g.value(x)
     keys = _expanded(key if isinstance(key, tuple) else (key,), value.rank, name)
+    keys = _with_arrays(g, keys)
     arrays: list[Value | None] = []
     shape: list[Dim] = []
     axis = 0
@@ -128,6 +130,18 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
     return g.tensor(value)
 
 
+def _with_arrays(g: Context, keys: list[Any]) -> list[Any]:
+    """``keys`` with arrays for integers if these and arrays are apart: then the axes of indices come first in the result."""
+    places = [k for k, part in enumerate(keys) if _is_array(part) or _is_integer(part)]
+    if not any(map(_is_array, keys)) or places == list(range(places[0], places[-1] + 1)):
+        return keys
+    return [g.tensor(g.value(part, "int64")) if _is_integer(part) else part for part in keys]
+
+
+def _is_integer(part: Any) -> bool:
+    return isinstance(part, int | np.integer | DimExpr) and not isinstance(part, bool)
+
+
 def _is_array(part: Any) -> bool:
     return isinstance(part, Tensor | np.ndarray | list) or (isinstance(part, np.generic) and part.dtype == bool)
 
@@ -153,7 +167,7 @@ def _expanded(keys: Sequence[Any], rank: int, name: str) -> list[Any]:
 def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim | None]:
     """``value`` cut along an axis, and the new size; None for an integer, of which an axis of size 1 is left."""
     size = value.shape[axis]
-    if isinstance(part, int | np.integer | DimExpr) and not isinstance(part, bool):
+    if _is_integer(part):
         place = part if isinstance(part, DimExpr) else int(part)
         if isinstance(place, int):
             if isinstance(size, int) and not -size <= place < size:
@@ -166,19 +180,24 @@ def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim 
     if not isinstance(step, int) or step == 0:
         raise OptionError(f"{g.name}: step of a slice: got {part.step!r}; expected an integer that is not 0")
     if step < 0:
-        if not isinstance(size, int) or any(isinstance(bound, DimExpr) for bound in (part.start, part.stop)):
-            if part.start is None and part.stop is None:
-                value, part, step = compose.flip(g, value, [axis]), slice(None), -step
-            else:
-                raise OptionError(f"{g.name}: got the step {step} with symbolic bounds; expected a positive one; use flip")
-        else:
-            places = range(size)[part]
-            return g.call("take", value, g.constant(np.asarray(list(places), np.int64)), axis=axis), len(places)
-    begin = 0 if part.start is None else as_dim(part.start, g.name)
-    end = size if part.stop is None else as_dim(part.stop, g.name)
+        begin, end = (_backward(bound, size, default) for bound, default in ((part.start, 0), (part.stop, size)))
+        result = compose.part(g, compose.flip(g, value, [axis]), axis, begin, end, -step)
+        return result, result.shape[axis]
+    begin, end = (default if b is None else b if isinstance(b, DimExpr) else operator.index(b)
+                  for b, default in ((part.start, 0), (part.stop, size)))  # fmt: skip
     result = compose.part(g, value, axis, begin, end, step)
     stated = end - begin
     if step == 1 and isinstance(begin, DimExpr) and not dims.equal(result.shape[axis], stated):
         shape = (*result.shape[:axis], stated, *result.shape[axis + 1 :])
         result = g.call("broadcast_to", result, shape=shape, exact=True)
     return result, result.shape[axis]
+
+
+def _backward(bound: Any, size: Dim, default: Dim) -> Dim:
+    """A bound of a slice that runs backwards, counted in the reversed axis."""
+    if bound is None:
+        return default
+    if not isinstance(bound, DimExpr) and operator.index(bound) < 0:
+        place = -1 - operator.index(bound)
+        return min(place, size) if isinstance(size, int) else place
+    return dims.maximum(size - 1 - bound, 0)

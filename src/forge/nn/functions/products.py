@@ -44,7 +44,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str
     Args:
         x: ``(..., in)``.
         weight: ``(out, in)``.
-        bias: ``(out,)``.
+        bias: ``(out,)``, of the type of the result.
         out_dtype: in which products are summed, and of the result; by default that of ``x``.
     """
     g = Context(name)
@@ -53,7 +53,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str
         raise OptionError(f"{name}: weight: got {matrix.type}; expected (out, in)")
     _check_inner(name, data, matrix, -1)
     data, matrix = _wide(g, out_dtype, data, matrix)
-    return g.tensor(products.affine(g, data, matrix, None if bias is None else g.value(bias)))
+    shift = None if bias is None else g.alike(data, bias)[1]
+    return g.tensor(products.affine(g, data, matrix, shift))
 
 
 def einsum(equation: str, *operands: Tensor, name: str = "einsum") -> Tensor:

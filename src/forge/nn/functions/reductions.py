@@ -7,77 +7,109 @@ from collections.abc import Sequence
 from forge import dtypes
 from forge.compose import axes as compose
 from forge.compose import reductions
+from forge.errors import OptionError
+from forge.ir.nodes import Value
+from forge.nn.defaults import get_default_dtype
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context
 
 Axes = int | Sequence[int] | None
 
 
-def _reduced(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str) -> Tensor:
+def _places(g: Context, x: Value, axis: Axes) -> tuple[int, ...]:
+    """The axes that are reduced, each once."""
+    if axis is None:
+        return tuple(range(x.rank))
+    places = tuple(g.axis(k, x.rank) for k in (axis if isinstance(axis, Sequence) else [axis]))
+    if len(set(places)) != len(places):
+        raise OptionError(f"{g.name}: axis: got {axis}, which names an axis twice; expected each once")
+    return places
+
+
+def _reduced(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str, of_bools: str | None = None) -> Tensor:
+    """Applies a reduction that is an operator; ``of_bools``: in which element type bools are reduced."""
     g = Context(name)
     value = g.value(x)
-    places = None if axis is None else tuple(g.axis(k, value.rank) for k in ([axis] if isinstance(axis, int) else axis))
-    return g.tensor(g.call(operator, value, axis=places, keepdims=keepdims))
+    if of_bools is not None and value.dtype == "bool":
+        value = g.cast(value, of_bools)
+    return g.tensor(reductions.reduced(g, operator, value, _places(g, value, axis), keepdims))
+
+
+def _floating(g: Context, x: Tensor) -> Value:
+    """``x`` as numbers of floating point: integers in the default element type."""
+    value = g.value(x)
+    is_floating = dtypes.belongs(value.dtype, "float") or dtypes.is_complex(value.dtype)
+    return value if is_floating else g.cast(value, get_default_dtype())
 
 
 def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:  # noqa: A001 - NumPy's name
-    """The sum along some axes, all for None."""
-    return _reduced("sum", x, axis, keepdims, name)
+    """The sum along some axes, all for None; of bools how many are true, as int64."""
+    return _reduced("sum", x, axis, keepdims, name, "int64")
 
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
-    """The mean along some axes, all for None."""
-    return _reduced("mean", x, axis, keepdims, name)
+    """The mean along some axes, all for None; of integers in the default element type."""
+    g = Context(name)
+    value = _floating(g, x)
+    return g.tensor(reductions.reduced(g, "mean", value, _places(g, value, axis), keepdims))
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:  # noqa: A001 - NumPy's name
     """The largest element along some axes, all for None."""
-    return _reduced("max", x, axis, keepdims, name)
+    return _extreme("max", x, axis, keepdims, name)
 
 
 def min(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:  # noqa: A001 - NumPy's name
     """The smallest element along some axes, all for None."""
-    return _reduced("min", x, axis, keepdims, name)
+    return _extreme("min", x, axis, keepdims, name)
+
+
+def _extreme(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str) -> Tensor:
+    g = Context(name)
+    value = g.value(x)
+    return g.tensor(reductions.extreme(g, operator, value, _places(g, value, axis), keepdims))
 
 
 def prod(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "prod") -> Tensor:
-    """The product along some axes, all for None."""
-    return _reduced("prod", x, axis, keepdims, name)
+    """The product along some axes, all for None; of bools as int64."""
+    return _reduced("prod", x, axis, keepdims, name, "int64")
 
 
 def any(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "any") -> Tensor:  # noqa: A001 - NumPy's name
-    """Whether an element is true, along some axes, all for None; of bools."""
-    return _reduced("any", x, axis, keepdims, name)
+    """Whether an element is true, or not 0, along some axes, all for None."""
+    return _truth("any", x, axis, keepdims, name)
 
 
 def all(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "all") -> Tensor:  # noqa: A001 - NumPy's name
-    """Whether all elements are true, along some axes, all for None; of bools."""
-    return _reduced("all", x, axis, keepdims, name)
+    """Whether all elements are true, or not 0, along some axes, all for None."""
+    return _truth("all", x, axis, keepdims, name)
+
+
+def _truth(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str) -> Tensor:
+    g = Context(name)
+    value = g.cast(g.value(x), "bool")
+    return g.tensor(reductions.reduced(g, operator, value, _places(g, value, axis), keepdims))
 
 
 def var(x: Tensor, axis: Axes = None, correction: float = 0, keepdims: bool = False, name: str = "var") -> Tensor:
     """The mean squared distance from the mean; sums are divided by the number of elements less ``correction``."""
     g = Context(name)
-    value = g.value(x)
-    places = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    found = tuple(g.axis(k, value.rank) for k in places)
-    return g.tensor(reductions.variance(g, value, found, keepdims, correction=correction))
+    value = _floating(g, x)
+    return g.tensor(reductions.variance(g, value, _places(g, value, axis), keepdims, correction=correction))
 
 
 def norm(x: Tensor, p: float = 2, axis: Axes = None, keepdims: bool = False, name: str = "norm") -> Tensor:
     """``sum(|x| ** p) ** (1 / p)`` along some axes, all for None."""
     g = Context(name)
-    value = g.value(x)
-    places = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    return g.tensor(reductions.vector_norm(g, value, p, tuple(g.axis(k, value.rank) for k in places), keepdims))
+    value = _floating(g, x)
+    return g.tensor(reductions.vector_norm(g, value, p, _places(g, value, axis), keepdims))
 
 
 def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "logsumexp") -> Tensor:
     """``log(sum(exp(x)))`` along some axes, all for None."""
     g = Context(name)
-    value = g.value(x)
-    places = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    return g.tensor(reductions.logsumexp(g, value, tuple(g.axis(k, value.rank) for k in places), keepdims))
+    value = _floating(g, x)
+    return g.tensor(reductions.logsumexp(g, value, _places(g, value, axis), keepdims))
 
 
 def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int64", name: str = "argmax") -> Tensor:

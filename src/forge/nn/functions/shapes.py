@@ -54,12 +54,10 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1, name: str = "flatt
     """Axes ``start_dim`` to ``end_dim`` as one."""
     g = Context(name)
     value = g.value(x)
-    first, last = g.axis(start_dim, value.rank, "start_dim"), g.axis(end_dim, value.rank, "end_dim")
+    shape = value.shape or (1,)
+    first, last = g.axis(start_dim, len(shape), "start_dim"), g.axis(end_dim, len(shape), "end_dim")
     if first > last:
         raise OptionError(f"{name}: got start_dim {start_dim} after end_dim {end_dim} for rank {value.rank}")
-    shape = value.shape
-    if not shape:
-        return g.tensor(g.reshape(value, (1,)))
     return g.tensor(g.reshape(value, (*shape[:first], dims.product(shape[first : last + 1]), *shape[last + 1 :])))
 
 
@@ -167,7 +165,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int | Dim], axis: int
         ends = [step * k for k in range(1, indices_or_sections)]
     else:
         ends = [as_dim(end, name) for end in indices_or_sections]
-    bounds = [0, *(end + size if isinstance(end, int) and end < 0 else end for end in ends), size]
+    bounds = [0, *(dims.maximum(end + size, 0) if isinstance(end, int) and end < 0 else end for end in ends), size]
     return g.tensors(_cut(g, value, place, bounds))
 
 
@@ -212,10 +210,13 @@ def flip(x: Tensor, axis: int | Sequence[int] | None = None, name: str = "flip")
     return g.tensor(compose.flip(g, value, [g.axis(k, value.rank) for k in named]))
 
 
-def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int], name: str = "roll") -> Tensor:
-    """Elements moved along some axes; what leaves at the end comes in at the begin."""
+def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str = "roll") -> Tensor:
+    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the begin."""
     g = Context(name)
     value = g.value(x)
+    if axis is None:
+        flat = g.tensor(compose.ravel(g, value))
+        return reshape(roll(flat, shift, 0, name), value.shape, name)
     shifts, places = ([n] if isinstance(n, int) else list(n) for n in (shift, axis))
     if len(shifts) != len(places):
         raise OptionError(f"{name}: got {len(shifts)} shifts for {len(places)} axes")
