@@ -44,7 +44,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str
     Args:
         x: ``(..., in)``.
         weight: ``(out, in)``.
-        bias: ``(out,)``, of the type of the result.
+        bias: ``(out,)``, of the type of ``x`` or of the result.
         out_dtype: in which products are summed, and of the result; by default that of ``x``.
     """
     g = Context(name)
@@ -52,9 +52,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str
     if matrix.rank != 2:
         raise OptionError(f"{name}: weight: got {matrix.type}; expected (out, in)")
     _check_inner(name, data, matrix, -1)
-    data, matrix = _wide(g, out_dtype, data, matrix)
-    shift = None if bias is None else g.alike(data, bias)[1]
-    return g.tensor(products.affine(g, data, matrix, shift))
+    wide, wide_matrix = _wide(g, out_dtype, data, matrix)
+    shift = None if bias is None else g.value(bias)
+    if shift is not None and shift.dtype not in (data.dtype, wide.dtype):
+        raise OptionError(f"{name}: bias: got {shift.dtype}; expected {wide.dtype}; convert with astype")
+    return g.tensor(products.affine(g, wide, wide_matrix, None if shift is None else g.cast(shift, wide.dtype)))
 
 
 def einsum(equation: str, *operands: Tensor, name: str = "einsum") -> Tensor:
