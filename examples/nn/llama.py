@@ -28,10 +28,12 @@ class Config:
     num_key_value_heads: int = 2
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
+    size_of_head: int = 0
+    """Numbers of a head, where they do not follow from the others."""
 
     @property
     def head_dim(self) -> int:
-        return self.hidden_size // self.num_attention_heads
+        return self.size_of_head or self.hidden_size // self.num_attention_heads
 
 
 def rotated(x: nn.Tensor, places: nn.Tensor, theta: float) -> nn.Tensor:
@@ -66,7 +68,7 @@ class Attention(nn.Module):
         self.values.append(nn.squeeze(value, 0))
         keys, values = (nn.unsqueeze(cache.view(total), 0) for cache in (self.keys, self.values))
         attended = nn.scaled_dot_product_attention(query, keys, values, seen(new, total))
-        return self.o_proj(nn.reshape(attended, (one, new, config.hidden_size)))
+        return self.o_proj(nn.reshape(attended, (one, new, -1)))
 
 
 class Mlp(nn.Module):

@@ -53,7 +53,7 @@ ARITHMETIC: dict[str, Case] = {
     "minimum": case(nn.minimum, np.minimum, ODD, ODD[::-1].copy(), exact=True),
     "minimum/method": case(lambda a: a.minimum(2), lambda a: np.minimum(a, 2), I, exact=True),
     "less": case(nn.less, np.less, I, J, exact=True),
-    "less/operator": case(lambda a, b: (a < b, a < 1, 1 < a), lambda a, b: (a < b, a < 1, 1 < a), I, J, exact=True),
+    "less/operator": case(lambda a, b: (a < b, a < 1, a > 1), lambda a, b: (a < b, a < 1, a > 1), I, J, exact=True),
     "less_equal": case(nn.less_equal, np.less_equal, I, J, exact=True),
     "less_equal/operator": case(lambda a, b: a <= b, lambda a, b: a <= b, A, B, exact=True),
     "greater": case(nn.greater, np.greater, I, J, exact=True),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from forge_runtime._native import checksums, num_threads, routine_addresses, set_num_threads
 from forge_runtime.artifact import read_metadata
+from forge_runtime.collectives import Engine  # noqa: F401 - the module registers functions
 from forge_runtime.debugging import debug_print, invoke_debug_func  # noqa: F401 - registers them
 from forge_runtime.donation import Donated, donate
 from forge_runtime.errors import (

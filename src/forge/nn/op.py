@@ -22,6 +22,12 @@ from forge.nn.functions.activations import (
 from forge.nn.functions.attention import (
     scaled_dot_product_attention,
 )
+from forge.nn.functions.collectives import (
+    ccl_allgather,
+    ccl_allreduce,
+    ccl_broadcast_from_worker0,
+    ccl_scatter_from_worker0,
+)
 from forge.nn.functions.creation import (
     arange,
     causal_mask,
@@ -199,6 +205,10 @@ __all__ = [
     "batch_norm",
     "broadcast_to",
     "causal_mask",
+    "ccl_allgather",
+    "ccl_allreduce",
+    "ccl_broadcast_from_worker0",
+    "ccl_scatter_from_worker0",
     "ceil",
     "chunk",
     "clip",
