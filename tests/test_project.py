@@ -19,9 +19,9 @@ MOST_FUNCTION_LINES = 60
 IR_CORE_LINES = 2750
 """Of ``forge/ir`` without its folders: what one reads to know the graph IR."""
 PACKAGE_LINES = {
-    "backends": 500, "cli": 2250, "codegen": 5500, "compose": 5750, "driver": 2700, "exporters": 3650, "frontends": 28700,
-    "ir": 6300, "kernels": 10600, "loops": 1300, "lowering": 2750, "module": 1600, "nn": 5600, "numerics": 1600,
-    "onnxruntime": 1800, "ops": 20200, "passes": 5500, "quantization": 5450, "relax": 260, "relay": 450, "schedule": 3350,
+    "backends": 500, "cli": 2250, "codegen": 5500, "compose": 5750, "driver": 2700, "exporters": 3650, "frontends": 29000,
+    "ir": 6300, "kernels": 10600, "loops": 1300, "lowering": 2750, "module": 1600, "nn": 5700, "numerics": 1600,
+    "onnxruntime": 1800, "ops": 20200, "passes": 5650, "quantization": 5450, "relax": 260, "relay": 450, "schedule": 3350,
     "target": 1000, "tir": 2700, "torch": 2700, "view": 1500, "": 3450,
 }
 """Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/reference/scope.md``)."""

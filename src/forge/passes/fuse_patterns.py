@@ -40,6 +40,10 @@ def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
     return bool(axes) and axes == tuple(range(rank - len(axes), rank))
 
 
+_ROOTS = {False: ("sqrt",), True: ("rsqrt", "reciprocal", "divide", "multiply")}
+"""What gives the divisor of a quotient, and the factor of a product, that `divided_by_deviation` finds."""
+
+
 def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None] | None:
     """(y, v, epsilon, g) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon) * g, or y * (1 / sqrt(v + epsilon)) * g
 
@@ -47,6 +51,8 @@ def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None]
     """
     is_product = node.op == "multiply"
     for y, divisor in pairs(node):
+        if divisor.producer is None or divisor.producer.op_def.name not in _ROOTS[is_product]:
+            continue  # before more is asked, as most products are none of these
         scaled = made_by(divisor, "multiply") if is_product else None
         for root, scale in ((divisor, None), *(() if scaled is None else pairs(scaled))):
             for variance, epsilon in with_scalar(_square_root(root, inverse=is_product), "add"):
