@@ -37,7 +37,7 @@ def contents() -> dict[str, Any]:
     compiler: dict[str, Any] = {
         "packages": find_packages("src"),
         "package_dir": {"": "src"},
-        "package_data": {"forge": ["py.typed", "view/page.*", "module/*.pyi"]},
+        "package_data": {"forge": ["py.typed", "view/page.*", "module/*.pyi", "nn/include/*/*.h", "nn/include/*/*/*.h"]},
     }
     if os.environ.get("FORGE_RELEASE") == "1":
         requirement = f"{runtime['project']['name']}=={runpy.run_path('src/forge/_version.py')['__version__']}"

@@ -89,3 +89,23 @@ def checked(name: str, verb: str, mod: Any) -> IRModule:
 
 
 __all__ = ["Pass", "PassContext", "Sequential", "module_pass"]
+
+
+class AttachExternModules(Pass):
+    """Gives a module the external modules whose functions it calls: after it was read from a file, say, which never has code.
+
+    Args:
+        ext_mods: modules of ``forge.nn``, beside those that the module has.
+    """
+
+    def __init__(self, ext_mods: Sequence[Any]) -> None:
+        super().__init__(0, "AttachExternModules")
+        wrong = next((m for m in ext_mods if not hasattr(m, "object_code")), None)
+        if wrong is not None:
+            raise OptionError(f"AttachExternModules: got {type(wrong).__name__}; expected external modules")
+        self.ext_mods = list(ext_mods)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext | None) -> IRModule:
+        known = mod.mod.external_modules
+        mod.mod.external_modules = (*known, *(m for m in self.ext_mods if m not in known))
+        return mod

@@ -12,13 +12,13 @@ from forge.backend import Backend, KernelFamilies, Stage, register
 from forge.backends.compiled import CompiledModel
 from forge.backends.weights import Weights
 from forge.codegen.compile import QUICK, compile_modules
-from forge.codegen.elf import write_layout
+from forge.codegen.elf import machine_of, write_layout
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
 from forge.codegen.module import emit_module
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.errors import TargetError, option
+from forge.errors import CompileError, TargetError, option
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES, VARIANTS
 from forge.kernels.layouts import CpuLayouts
 from forge.lowering.program import Lowering
@@ -90,6 +90,10 @@ def _compile(c: Compilation) -> None:
     grown = sum(use_winograd.grown_bytes(function.graph) for function in c.functions)
     summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered, "winograd_bytes": grown}
     recorded = c.options.recorded
+    kernels += c.external_objects
+    if any(machine_of(code) != machine_of(entry) for code in c.external_objects):
+        expected = f"expected one for {c.options.target.triple}; compile it for that"
+        raise CompileError(f"call_extern: got an object file for another machine; {expected}")
     c.compiled = CompiledModel(c.options.target, kernels, entry, weights, recorded, summary, c.seconds, c.lowered)
 
 

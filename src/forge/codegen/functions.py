@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forge import dtypes
-from forge.codegen import abi, conversions, memory
+from forge.codegen import abi, conversions, extern, memory
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.llvm import IRBuilder, Operand, memory_type, register_type, scalar_type
 from forge.errors import CompileError
@@ -340,7 +340,22 @@ def _call_routine(f: FunctionEmitter, s: stmt.CallRoutine) -> None:
     f.check_status(f.builder.value(f"call i32 @{s.name}({', '.join([*args, 'ptr %host'])})"))
 
 
+def _call_extern(f: FunctionEmitter, s: stmt.CallExtern) -> None:
+    if f.in_parallel:
+        raise CompileError(f"codegen: {f.symbol}: function {s.name!r} is called inside a parallel loop; expected it outside")
+    status = extern.call(f.module, f.builder, f.e, s)
+    b = f.builder
+    failed, passed = b.fresh("failed"), b.fresh("passed")
+    b.effect(f"br i1 {b.value(f'icmp ne i32 {status}, 0')}, label %{failed}, label %{passed}")
+    b.label(failed)
+    report = abi.host_function(b, "%host", "report_error")
+    b.effect(f"call void {report}(ptr %host, i32 {stmt.STATUS_FUNCTION}, ptr {f.module.message(extern.FAILED.format(s.name))})")
+    b.effect(f"ret i32 {stmt.STATUS_FUNCTION}")
+    b.label(passed)
+
+
 _RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
     stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
     stmt.Evaluate: _evaluate, stmt.Prefetch: _prefetch, stmt.Fail: _fail, stmt.CallRoutine: _call_routine,
+    stmt.CallExtern: _call_extern,
 }

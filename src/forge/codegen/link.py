@@ -16,6 +16,7 @@ from pathlib import Path
 from forge.codegen import object_store
 from forge.codegen.elf import Layout, machine_of, reserving_object, with_weights
 from forge.codegen.entry import WEIGHTS_SYMBOL
+from forge.codegen.objects import needs_cpp
 from forge.codegen.processes import remedy
 from forge.errors import CompileError, ToolchainError
 from forge.target import Target
@@ -104,7 +105,8 @@ def link_library(objects: Sequence[bytes], weights_size: int, target: Target, ru
             reserving = reserving_object(weights_size, WEIGHTS_SYMBOL, WEIGHTS_SECTION, page_size(target), machine_of(objects[0]))
             inputs.append(_write(work / "weights.o", reserving))
         built = work / "library.so"
-        _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *_LIBRARIES], "link the library")
+        libraries = (*_LIBRARIES, *(["-lstdc++"] if needs_cpp(*objects) else []))  # functions of the user's in C++
+        _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *libraries], "link the library")
         return with_weights(built.read_bytes(), WEIGHTS_SECTION)
 
 

@@ -62,3 +62,8 @@ def undefined_symbols(*codes: bytes) -> set[str]:
     """What these objects together need from elsewhere."""
     found = [item for code in codes for item in symbols(code)]
     return {name for name, _ in found} - {name for name, defined in found if defined}
+
+
+def needs_cpp(*codes: bytes) -> bool:
+    """Whether these objects need the library of C++."""
+    return any(name.startswith(("_Z", "__cxa_", "__gxx_")) for name in undefined_symbols(*codes))

@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import zlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,14 @@ def serves(module: Module) -> bool:
     return knobs.keeps_models() and not any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk())
 
 
-def key(module: Module, options: CompileOptions, name: str, fingerprint: str, quick: bool = False) -> str:
-    """The key of a compilation; ``fingerprint`` is the module's, ``quick`` as `Compilation` has it."""
+def key(
+    module: Module, options: CompileOptions, name: str, fingerprint: str, quick: bool = False, objects: Iterable[bytes] = ()
+) -> str:
+    """The key of a compilation; ``fingerprint`` is the module's, ``quick`` as `Compilation` has it, ``objects`` the user's."""
     state = hashlib.sha256(_compiler_digest().encode())
     target = [options.target.to_dict(), options.target.features]
     described = [fingerprint, _names(module), target, options.recorded, name, quick]
+    described += [hashlib.sha256(code).hexdigest() for code in objects]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
 

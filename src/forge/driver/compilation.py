@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forge import external
 from forge.backends.compiled import CompiledModel
 from forge.driver.artifact import Draft
+from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
 from forge.ir.saved import hashing
 from forge.lowering.memory import MemoryPlan
 from forge.lowering.program import GroupedGraph, LoweredLibrary, LoweredProgram, Lowering
+from forge.ops.control.external import external_functions, missing
 from forge.options import CompileOptions
 from forge.progress import Progress
 
@@ -67,6 +70,25 @@ class Compilation:
     def identity(self) -> hashing.Identity:
         """The module's; all of its weights are read."""
         return hashing.identify(self.module)
+
+    @functools.cached_property
+    def external_objects(self) -> list[bytes]:
+        """Object files of the user's functions that the module calls.
+
+        Raises:
+            CompileError: no code has a function, or several have.
+        """
+        called = dict.fromkeys(name for graph in self.module.graphs.values() for name in external_functions(graph))
+        if not called:
+            return []
+        codes = self.module.external_modules
+        names = list(external.names_of(codes))
+        for name in called:
+            if names.count(name) != 1:
+                problem = f"call_extern: {names.count(name)} external modules have the function {name!r}; expected one"
+                raise CompileError(problem if name in names else missing(name))
+        needed = [code for code in codes if not called.keys().isdisjoint(code.names)]
+        return [code.object_code(self.options.target) for code in needed]
 
     @functools.cached_property
     def functions(self) -> list[FunctionStages]:

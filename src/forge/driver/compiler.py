@@ -63,7 +63,8 @@ def _compile(compilation: Compilation, observer: Observer | None, use_cache: boo
         _run(compilation, observer)
         return
     options, identity = compilation.options, compilation.identity
-    key = cache.key(compilation.module, options, compilation.name, identity.fingerprint, compilation.quick)
+    key = cache.key(
+        compilation.module, options, compilation.name, identity.fingerprint, compilation.quick, compilation.external_objects)
     known = cache.load(key, options.target, identity.arrays)
     if known is not None:
         _log.info("compile: from the cache, entry %s", key)

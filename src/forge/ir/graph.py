@@ -292,6 +292,7 @@ class Module:
     def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
         self.graphs: dict[str, Graph] = {"main": main if main is not None else Graph()}
         self.calibration = Calibration()
+        self.external_modules: tuple[Any, ...] = ()  # `forge.external`: code that ``call_extern`` calls; never saved
         if params:
             self.params = params
         self.show_types = False
@@ -323,6 +324,7 @@ class Module:
     def copy(self) -> Module:
         clone = Module()
         clone.graphs, clone.calibration = {name: graph.copy() for name, graph in self.graphs.items()}, self.calibration
+        clone.external_modules = self.external_modules
         return clone
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:

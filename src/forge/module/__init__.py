@@ -317,6 +317,7 @@ class IRModule(Doors):
         graph = extract(self._verified().main, self._values("outputs", outputs), self._values("inputs", inputs))
         module = Module(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
         module.graphs.update({name: g for name, g in self.graphs.items() if name not in self._module.public})
+        module.external_modules = self._module.external_modules
         return IRModule(module, fold_constants=False, fold_batch_norms=False)
 
     def _values(self, what: str, which: Some) -> list[Value]:

@@ -4,6 +4,7 @@ from forge.nn import layers, op, spec
 from forge.nn.debugging import debug_func, print_
 from forge.nn.defaults import get_default_dtype, set_default_dtype
 from forge.nn.effects import Effect, IOEffect, KVCache
+from forge.nn.extern import ExternModule, ObjectModule, SourceModule, add_extern, extern
 from forge.nn.layers import *  # noqa: F403
 from forge.nn.module import Module, ModuleDict, ModuleList, Mutator, ParameterDict, ParameterList, Sequential
 from forge.nn.op import *  # noqa: F403
@@ -13,6 +14,7 @@ from forge.nn.tensor import Object, Parameter, Tensor, wrap_nested
 
 __all__ = [
     "Effect",
+    "ExternModule",
     "IOEffect",
     "KVCache",
     "MethodSpec",
@@ -22,13 +24,17 @@ __all__ = [
     "ModuleSpec",
     "Mutator",
     "Object",
+    "ObjectModule",
     "Parameter",
     "ParameterDict",
     "ParameterList",
     "Sequential",
+    "SourceModule",
     "SubroutineMixin",
     "Tensor",
+    "add_extern",
     "debug_func",
+    "extern",
     "get_default_dtype",
     "layers",
     "op",

@@ -56,6 +56,7 @@ class Exporter:
             raise OptionError(f"export: {clash!r} is a method of the specification and a subroutine; rename one")
         made = Module()
         made.graphs = {**graphs, **subroutines}
+        made.external_modules = tuple(self.extern_modules)
         return IRModule(made, fold_constants=not keep_params_as_input, fold_batch_norms=not keep_params_as_input)
 
     def _method(self, name: str, method: MethodSpec, keep: bool, bind: bool) -> Graph:

@@ -81,8 +81,7 @@ def _centred(value: Value | None) -> tuple[Value, tuple[int, ...]] | None:
 
 @rule("divide", "multiply")
 def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """(x - mean(x)) / sqrt(variance + epsilon) == layer_norm(x) for a variance mean((x - mean(x)) ** 2) or mean(x ** 2) - mean(x) ** 2
-    """
+    """(x - mean(x)) / sqrt(v + epsilon) == layer_norm(x) for v of mean((x - mean(x)) ** 2) or mean(x ** 2) - mean(x) ** 2"""
     parts = divided_by_deviation(node)
     if parts is None:
         return None

@@ -110,10 +110,17 @@ class _Printer:
                 return f"prefetch {self.name(buffer)}[{self.expression(index)}]"
             case stmt.Fail(status=status, message=message):
                 return f"fail {status} {message!r}"
+            case stmt.CallExtern(name=name, arguments=arguments):
+                return f"extern {name}({', '.join(map(self._argument, arguments))})"
             case stmt.CallRoutine(name=name, buffers=buffers, scalars=scalars):
                 return f"routine {name}({', '.join([*map(self.name, buffers), *map(self.expression, scalars)])})"
             case _:
                 return self._entry_leaf(s)
+
+    def _argument(self, a: stmt.ExternArgument) -> str:
+        if isinstance(a, stmt.ExternTensor):
+            return f"{self.name(a.buffer)}[{', '.join(map(self.expression, a.shape))}]"
+        return repr(a) if isinstance(a, str) else self.expression(a)
 
     def _entry_leaf(self, s: stmt.Stmt) -> str:
         match s:

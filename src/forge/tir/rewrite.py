@@ -73,4 +73,12 @@ def map_parts(s: Stmt, expression: Callable[[Expr], Expr], statement: Callable[[
             return S.Evaluate(expression(value))
         case S.Prefetch(buffer=buffer, index=index):
             return S.Prefetch(buffer, expression(index))
+        case S.CallExtern(name=name, arguments=arguments):
+            return S.CallExtern(name, tuple(_map_argument(a, expression) for a in arguments))
     return s
+
+
+def _map_argument(a: S.ExternArgument, expression: Callable[[Expr], Expr]) -> S.ExternArgument:
+    if isinstance(a, S.ExternTensor):
+        return S.ExternTensor(a.buffer, tuple(map(expression, a.shape)), a.dtype)
+    return a if isinstance(a, str) else expression(a)

@@ -13,6 +13,6 @@ def steps(body: stmt.Stmt) -> float:
     match body:
         case stmt.For(extent=tir.Const(value=int(extent)), body=inner):
             return extent * steps(inner) if extent else 0
-        case stmt.For() | stmt.CallRoutine():
+        case stmt.For() | stmt.CallRoutine() | stmt.CallExtern():
             return math.inf
     return 1 + sum(map(steps, visit.inner_statements(body)))

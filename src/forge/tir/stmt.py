@@ -12,6 +12,7 @@ Grammar::
          | Prefetch(buffer, index)                   a hint: that element will be read soon; it may lie outside of the buffer
          | Fail(status, message)                    reports an error to the host and ends the function; not in parallel loops
          | CallRoutine(name, buffers, scalars)      calls C code of the runtime; not in parallel loops
+         | CallExtern(name, arguments)              calls a function of the user's; not in parallel loops
          | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
          | LoadSymbol(var, address)                 binds a size that an earlier kernel has computed
          | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size) | Timestamp(address)
@@ -33,6 +34,9 @@ from forge.tir.expr import Buffer, Expr, ExprLike, Var, as_expr
 LOOP_KINDS = ("serial", "parallel", "unrolled")
 STATUS_VALUE = 5
 """``FORGE_ERROR_VALUE``, which `Fail` reports for values that break a condition."""
+
+STATUS_FUNCTION = 11
+"""``FORGE_ERROR_FUNCTION``, which a function of the user's that fails is reported as."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +121,35 @@ class CallRoutine(Stmt):
     name: str
     buffers: tuple[Buffer, ...]
     scalars: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExternTensor:
+    """A tensor that a function of the user's gets: elements of ``buffer`` in C order."""
+
+    buffer: Buffer
+    shape: tuple[Expr, ...]
+    dtype: str
+
+
+ExternArgument = ExternTensor | Expr | str
+"""Expressions are int64 or float64, and texts constants."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallExtern(Stmt):
+    """Calls C function ``name``: ``int32 name(const forge_extern_value *, const int32 *kinds, int32 count)``.
+
+    ``forge/extern.h`` has the types. A status other than 0 is reported to the host and ends the function. It stands outside of
+    parallel loops.
+    """
+
+    name: str
+    arguments: tuple[ExternArgument, ...]
+
+    @property
+    def tensors(self) -> tuple[ExternTensor, ...]:
+        return tuple(a for a in self.arguments if isinstance(a, ExternTensor))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

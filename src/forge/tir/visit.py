@@ -73,6 +73,8 @@ _OWN_EXPRESSIONS: dict[type[stmt.Stmt], Callable[[Any], Iterable[tir.Expr | None
     **dict.fromkeys((stmt.Let, stmt.Evaluate), lambda s: (s.value,)),
     **dict.fromkeys((stmt.LoadSymbol, stmt.Timestamp), lambda s: (s.address.offset,)),
     stmt.CallRoutine: attrgetter("scalars"),
+    stmt.CallExtern: lambda s: (
+        *(a for a in s.arguments if isinstance(a, tir.Expr)), *(extent for t in s.tensors for extent in t.shape)),
     stmt.CallKernel: lambda s: (*(a.offset for a in s.buffers), *s.scalars),
     stmt.AllocateMemory: attrgetter("size.bytes", "size.estimate"),
     stmt.AllocateOutput: lambda s: (*s.shape, s.size.bytes, s.size.estimate),
@@ -125,6 +127,8 @@ def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:
                 used_buffers[buffer] = None
             case stmt.CallRoutine(buffers=buffers):
                 used_buffers.update(dict.fromkeys(buffers))
+            case stmt.CallExtern(tensors=tensors):
+                used_buffers.update(dict.fromkeys(t.buffer for t in tensors))
     return [v for v in used_vars if v not in bound], [b for b in used_buffers if b not in bound]
 
 

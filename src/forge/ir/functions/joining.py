@@ -25,6 +25,7 @@ def join(modules: Mapping[str, Module]) -> Module:
     """
     joined = Module()
     joined.graphs.clear()
+    joined.external_modules = tuple(dict.fromkeys(code for module in modules.values() for code in module.external_modules))
     arrays = _Arrays()
     for name, module in modules.items():
         if len(module.public) > 1:
@@ -71,6 +72,7 @@ def select(module: Module, functions: Collection[str], where: str) -> Module:
                 kept[callee] = None
                 pending.append(callee)
     selected = Module()
+    selected.external_modules = module.external_modules
     selected.graphs = {name: graph.copy() for name, graph in module.graphs.items() if name in kept}
     for name, graph in selected.graphs.items():
         if name not in functions:

@@ -1,0 +1,66 @@
+"""Calls of the user's functions: their arguments as ``forge/extern.h`` has them, tensors as DLPack does."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from forge import dtypes
+from forge.codegen.expressions import ExpressionEmitter
+from forge.codegen.llvm import IRBuilder
+from forge.tir import stmt
+from forge.tir.expr import Const
+
+if TYPE_CHECKING:
+    from forge.codegen.module import ModuleEmitter
+
+FAILED = "the external function '{}' failed"
+_TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"  # DLTensor
+_CPU = 1
+_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+_INTEGER, _NUMBER, _TEXT, _A_TENSOR = range(4)
+
+
+def call(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, s: stmt.CallExtern) -> str:
+    """The status that the function returns."""
+    count = len(s.arguments)
+    values, kinds = (b.value(f"alloca [{count} x {kind}], align 8") for kind in ("i64", "i32"))
+    for k, argument in enumerate(s.arguments):
+        kind, value = _argument(module, b, e, argument)
+        _store(b, f"i64 {value}", values, f"[{count} x i64]", k)
+        _store(b, f"i32 {kind}", kinds, f"[{count} x i32]", k)
+    module.add_once(f"@{s.name}", f"declare i32 @{s.name}(ptr, ptr, i32)")
+    return b.value(f"call i32 @{s.name}(ptr {values}, ptr {kinds}, i32 {count})")
+
+
+def _argument(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, a: stmt.ExternArgument) -> tuple[int, str]:
+    """What kind it is, and its 64 bits."""
+    if isinstance(a, stmt.ExternTensor):
+        return _A_TENSOR, b.value(f"ptrtoint ptr {_tensor(b, e, a)} to i64")
+    if isinstance(a, str):
+        return _TEXT, b.value(f"ptrtoint ptr {module.message(a)} to i64")
+    if isinstance(a, Const) and a.dtype == "float64":
+        (bits,) = struct.unpack("<q", struct.pack("<d", a.value))
+        return _NUMBER, str(bits)
+    return _INTEGER, e.text(a).split(" ", 1)[1]
+
+
+def _tensor(b: IRBuilder, e: ExpressionEmitter, t: stmt.ExternTensor) -> str:
+    rank = max(len(t.shape), 1)
+    shape = b.value(f"alloca [{rank} x i64], align 8")
+    for axis, extent in enumerate(t.shape):
+        _store(b, e.text(extent), shape, f"[{rank} x i64]", axis)
+    kind = "bfloat" if t.dtype == "bfloat16" else re.sub(r"\d.*", "", t.dtype)
+    bits = 8 if t.dtype == "bool" else dtypes.bits(t.dtype)
+    tensor = b.value(f"alloca {_TENSOR}, align 8")
+    fields = (f"ptr {e.pointers[t.buffer]}", f"i32 {_CPU}", "i32 0", f"i32 {len(t.shape)}", f"i8 {_CODES[kind]}", f"i8 {bits}",
+              "i16 1", f"ptr {shape}", "ptr null", "i64 0")  # fmt: skip
+    for number, value in enumerate(fields):
+        _store(b, value, tensor, _TENSOR, number)
+    return tensor
+
+
+def _store(b: IRBuilder, value: str, base: str, kind: str, number: int) -> None:
+    at = b.value(f"getelementptr inbounds {kind}, ptr {base}, i64 0, i32 {number}")
+    b.effect(f"store {value}, ptr {at}")

@@ -1,0 +1,325 @@
+"""Functions in C and C++ that models call: objects and sources, which are linked into the model."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from forge import external
+from forge.codegen.link import find_compiler
+from forge.codegen.objects import needs_cpp
+from forge.codegen.objects import symbols as symbols_of
+from forge.codegen.processes import remedy
+from forge.dims import Dim, DimExpr
+from forge.errors import CompileError, OptionError, ToolchainError
+from forge.ir.nodes import Value
+from forge.nn.nested import flattened, rebuilt
+from forge.nn.tensor import Tensor
+from forge.nn.tracing import Context, tracing
+from forge.target import Target
+
+_HEADERS = Path(__file__).with_name("include")
+_C, _CUDA = ("c",), ("cu", "cuda")
+_FORMATS = (*_C, "cpp", "cc", "cxx", *_CUDA)
+
+
+class ExternModule:
+    """Functions that are linked into a model; a subclass says what their object code is.
+
+    ``module["my_func"](a, b)`` in a method calls one: it gets the arguments (tensors, integers, sizes, floats and texts) and then
+    the results, which it fills.
+
+    Args:
+        symbols: by name of a function: what its results are. A function of the arguments that returns one or several
+            `Tensor.placeholder`.
+
+    Raises:
+        OptionError: there is no function, or a name is none that C can have.
+    """
+
+    def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
+        if not isinstance(symbols, Mapping) or not symbols or not all(callable(f) for f in symbols.values()):
+            raise OptionError("ExternModule: symbols: expected functions that infer results, by name")
+        wrong = next((name for name in symbols if not name.isidentifier() or name.startswith(external.RESERVED)), None)
+        if wrong is not None:
+            raise OptionError(f"ExternModule: symbols: got {wrong!r}; expected names of C that do not begin with forge_")
+        self.symbols = dict(symbols)
+        external.remember(self)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its functions."""
+        return list(self.symbols)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """What adds a call of a function to the method that is traced.
+
+        Raises:
+            OptionError: the module has no such function.
+        """
+        if name not in self.symbols:
+            raise OptionError(f"{type(self).__name__}: {name!r} is no function of it; expected one of: {', '.join(self.symbols)}")
+
+        def call(*arguments: Any) -> Any:
+            add_extern(self)
+            return extern(name, arguments, self.symbols[name](*arguments))
+
+        return call
+
+    def object_code(self, target: Target) -> bytes:
+        raise NotImplementedError(f"{type(self).__name__}.object_code")
+
+    def load(self) -> Any:
+        """The functions in this process, as ``ctypes`` has them: ``module.load().my_func``."""
+        return self._library
+
+    def function(self, name: str) -> Any:
+        """One of them."""
+        return getattr(self._library, name)
+
+    @cached_property
+    def _library(self) -> Any:
+        """A shared library of the object, loaded; its file is gone then."""
+        code = self.object_code(_host())
+        with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
+            source, library = Path(folder, "code.o"), Path(folder, "code.so")
+            source.write_bytes(code)
+            extra = ["-lstdc++"] if needs_cpp(code) else []
+            _run([*find_compiler(_host()), "-shared", "-o", str(library), str(source), *extra, "-lm"], "link", "")
+            return ctypes.CDLL(str(library))
+
+    def _checked(self, code: bytes, where: str) -> bytes:
+        """``code`` if it is an object that has all functions."""
+        if code[:4] != b"\x7fELF" or len(code) < 64:
+            raise CompileError(f"{where}: is no ELF object file")
+        defined = {name for name, is_here in symbols_of(code) if is_here}
+        absent = [name for name in self.symbols if name not in defined]
+        if absent:
+            raise CompileError(f"{where}: has no function {absent[0]!r}; export it, in C++ with TVM_DLL_EXPORT_TYPED_FUNC")
+        return code
+
+
+class ObjectModule(ExternModule):
+    """Functions of an object file.
+
+    Args:
+        symbols: as of `ExternModule`.
+        filepath: the file, position-independent code for the machine that models are compiled for.
+
+    Raises:
+        OptionError: there is no such file.
+    """
+
+    def __init__(self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path) -> None:
+        super().__init__(symbols)
+        self.filepath = Path(filepath)
+        if not self.filepath.is_file():
+            raise OptionError(f"ObjectModule: filepath: there is no file {filepath}")
+
+    def object_code(self, target: Target) -> bytes:
+        return self._checked(self.filepath.read_bytes(), f"ObjectModule {self.filepath}")
+
+
+class SourceModule(ExternModule):
+    """Functions in C or C++, which the system's compiler compiles when a model is.
+
+    ``#include <forge/extern.h>`` describes functions of C, ``<tvm/runtime/packed_func.h>`` has ``TVM_DLL_EXPORT_TYPED_FUNC``.
+
+    Args:
+        symbols: as of `ExternModule`.
+        source_code: the text, or the path of a file.
+        source_format: "c", "cpp", or "cu" where ``nvcc`` is installed.
+        compile_options: by default those of `get_compile_options`.
+        compiler: by default that of `find_compiler`: ``$CC``, ``$CXX``, the system's, or Zig's.
+        output_format: only "obj".
+
+    Raises:
+        OptionError: an argument does not fit.
+    """
+
+    def __init__(
+        self,
+        symbols: Mapping[str, Callable[..., Any]],
+        source_code: str | Path,
+        source_format: str,
+        compile_options: Sequence[str] | None = None,
+        compiler: str | None = None,
+        output_format: str = "obj",
+    ) -> None:
+        super().__init__(symbols)
+        if source_format not in _FORMATS:
+            raise OptionError(f"SourceModule: source_format: got {source_format!r}; expected one of: {', '.join(_FORMATS)}")
+        if output_format != "obj":
+            raise OptionError(f"SourceModule: output_format: got {output_format!r}; expected 'obj'")
+        self.source_code = _text(source_code)
+        self.source_format = source_format
+        self.compile_options = self.get_compile_options(source_format) if compile_options is None else list(compile_options)
+        self.compiler = compiler
+        self._objects: dict[str, bytes] = {}
+
+    @staticmethod
+    def tvm_home() -> Path:
+        """The folder whose ``include`` has the headers: ``$TVM_HOME``, else Forge's own.
+
+        Raises:
+            OptionError: ``$TVM_HOME`` has no ``include``.
+        """
+        chosen = os.environ.get("TVM_HOME")
+        home = Path(chosen) if chosen else _HEADERS.parent
+        if not (home / "include").is_dir():
+            raise OptionError(f"SourceModule.tvm_home: TVM_HOME: got {chosen!r}; expected a folder with 'include'; unset it")
+        return home
+
+    @staticmethod
+    def get_includes(tvm_pkg: Sequence[str] | None = None) -> list[Path]:
+        """Folders of headers: Forge's, and those of ``tvm_pkg`` under ``3rdparty`` of `tvm_home`."""
+        home = SourceModule.tvm_home()
+        extra = [home / "3rdparty" / name for name in tvm_pkg or ()]
+        return [_HEADERS, *([home / "include"] if home / "include" != _HEADERS else []), *extra]
+
+    @staticmethod
+    def get_compile_options(source_format: str, tvm_pkg: Sequence[str] | None = None) -> list[str]:
+        """Options of the compiler: ``-O3``, the standard, and the folders of `get_includes`.
+
+        Raises:
+            OptionError: an unknown format.
+        """
+        if source_format not in _FORMATS:
+            raise OptionError(f"get_compile_options: got {source_format!r}; expected one of: {', '.join(_FORMATS)}")
+        position = ["-Xcompiler=-fPIC"] if source_format in _CUDA else ["-fPIC"]
+        includes = [option for folder in SourceModule.get_includes(tvm_pkg) for option in ("-I", str(folder))]
+        return [*includes, "-c", "-O3", "-std=c11" if source_format in _C else "-std=c++17", *position]
+
+    def object_code(self, target: Target) -> bytes:
+        key = f"{target.triple} {target.features}"
+        if key not in self._objects:
+            with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
+                built = Path(folder, "code.o")
+                self.compile(built, target)
+                self._objects[key] = self._checked(built.read_bytes(), "SourceModule")
+        return self._objects[key]
+
+    def compile(self, output_path: str | Path, target: Target | None = None) -> None:
+        """Writes the object file.
+
+        Raises:
+            ToolchainError: there is no compiler; CompileError: it refuses the source, and says why.
+        """
+        wanted = target or _host()
+        with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
+            ending = "cu" if self.source_format in _CUDA else "c" if self.source_format in _C else "cpp"
+            source = Path(folder, f"source.{ending}")
+            source.write_text(self.source_code)
+            command = [*self._compiler(wanted), *self.compile_options, str(source), "-o", str(output_path)]
+            _run(command, "compile", f"SourceModule: the compiler refuses the source of {', '.join(self.symbols)}")
+
+    def _compiler(self, wanted: Target) -> list[str]:
+        if self.compiler is not None or self.source_format in _CUDA:
+            name = self.compiler or "nvcc"
+            found = shutil.which(name)
+            if found is None:
+                raise ToolchainError(f"SourceModule: compiler {name!r} is not installed; expected it on PATH")
+            return [found]
+        compiler = find_compiler(wanted)
+        if self.source_format in _C:
+            return compiler
+        return _cpp(compiler)
+
+
+def _cpp(compiler: list[str]) -> list[str]:
+    """The C++ compiler beside one of C."""
+    if Path(compiler[0]).name == "zig":
+        return [compiler[0], "c++", *compiler[2:]]
+    chosen = os.environ.get("CXX")
+    path = Path(compiler[0])
+    beside = [path.name.replace(c, cpp) for c, cpp in (("gcc", "g++"), ("clang", "clang++"), ("cc", "c++")) if c in path.name]
+    for name in [chosen] if chosen else [*beside, "c++", "g++", "clang++"]:
+        found = shutil.which(name) or shutil.which(str(path.with_name(name)))
+        if found:
+            return [found, *compiler[1:]]
+    raise ToolchainError("SourceModule: no C++ compiler; install one, such as the package 'g++', or set CXX")
+
+
+def _host() -> Target:
+    return Target.parse("llvm")
+
+
+def _text(source: str | Path) -> str:
+    if isinstance(source, Path) or ("\n" not in source and len(source) < 4096 and Path(source).is_file()):
+        path = Path(source)
+        if not path.is_file():
+            raise OptionError(f"SourceModule: source_code: there is no file {path}")
+        return path.read_text()
+    return source
+
+
+def _run(command: list[str], purpose: str, refused: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise ToolchainError(f"extern: {command[0]} could not {purpose}: {error}; {remedy(error, 'set CC')}") from error
+    if done.returncode:
+        raise CompileError(f"{refused or 'extern: the compiler failed to ' + purpose}: {done.stderr.strip()[-2000:]}")
+
+
+def extern(name: str, args: Sequence[Any], out: Any) -> Any:
+    """Calls a function that is linked into the model.
+
+    Args:
+        name: of the function, in a module that `add_extern` was called with, or that is attached later (`AttachExternModules`).
+        args: tensors, integers, sizes, floats and texts; tuples and lists of them count as their parts.
+        out: `Tensor.placeholder`, or several, nested: what the results are.
+
+    Returns:
+        Tensors, nested as ``out``.
+
+    Raises:
+        OptionError: an argument is something else, or the call is outside of an export.
+    """
+    tracing("extern")
+    g = Context(name)
+    operands: list[Value] = []
+    listed: list[Any] = []
+    sizes: list[Dim] = []
+    for argument in flattened(list(args))[0]:
+        if isinstance(argument, Tensor):
+            operands.append(g.value(argument))
+            listed.append(None)
+        elif isinstance(argument, DimExpr):
+            listed.append({"size": len(sizes)})
+            sizes.append(argument)
+        elif isinstance(argument, int | float | str):
+            listed.append(int(argument) if isinstance(argument, bool) else argument)
+        else:
+            raise OptionError(f"extern: {name!r}: got {type(argument).__name__}; expected tensors, numbers, sizes and texts")
+    results, structure = flattened(out)
+    wrong = next((r for r in results if not isinstance(r, Tensor)), None)
+    if not results or wrong is not None:
+        raise OptionError(f"extern: {name!r}: out: got {type(wrong).__name__}; expected Tensor.placeholder, or several")
+    values = g.multi(
+        "call_extern", *operands, function=name, shapes=tuple(r.shape for r in results), dtypes=tuple(r.dtype for r in results),
+        arguments=json.dumps(listed), sizes=tuple(sizes))  # fmt: skip
+    return rebuilt(list(g.tensors(values)), structure)
+
+
+def add_extern(mod: ExternModule) -> None:
+    """Makes the functions of ``mod`` part of the module that is exported. Calling one does so, too.
+
+    Raises:
+        OptionError: the call is outside of an export, or another module has a function of the same name.
+    """
+    known = tracing("add_extern").extern_modules
+    if any(mod is other for other in known):
+        return
+    clash = next((name for other in known for name in mod.symbols if name in other.names), None)
+    if clash is not None:
+        raise OptionError(f"add_extern: two modules have the function {clash!r}; expected one")
+    known.append(mod)
