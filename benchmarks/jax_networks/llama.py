@@ -66,7 +66,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Maps token ids ``(N, L)`` to logits of the last position; with caches ``(layers, N, length, shared heads, size)`` also them.
+    """Maps token ids ``(N, L)`` to logits of the last position, and caches ``(layers, N, length, shared heads, size)`` too.
 
     Attributes:
         scanned: the layers are one, scanned over stacked weights.

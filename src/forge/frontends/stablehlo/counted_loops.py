@@ -1,8 +1,8 @@
 """Loops that count: ``scan`` in the place of ``loop``, so that rows which a loop reads and writes are not copied each time.
 
 A counter begins as a number, grows by 1, and is compared with the number of rounds. A tensor of as many rows whose row ``i``, or
-``rounds - 1 - i``, is all that round ``i`` writes, and which nothing else reads, is what the rounds give one after the other. One of
-which that row is all that a round reads is what they take.
+``rounds - 1 - i``, is all that round ``i`` writes, and which nothing else reads, is what the rounds give one after the other. One
+of which that row is all that a round reads is what they take.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def as_scan(g: Context, loop: CountedLoop) -> list[Value]:
     rows = {k: found for k in others if (found := loop.rows(k)) is not None}
     states = [k for k in others if k not in rows]
     outside = dict(zip(graph.inputs[_OWN + len(inputs) :], loop.region.captured, strict=True))
-    taken = {value: found for value in outside if (found := loop.read_rows(value)) is not None}
+    taken = {value: backwards for value in outside if (backwards := loop.read_rows(value)) is not None}
     sliced = [_row_of(graph, value) for value in taken]
     number = _count_rounds(loop)
     builder = Builder(graph)

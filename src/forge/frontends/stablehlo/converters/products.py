@@ -167,7 +167,8 @@ def _layout(heads: str, places: Ints) -> str:
 
 
 def _transposed(
-    g: Context, lhs: Value, rhs: Value, places: Mapping[str, Ints], padding: Sequence[tuple[Dim, Dim]], strides: Ints, dilation: Ints
+    g: Context, lhs: Value, rhs: Value, places: Mapping[str, Ints], padding: Sequence[tuple[Dim, Dim]], strides: Ints,
+    dilation: Ints,
 ) -> Value | None:
     """A convolution of dilated data as the transposed one with these strides; None where its padding is wider than its kernel.
 
