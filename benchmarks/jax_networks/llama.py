@@ -66,7 +66,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Maps token ids ``(N, L)`` to logits of the last position; with caches ``(layers, N, length, heads, size)`` also them.
+    """Maps token ids ``(N, L)`` to logits of the last position, and caches ``(layers, N, length, shared heads, size)`` too.
 
     Attributes:
         scanned: the layers are one, scanned over stacked weights.
@@ -92,7 +92,7 @@ class Decoder(nn.Module):
             own = [None if caches is None else (caches[0][k], caches[1][k]) for k in range(self.layers)]
             for k, cache in enumerate(own):
                 x, own[k] = Layer(*sizes, name=f"layer_{k}")(x, place, cache)
-            caches = None if caches is None else tuple(jnp.stack(c) for c in zip(*own))
+            caches = None if caches is None else tuple(jnp.stack(c) for c in zip(*own))  # type: ignore[misc, arg-type, assignment]
         logits = nn.Dense(self.vocabulary, use_bias=False, name="head")(nn.RMSNorm()(x[:, -1]))
         return logits if caches is None else (logits, caches)
 
@@ -119,7 +119,7 @@ def greedy(model: Decoder, steps: int) -> Callable[[Any, jax.Array], jax.Array]:
             tokens = lax.dynamic_update_slice(tokens, jnp.argmax(logits, axis=-1)[:, None].astype(tokens.dtype), (0, place + 1))
             return tokens, cache
 
-        return lax.fori_loop(length, length + steps - 1, step, (tokens, cache))[0]
+        return lax.fori_loop(length, length + steps - 1, step, (tokens, cache))[0]  # type: ignore[no-any-return]
 
     return generate
 

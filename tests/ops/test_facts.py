@@ -49,23 +49,26 @@ HEADS = {
     "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "
                       "sequence_construct sequence_empty sequence_erase sequence_insert sequence_length split_to_sequence stack",
     "fuse_attention": "add any broadcast_to cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
-    "fuse_patterns": "add clip divide erf erfc exp extremes max mean min multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
-                     "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
-                     "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
+    "fuse_patterns": "add clip divide erf erfc exp extremes max maximum mean min multiply negative nn.gelu nn.global_avg_pool2d "
+                     "nn.global_max_pool2d nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu "
+                     "nn.softplus power reciprocal rsqrt sigmoid sqrt subtract sum tanh",
     "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.lookup "
                      "qnn.quantize round subtract transpose",
-    "matching": "divide multiply negative power",
+    "matching": "divide mean multiply negative power sum",
     "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
     "split_groups": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "recurrent_codes": "qnn.dequantize",
+    "recurrent_rules": "add multiply nn.dense nn.gru nn.lstm reshape scan sigmoid strided_slice subtract tanh",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
     "to_float16": "cast divide multiply",  # constants are factors
     "to_integers": "cast nn.batch_matmul nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d nn.dense nn.matmul qnn.dequantize "
                    "subtract",
     "to_unsigned": "qnn.dequantize qnn.quantize",
     "subpixels": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
+    "unroll_scans": "dynamic_slice nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
+                    "scan",
     "untranspose": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "use_winograd": "nn.contrib_conv2d_NCHWc nn.contrib_conv2d_winograd_NCHWc nn.contrib_conv3d_NCDHWc "
                     "nn.contrib_conv3d_winograd_NCDHWc",

@@ -31,17 +31,17 @@ from forge.passes.matching import (
     squared,
     with_scalar,
 )
+from forge.passes.recurrent_rules import recurrent_layer
 from forge.passes.view_rules import reshaped
+
+ROOTS = ("divide", "multiply", "reciprocal", "rsqrt", "sqrt")
+"""What a divisor, or the factor in its place, is made by."""
 
 NOT_TRAILING = Declined("the mean is not over the last axes")
 
 
 def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
     return bool(axes) and axes == tuple(range(rank - len(axes), rank))
-
-
-_ROOTS = {False: ("sqrt",), True: ("rsqrt", "reciprocal", "divide", "multiply")}
-"""What gives the divisor of a quotient, and the factor of a product, that `divided_by_deviation` finds."""
 
 
 def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None] | None:
@@ -51,8 +51,8 @@ def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None]
     """
     is_product = node.op == "multiply"
     for y, divisor in pairs(node):
-        if divisor.producer is None or divisor.producer.op_def.name not in _ROOTS[is_product]:
-            continue  # before more is asked, as most products are none of these
+        if divisor.producer is None or divisor.producer.op_def.name not in ROOTS:
+            continue
         scaled = made_by(divisor, "multiply") if is_product else None
         for root, scale in ((divisor, None), *(() if scaled is None else pairs(scaled))):
             for variance, epsilon in with_scalar(_square_root(root, inverse=is_product), "add"):
@@ -81,7 +81,10 @@ def _centred(value: Value | None) -> tuple[Value, tuple[int, ...]] | None:
 
 @rule("divide", "multiply")
 def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """(x - mean(x)) / sqrt(v + epsilon) == layer_norm(x) for v of mean((x - mean(x)) ** 2) or mean(x ** 2) - mean(x) ** 2"""
+    """(x - mean(x)) / sqrt(variance + epsilon) == layer_norm(x)
+
+    The variance is mean((x - mean(x)) ** 2) or mean(x ** 2) - mean(x) ** 2.
+    """
     parts = divided_by_deviation(node)
     if parts is None:
         return None
@@ -328,6 +331,6 @@ def matmul_by_constant(builder: RuleBuilder, product: Matmul) -> Value | Decline
     return builder.call("nn.dense", product.a, weight, name=name, units=units, out_dtype=attrs.out_dtype)
 
 
-run = rewriting(*rules_of(__name__))
+run = rewriting(*rules_of(__name__), recurrent_layer)
 run_norms = rewriting(layer_norm, rms_norm)
 """Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""

@@ -1,7 +1,8 @@
-"""Loops that count: ``scan`` in the place of ``loop``, so that rows which a loop writes are stacked, and not copied each time.
+"""Loops that count: ``scan`` in the place of ``loop``, so that rows which a loop reads and writes are not copied each time.
 
 A counter begins as a number, grows by 1, and is compared with the number of rounds. A tensor of as many rows whose row ``i``, or
-``rounds - 1 - i``, is all that round ``i`` writes, and which nothing else reads, is what the rounds give one after the other.
+``rounds - 1 - i``, is all that round ``i`` writes, and which nothing else reads, is what the rounds give one after the other. One
+of which that row is all that a round reads is what they take.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from forge.frontends.prune import prune
 from forge.frontends.scope import Region
 from forge.frontends.stablehlo.context import Context
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
@@ -93,9 +95,28 @@ class CountedLoop:
         if update is None or start is None or not dims.equal(value.shape[0], self.rounds):
             return None
         fits = dims.equal(update.shape[0], 1) and all(map(dims.equal, update.shape[1:], value.shape[1:]))
+        direction = self._direction(start) if fits else None
+        return None if direction is None else (update, direction)
+
+    def _direction(self, start: Value) -> bool | None:
+        """Whether places whose first coordinate ``start`` gives go from the last row on; None where they are other rows."""
         first = start if start.shape == (1,) else _first(start)
-        at = self.line(first) if fits and first is not None else None
-        return None if at not in ((1, 0), self.backwards) else (update, at == self.backwards and at != (1, 0))
+        at = None if first is None else self.line(first)
+        return None if at not in ((1, 0), self.backwards) else at == self.backwards and at != (1, 0)
+
+    def read_rows(self, value: Value) -> bool | None:
+        """Whether rounds take rows of a captured tensor from the last one on; None where they read more of it."""
+        if value.rank == 0 or not value.uses or not dims.equal(value.shape[0], self.rounds):
+            return None
+        found: set[bool | None] = set()
+        for node, _ in value.uses:
+            if node.op != "dynamic_slice" or node.operands[0] is not value or node.operands[1] is None:
+                return None
+            sizes = node.attrs.slice_sizes
+            is_row = dims.equal(sizes[0], 1) and all(map(dims.equal, sizes[1:], value.shape[1:]))
+            found.add(self._direction(node.operands[1]) if is_row else None)
+        is_taken = any(v is value for v in self.region.graph.outputs)
+        return found.pop() if len(found) == 1 and not is_taken else None
 
 
 def _number(value: Value) -> Dim | None:
@@ -142,26 +163,44 @@ def counted(region: Region, starts: Sequence[Value]) -> CountedLoop | None:
 
 def as_scan(g: Context, loop: CountedLoop) -> list[Value]:
     """The last values of all that is carried."""
-    graph, captured, inputs = loop.region.graph, loop.region.captured, loop.carried
+    graph, inputs = loop.region.graph, loop.carried
     others = [k for k in range(len(loop.starts)) if k not in loop.counters]
     rows = {k: found for k in others if (found := loop.rows(k)) is not None}
     states = [k for k in others if k not in rows]
+    outside = dict(zip(graph.inputs[_OWN + len(inputs) :], loop.region.captured, strict=True))
+    taken = {value: backwards for value in outside if (backwards := loop.read_rows(value)) is not None}
+    sliced = [_row_of(graph, value) for value in taken]
     number = _count_rounds(loop)
     builder = Builder(graph)
     stacked = [builder.call("reshape", update, newshape=tuple(update.shape[1:]), allowzero=True) for update, _ in rows.values()]
     graph.outputs = [*(graph.outputs[1 + k] for k in states), *stacked]
-    graph.inputs = [*(inputs[k] for k in states), number, *graph.inputs[_OWN + len(inputs) :]]
+    captured = {value: source for value, source in outside.items() if value not in taken}
+    graph.inputs = [*(inputs[k] for k in states), number, *sliced, *captured]
     prune(graph)
     size = g.constant(loop.rounds, "int64") if isinstance(loop.rounds, int) else g.scope.size(g, loop.rounds)
-    directions = tuple(int(backwards) for _, backwards in rows.values())
     last = g.multi(
-        "scan", *(loop.starts[k] for k in states), g.count(size, loop.rounds), *captured, regions=[graph], num_states=len(states),
-        num_scan_inputs=1, output_directions=directions if any(directions) else None)
+        "scan", *(loop.starts[k] for k in states), g.count(size, loop.rounds), *(outside[value] for value in taken),
+        *captured.values(), regions=[graph], num_states=len(states), num_scan_inputs=1 + len(taken),
+        input_directions=_directions([False, *taken.values()]), output_directions=_directions([d for _, d in rows.values()]))
     results = dict(zip([*states, *rows], last))
     for position, first in loop.counters.items():
         value = loop.starts[position]
         results[position] = g.call("add", g.cast(size, value.dtype), g.scalar(first, value))
     return [results[k] for k in range(len(loop.starts))]
+
+
+def _directions(backwards: Sequence[bool]) -> tuple[int, ...] | None:
+    return tuple(map(int, backwards)) if any(backwards) else None
+
+
+def _row_of(graph: Graph, value: Value) -> Value:
+    """An input of the body that is a row of a captured ``value``; what read that reads it."""
+    type_ = value.tensor_type
+    row = Value(TensorType(type_.shape[1:], type_.dtype), value.name)
+    for node, _ in list(value.uses):
+        found = Builder(graph, node).call("reshape", row, newshape=(1, *type_.shape[1:]), allowzero=True)
+        graph.replace_uses(node.result, found)
+    return row
 
 
 def _count_rounds(loop: CountedLoop) -> Value:

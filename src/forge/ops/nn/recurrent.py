@@ -53,6 +53,9 @@ OTHER_TYPES = {"lengths": ("int32", "int64"), "w_zero_point": ("int8",), "r_zero
 """Of operands that have not the type of x."""
 
 
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
 @dataclass(frozen=True)
 class RnnAttrs:
     """``activations`` and their parameters have one entry per function and direction. ``clip`` bounds the input of gates."""
@@ -191,7 +194,7 @@ class _Recurrent(Op[Any]):
         return [replace(rows, axis=axis) for axis in (0 if attrs.layout else 2, *[state] * self.states)]
 
     def _check_attributes(self, attrs: Any) -> int:
-        counts = {"forward": 1, "reverse": 1, "bidirectional": 2}
+        counts = dict(zip(DIRECTIONS, (1, 1, 2)))
         if attrs.direction not in counts:
             raise fail(self.name, "direction", repr(attrs.direction), ", ".join(counts))
         count = self.functions * counts[attrs.direction]

@@ -8,6 +8,7 @@ from typing import Any
 from forge.compose.checks import checked_lengths
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+from forge.ops.nn.recurrent import DIRECTIONS
 
 Names = tuple[str, ...]
 Floats = tuple[float, ...]
@@ -24,7 +25,6 @@ _ACTIVATIONS = {  # lower case -> (name, default alpha, default beta)
     "softsign": ("softsign", None, None),
     "softplus": ("softplus", None, None),
 }
-_DIRECTIONS = ("forward", "reverse", "bidirectional")
 
 
 def activations(
@@ -57,8 +57,8 @@ def _parameter(given: list[float], default: float | None) -> float:
 
 def direction_count(g: Context, direction: str) -> int:
     """2 for both directions, else 1."""
-    if direction not in _DIRECTIONS:
-        raise g.invalid(f"attribute 'direction': got {direction!r}; expected one of {', '.join(_DIRECTIONS)}")
+    if direction not in DIRECTIONS:
+        raise g.invalid(f"attribute 'direction': got {direction!r}; expected one of {', '.join(DIRECTIONS)}")
     return 2 if direction == "bidirectional" else 1
 
 
