@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forge import dims, dtypes
@@ -12,7 +12,7 @@ from forge.dims import Dim
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.elementwise import binary
-from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, with_start
+from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, neutral, with_start
 from forge.frontends.stablehlo.converters.shape import padded
 from forge.frontends.stablehlo.module import Block
 from forge.frontends.stablehlo.operators import bodies_of
@@ -86,6 +86,7 @@ def dynamic_reduce_window(g: Context, *operands: Value, **attributes: Any) -> li
 def _windows_reduced(
     g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
 ) -> list[Value]:
+    """As XLA does it: what windows begin with is combined once with each, and not with their padding."""
     whole = windows.whole_axis(values[0])
     names = regions.combinations(body)
     if names is None:
@@ -101,15 +102,25 @@ def _reduced(
         given = g.call("reverse", value, axis=axis) if backwards else value
         found = g.multi(_RUNNING[name], given, axis=axis)[0]
         return with_start(g, name, g.call("reverse", found, axis=axis) if backwards else found, start)
+    value, windows = _of_known_padding(g, value, g.scalar(neutral(name, value.dtype), value), windows)
     reduction = (_OF_BOOLS if value.dtype == "bool" else _REDUCTIONS).get(name)
     if reduction is None:
-        return _tap_by_tap(g, body, [value], [start], windows)[0]
-    if is_neutral(g, name, start) and (pooled := _pooled(g, reduction, value, windows)) is not None:
-        return pooled
-    options = {
-        "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
-        "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
-    return g.call("reduce_window", value, None if is_neutral(g, name, start) else start, **options)
+        found = _tap_by_tap(g, body, [value], [g.scalar(neutral(name, value.dtype), value)], windows)[0]
+    else:
+        options = {
+            "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
+            "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
+        found = _pooled(g, reduction, value, windows) or g.call("reduce_window", value, None, **options)
+    return with_start(g, name, found, start)
+
+
+def _of_known_padding(g: Context, value: Value, fill: Value, windows: _Windows) -> tuple[Value, _Windows]:
+    """Padding whose widths are symbolic is put around ``value``."""
+    if dims.is_static(*windows.low, *windows.high):
+        return value, windows
+    whole = padded(g, value, fill, windows.low, windows.high, tuple(n - 1 for n in windows.base_dilation))
+    none, ones = (0,) * value.rank, (1,) * value.rank
+    return whole, replace(windows, low=none, high=none, base_dilation=ones)
 
 
 def _pooled(g: Context, reduction: str, value: Value, windows: _Windows) -> Value | None:
