@@ -28,6 +28,8 @@ SYMBOLIC = 0.3
 """Share of the programs with symbolic sizes."""
 WIDE_TYPES = 0.3
 """Share of the programs with the types of 64 bits."""
+OF_SIGNS = ("atan2", "arctan2", "bitcast", "copysign", "div", "nextafter", "signbit")
+"""Steps that tell -0 from 0."""
 
 
 class Unfit(Exception):
@@ -48,7 +50,8 @@ class Program:
     """A function under construction, with the contents and the types of its values, which are numbers.
 
     Attributes:
-        names: of the steps.
+        varying: values that depend on contents of inputs; others are computed when a program is loaded.
+        shown: values that have to be outputs, because what reads them sees the sign of zero.
     """
 
     def __init__(self, seed: int) -> None:
@@ -59,6 +62,8 @@ class Program:
         self.types: list[Any] = []
         self.inputs: list[int] = []
         self.steps: list[Step] = []
+        self.varying: set[int] = set()
+        self.shown: set[int] = set()
         self.outputs: list[int] = []
 
     @property
@@ -119,6 +124,7 @@ class Program:
         is_symbolic = self.scope is not None and any(size.startswith("s") for size in sizes)
         shape = export.symbolic_shape(", ".join(sizes), scope=self.scope) if is_symbolic else array.shape
         self.inputs.append(self._value(jnp.asarray(array), jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))))
+        self.varying.add(self.inputs[-1])
         return self.inputs[-1]
 
     def operand(self, shape: Sequence[int], dtype: str, array: Any = None) -> int:
@@ -169,8 +175,10 @@ class Program:
         """The numbers of the results of a step.
 
         Raises:
-            Unfit: jax refuses it, or a result is too large.
+            Unfit: jax refuses it, a result is too large, or all of them are constants.
         """
+        if operands and self.varying.isdisjoint(operands):
+            raise Unfit
         try:
             types = jax.tree.leaves(jax.eval_shape(function, *(self.types[k] for k in operands)))
             arrays = jax.tree.leaves(function(*(self.arrays[k] for k in operands)))
@@ -180,6 +188,8 @@ class Program:
             raise Unfit
         results = tuple(self._value(array, type_) for array, type_ in zip(arrays, types, strict=True))
         self.steps.append(Step(name, function, operands, results))
+        self.varying.update(results if operands and name != "iota" else ())
+        self.shown.update(operands if name in OF_SIGNS else ())
         return results
 
     def __call__(self, *inputs: Array) -> tuple[Array, ...]:
@@ -193,7 +203,7 @@ class Program:
         """Chooses the outputs; results that other steps read may stay inside."""
         read = {k for step in self.steps for k in step.operands}
         results = [k for step in self.steps if step.name != "constant" for k in step.results]
-        self.outputs = [k for k in results if k not in read or self.flag(0.85)]
+        self.outputs = [k for k in results if k not in read or k in self.shown or self.flag(0.85)]
 
 
 def random_program(seed: int, most: int = 12, steps: Sequence[Callable[[Program], None]] = ()) -> Program:

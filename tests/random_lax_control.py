@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from tests.random_lax import Array, Program
+from tests.random_lax import Array, Program, Unfit
 
 Body = Callable[[Array], Array]
 
@@ -128,6 +128,8 @@ def batched(p: Program) -> None:
     x = p.real(2, 3)
     array = p.arrays[x]
     length, size = array.shape[0], array.shape[1]
+    if not size:
+        raise Unfit
     i = p.operand((length,), "int32", p.rng.integers(-1, size + 1, length))
     j = p.operand((length, 2), "int32", p.rng.integers(0, size, (length, 2)))
     width = p.number(1, size)

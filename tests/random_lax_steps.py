@@ -49,6 +49,7 @@ REAL_PAIRS = (lax.add, lax.sub, lax.mul, lax.div, lax.max, lax.min, lax.atan2, l
 INTEGER_PAIRS = (
     lax.add, lax.sub, lax.mul, lax.div, lax.rem, lax.max, lax.min, lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor,
     lax.shift_left, lax.shift_right_arithmetic, lax.shift_right_logical, jnp.floor_divide, jnp.mod, lax.mulhi)
+DIVISIONS = (lax.div, lax.rem, jnp.floor_divide, jnp.mod)
 COMPLEX_PAIRS = (lax.add, lax.sub, lax.mul, lambda a, b: lax.div(a, b + (1 - 2j)))
 BOOL_PAIRS = (lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor, lax.max, lax.min)
 COMPARISONS = (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)
@@ -80,7 +81,8 @@ def binary(p: Program) -> None:
     kind = _kind(p.arrays[x])
     pairs = {"f": REAL_PAIRS, "c": COMPLEX_PAIRS, "b": BOOL_PAIRS}.get(kind, INTEGER_PAIRS)
     function = p.pick(*pairs)
-    p.add(_name(function), function, *p.pick(lambda a, b: (a, b), lambda a, b: (b, a))(x, p.partner(x)))
+    divides = kind in "iu" and function in DIVISIONS  # by zero: undefined
+    p.add(_name(function), (lambda a, b: function(a, b | 1)) if divides else function, *p.pick(lambda a, b: (a, b), lambda a, b: (b, a))(x, p.partner(x)))
 
 
 def power(p: Program) -> None:
@@ -374,10 +376,9 @@ def convolution(p: Program) -> None:
         p.add("convolution_gradient", jax.grad(lambda a, b: jnp.sum(function(a, b) ** 2) / 8, gradient), x, weight)
 
 
-BODIES: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType({
-    "any": lambda a, b: a + b + a * b, "larger": lambda a, b: jnp.where(a >= b, a, b), "hypot": lambda a, b: jnp.hypot(a, b),
-})
-"""Associative ones without a name."""
+BODIES: tuple[tuple[float, Callable[[Array, Array], Array]], ...] = (
+    (0, lambda a, b: a + b + a * b), (-np.inf, lambda a, b: jnp.where(a >= b, a, b)))
+"""Monoids without a name: what changes nothing, and how numbers are combined."""
 
 
 def reduction(p: Program) -> None:
@@ -394,14 +395,15 @@ def reduction(p: Program) -> None:
 
 def other_reductions(p: Program) -> None:
     x = p.real(1)
-    axis, dtype = p.number(0, p.arrays[x].ndim - 1), p.arrays[x].dtype
-    start, body = dtype.type(p.pick(0, 1)), p.pick(*BODIES.values())
+    axis, number = p.number(0, p.arrays[x].ndim - 1), p.arrays[x].dtype.type
+    neutral, body = p.pick(*BODIES)
+    start, zero, one, least = map(number, (neutral, 0, 1, -np.inf))
     function = p.pick(
         lambda v: lax.reduce(v, start, body, (axis,)), lambda v: lax.argmax(v, axis, jnp.int32),
         lambda v: lax.argmin(v, axis, jnp.int32), lambda v: jnp.mean(v, axis), lambda v: jnp.var(v, axis, keepdims=True),
         lambda v: special.logsumexp(v, axis), lambda v: jax.nn.softmax(v, axis), lambda v: jnp.linalg.norm(v, axis=axis),
-        lambda v: lax.reduce((v, -v), (start, start), lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])), (axis,)),
-        lambda v: lax.reduce((v, v), (start, start), lambda a, b: (body(a[0], b[0]), a[1] * b[1]), (axis,)),
+        lambda v: lax.reduce((v, -v), (zero, least), lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])), (axis,)),
+        lambda v: lax.reduce((v, v), (start, one), lambda a, b: (body(a[0], b[0]), a[1] * b[1]), (axis,)),
         lambda v: jnp.median(v, axis), lambda v: jnp.max(v, axis, where=v > 0, initial=-1))
     p.add("reduction", function, x)
 
@@ -419,7 +421,7 @@ def windows(p: Program) -> None:
     if p.flag(0.3):
         options["window_dilation"] = tuple(p.number(1, 2) for _ in array.shape)
     low, high = (-np.inf, np.inf) if _kind(array) == "f" else (jnp.iinfo(array.dtype).min, jnp.iinfo(array.dtype).max)
-    start, body = p.pick((low, lax.max), (high, lax.min), (0, lax.add), (1, lax.mul), (0, BODIES["any"]), (2, lax.add))
+    start, body = p.pick((low, lax.max), (high, lax.min), (0, lax.add), (1, lax.mul), BODIES[0])
     function = partial(lax.reduce_window, init_value=array.dtype.type(start), computation=body, **options)
     way = p.number(0, 5) if body in (lax.max, lax.min, lax.add) and _kind(array) == "f" else 5
     if way == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -36,17 +36,14 @@ def assert_close(found: np.ndarray, expected: np.ndarray, how: str) -> None:
     np.testing.assert_allclose(one, other, rtol=least, atol=least * max(1, finite.max(initial=0)), err_msg=how)
 
 
-def check(function: Callable[..., Any], *arguments: Any, compiled: bool = True) -> None:
-    """Compares a function with jax, as the reference and compiled."""
+def check(function: Callable[..., Any], *arguments: Any, targets: Sequence[str] = ("reference", "llvm")) -> None:
+    """Compares a function with jax, by the interpreter and compiled."""
     arguments = jax.tree.map(jax.numpy.asarray, arguments)
     expected = [np.asarray(v) for v in jax.tree.leaves(function(*arguments))]
     module = loaded(function, *arguments)
     inputs = [np.asarray(v) for v in jax.tree.leaves(arguments)]
-    runs = {"reference": module.get_inference_function("reference")}
-    if compiled:
-        runs["compiled"] = module.get_inference_function()
-    for how, run in runs.items():
-        found = results(run(*inputs))
+    for target in targets:
+        found = results(module.get_inference_function(target)(*inputs))
         assert len(found) == len(expected)
         for one, other in zip(found, expected):
-            assert_close(one, other, how)
+            assert_close(one, other, target)

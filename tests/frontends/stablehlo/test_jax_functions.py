@@ -522,4 +522,10 @@ CASES = [
 
 @pytest.mark.parametrize(("function", "arguments"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_equals_jax(function: Callable[..., Any], arguments: list[Any]) -> None:
-    check(function, *arguments, compiled=False)
+    check(function, *arguments, targets=["reference"])
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize(("function", "arguments"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_compiled_code_equals_jax(function: Callable[..., Any], arguments: list[Any]) -> None:
+    check(function, *arguments, targets=["llvm"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forge import dims, dtypes
@@ -12,11 +12,13 @@ from forge.dims import Dim
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.elementwise import binary
-from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, with_start
+from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, neutral, with_start
 from forge.frontends.stablehlo.converters.shape import padded
+from forge.frontends.stablehlo.importer import build_region
 from forge.frontends.stablehlo.module import Block
 from forge.frontends.stablehlo.operators import bodies_of
 from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts
+from forge.frontends.stablehlo.scope import StablehloScope
 from forge.ir.nodes import Value
 
 Ints = tuple[int, ...]
@@ -86,6 +88,7 @@ def dynamic_reduce_window(g: Context, *operands: Value, **attributes: Any) -> li
 def _windows_reduced(
     g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
 ) -> list[Value]:
+    """As XLA does it: what windows begin with is combined once with each, and not with their padding."""
     whole = windows.whole_axis(values[0])
     names = regions.combinations(body)
     if names is None:
@@ -101,15 +104,25 @@ def _reduced(
         given = g.call("reverse", value, axis=axis) if backwards else value
         found = g.multi(_RUNNING[name], given, axis=axis)[0]
         return with_start(g, name, g.call("reverse", found, axis=axis) if backwards else found, start)
+    value, windows = _of_known_padding(g, value, g.scalar(neutral(name, value.dtype), value), windows)
     reduction = (_OF_BOOLS if value.dtype == "bool" else _REDUCTIONS).get(name)
     if reduction is None:
-        return _tap_by_tap(g, body, [value], [start], windows)[0]
-    if is_neutral(g, name, start) and (pooled := _pooled(g, reduction, value, windows)) is not None:
-        return pooled
-    options = {
-        "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
-        "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
-    return g.call("reduce_window", value, None if is_neutral(g, name, start) else start, **options)
+        found = _tap_by_tap(g, body, [value], [g.scalar(neutral(name, value.dtype), value)], windows)[0]
+    else:
+        options = {
+            "reduction": reduction, "window": windows.sizes, "strides": windows.strides, "base_dilation": windows.base_dilation,
+            "window_dilation": windows.dilation, "padding": (*windows.low, *windows.high)}
+        found = _pooled(g, reduction, value, windows) or g.call("reduce_window", value, None, **options)
+    return with_start(g, name, found, start)
+
+
+def _of_known_padding(g: Context, value: Value, fill: Value, windows: _Windows) -> tuple[Value, _Windows]:
+    """Padding whose widths are symbolic is put around ``value``."""
+    if dims.is_static(*windows.low, *windows.high):
+        return value, windows
+    whole = padded(g, value, fill, windows.low, windows.high, tuple(n - 1 for n in windows.base_dilation))
+    none, ones = (0,) * value.rank, (1,) * value.rank
+    return whole, replace(windows, low=none, high=none, base_dilation=ones)
 
 
 def _pooled(g: Context, reduction: str, value: Value, windows: _Windows) -> Value | None:
@@ -138,11 +151,12 @@ def _pooled(g: Context, reduction: str, value: Value, windows: _Windows) -> Valu
 def _along(
     g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], axis: int, backwards: bool
 ) -> list[Value]:
-    """Running reductions by any body: of 2, 4, 8, .. elements."""
+    """Running reductions by any body: of 2, 4, 8, .. elements; of a number of elements that is symbolic, one after the other."""
     found = [g.call("reverse", v, axis=axis) if backwards else v for v in values]
     size, step = values[0].shape[axis], 1
     if not isinstance(size, int):
-        raise g.unsupported(f"a running reduction of {size} elements by a body without a name is not supported")
+        found = _row_after_row(g, body, found, starts, axis, backwards)
+        return [g.call("reverse", v, axis=axis) if backwards else v for v in found]
     while step < size:
         early = [_part(g, v, axis, 0, step) for v in found]
         before, after = ([_part(g, v, axis, b, e) for v in found] for b, e in ((0, size - step), (step, size)))
@@ -152,6 +166,23 @@ def _along(
     begin = [g.broadcast(g.reshape(s, (1,) * values[0].rank), values[0].shape) for s in starts]
     found = combined(g, body, begin, found)
     return [g.call("reverse", v, axis=axis) if backwards else v for v in found]
+
+
+def _row_after_row(
+    g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], axis: int, backwards: bool
+) -> list[Value]:
+    count, rank = len(values), values[0].rank
+    rows = [g.moved(v, (axis, *(k for k in range(rank) if k != axis))) for v in values]
+    begin = [g.broadcast(g.reshape(s, (1,) * (rank - 1)), rows[0].shape[1:]) for s in starts]
+
+    def step(scope: StablehloScope, inputs: list[Value]) -> list[Value]:
+        before, row = inputs[:count], inputs[count:]
+        return combined(Context(scope, g.operation, g.name), body, *((row, before) if backwards else (before, row))) * 2
+
+    region = build_region(g, [v.tensor_type for v in begin] * 2, step)
+    graph = region.with_captures(region.captured, 2 * count)
+    results = g.multi("scan", *begin, *rows, *region.captured, regions=[graph], num_states=count, num_scan_inputs=count)
+    return [g.moved(v, (*range(1, axis + 1), 0, *range(axis + 1, rank))) for v in results[count:]]
 
 
 def _part(g: Context, value: Value, axis: int, begin: int, end: int) -> Value:
