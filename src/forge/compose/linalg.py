@@ -225,10 +225,10 @@ def tridiagonal(g: Composer, x: Value, *, lower: bool) -> tuple[Value, Value, Va
     below = g.call("trilu", factors, g.constant(0, "int64"), upper=False)
     kept = g.call("trilu", source, g.constant(1, "int64"), upper=True)
     parts = [g.call("complex.real", v) if dtypes.is_complex(x.dtype) else v for v in (diagonal, beside)]
-    results = (g.call("add", below, kept), *parts, tau)
+    matrix = g.call("add", below, kept)
     if lower:
-        return results
-    return _turned(g, results[0], -2, -1), *(_turned(g, v, -1) for v in results[1:])  # type: ignore[return-value]
+        return matrix, parts[0], parts[1], tau
+    return _turned(g, matrix, -2, -1), _turned(g, parts[0], -1), _turned(g, parts[1], -1), _turned(g, tau, -1)
 
 
 # Up to this 1-norm the polynomial of `_taylor` is exact to the precision of the type: those for degree 18 (Bader, Blanes, Casas).

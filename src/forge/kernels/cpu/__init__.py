@@ -36,6 +36,6 @@ from forge.kernels.cpu import (
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
     "detection", "eigenvalues", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering",
-    "orthogonal", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product", "suppression", "trees",
-    "winograd",
+    "orthogonal", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product",
+    "suppression", "trees", "winograd",
 ]

@@ -54,7 +54,8 @@ class _Iteration:
         block = () if self.is_complex else If(self.low < self.high, self._split_block())
         deflate = seq(block, self.bottom.set(self.low - 1), self.idle.set(0))
         chase = seq(self.idle.set(self.idle.value + 1), self._first_column(), self._chase())
-        one = seq(Let(self.high, self.bottom.value), self._find_top(), Let(self.low, self.top.value), If(finished, deflate, chase))
+        bounds = Let(self.high, self.bottom.value), self._find_top(), Let(self.low, self.top.value)
+        one = seq(bounds, If(finished, deflate, chase))
         start = seq(self.bottom.set(self.size - 1), self.idle.set(0))
         return seq(start, loop(E.var("round"), self.size * ROUNDS, If(self.bottom.value >= 0, one)))
 
@@ -181,7 +182,7 @@ class _Iteration:
         root = E.call("sqrt", scale) * E.call("sqrt", E.binary("max", square, zero))
         is_real = square >= -4 * EPSILON
         by_row = _size(b) + _size(shift - half * 2.0) > _size(shift) + _size(c)
-        angle = E.call("atan2", E.negate(half * 2.0), b + c) * 0.5
+        angle = E.call("atan2", E.select(b + c < 0.0, half, E.negate(half)) * 2.0, _size(b + c)) * 0.5
         equal = seq(Let(mean, (form.load(low, low) + form.load(high, high)) * 0.5),
                     form.store(low, low, mean), form.store(high, high, mean))
         return seq(
@@ -217,8 +218,8 @@ class _Iteration:
 def schur(call: KernelCall) -> Function:
     """Family of ``linalg.schur``: operands data, vectors; results the triangular matrix, the vectors, and what is not finished.
 
-    Francis' iteration with implicit shifts: one of complex matrices, two of real ones. The matrix is divided by its largest element
-    first, so that squares are in range.
+    Francis' iteration with implicit shifts: one of complex matrices, two of real ones. The matrix is divided by its largest
+    element first, so that squares are in range.
     """
     data, given = call.readers
     failures = call.buffers[-1]

@@ -273,8 +273,8 @@ def householder_pivoted(call: KernelCall) -> Function:
         loop(row, rows - step, made.total.set(made.total.value + squared(ratio)), begin=step),
         If(made.total.value > best.value, seq(best.set(made.total.value), chosen.set(column))),
     )
-    exchange = seq(
-        out.exchange_columns(step, place, rows), exchange_elements(order, order.offset(*batch, step), order.offset(*batch, place)))
+    numbers = exchange_elements(order, order.offset(*batch, step), order.offset(*batch, place))
+    exchange = seq(out.exchange_columns(step, place, rows), numbers)
     stage = seq(
         chosen.set(step), best.set(0.0),
         loop(column, columns - step, measure, begin=step),
@@ -407,8 +407,8 @@ def _with_sign(vectors: _Matrix, row: Expr, count: Expr, zero: Expr, use: Callab
 def orthogonal_rows(call: KernelCall) -> Function:
     """Family of ``linalg.orthogonal_rows``: operand data; results the rotated rows, their norms and the rotations.
 
-    One-sided Jacobi rotations of all pairs of rows, as long as two are not orthogonal; of complex rows one is first turned so that
-    their product is real. The matrix is divided by its largest element first, so that squares are in range.
+    One-sided Jacobi rotations of all pairs of rows, as long as two are not orthogonal; of complex rows one is first turned so
+    that their product is real. The matrix is divided by its largest element first, so that squares are in range.
     """
     (data,) = call.readers
     loops = axes(data.shape[:-2])

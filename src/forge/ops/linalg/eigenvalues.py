@@ -144,7 +144,8 @@ def _deflated(matrix: Array) -> Array:
 
 def _standard(block: Array) -> Array:
     """The rotation that makes both elements on the diagonal of a block with complex eigenvalues equal."""
-    angle = np.arctan2(block[1, 1] - block[0, 0], block[0, 1] + block[1, 0]) / 2
+    beside = block[0, 1] + block[1, 0]
+    angle = np.arctan2((block[1, 1] - block[0, 0]) * (-1 if beside < 0 else 1), abs(beside)) / 2
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
@@ -222,8 +223,8 @@ class Diagonalize(OfMatrices[SymmetricAttrs]):
 class Eigh(OfMatrices[SymmetricAttrs]):
     """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices, of which the lower triangle is read, or the upper one.
 
-    Results: the eigenvalues, rising; the eigenvectors as columns of an orthogonal (unitary) matrix. In each of them, the first one
-    of the largest elements is positive, if the matrix is real. All are NaN where an element of the triangle is not finite.
+    Results: the eigenvalues, rising; the eigenvectors as columns of an orthogonal (unitary) matrix. In each of them, the first
+    one of the largest elements is positive, if the matrix is real. All are NaN where an element of the triangle is not finite.
     """
 
     name = "linalg.eigh"

@@ -248,32 +248,32 @@ class Solve(_System[NoAttrs]):
 
 @register
 class TridiagonalSolve(Op[NoAttrs]):
-    """x with A x = b, where A has ``diagonal``, lower[i] left of it in row i > 0, and upper[i] right of it in row i.
+    """x with A x = b, where A has ``diagonal``, left[i] left of it in row i > 0, and right[i] right of it in row i.
 
-    Results: what Gaussian elimination with exchanges of neighbouring rows leaves right of upper, of diagonal and of upper, and x.
-    LAPACK's gtsv. Infinite or NaN where A is singular.
+    Results: what Gaussian elimination with exchanges of neighbouring rows leaves next to ``right``, on the diagonal and in
+    ``right``; x. LAPACK's gtsv. Infinite or NaN where A is singular.
     """
 
     name = "linalg.tridiagonal_solve"
-    lower, diagonal, upper = (Operand(accepts=WITH_COMPLEX, min_rank=1) for _ in range(3))
+    left, diagonal, right = (Operand(accepts=WITH_COMPLEX, min_rank=1) for _ in range(3))
     b = Operand(accepts=WITH_COMPLEX, min_rank=2)
     kernel = "tridiagonal_solve"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, attrs: NoAttrs, lower: Value, diagonal: Value, upper: Value, b: Value) -> Types:
-        same_dtype(self.name, [lower, diagonal, upper, b])
-        for name, value in (("lower", lower), ("diagonal", diagonal), ("upper", upper)):
+    def infer(self, attrs: NoAttrs, left: Value, diagonal: Value, right: Value, b: Value) -> Types:
+        same_dtype(self.name, [left, diagonal, right, b])
+        for name, value in (("left", left), ("diagonal", diagonal), ("right", right)):
             expect_rank(self.name, value.tensor_type, name, b.rank - 1)
             for k in range(b.rank - 1):
                 unify_dim(self.name, value.shape[k], b.shape[k], f"dimension {k} of {name} and b")
-        return [lower.type, diagonal.type, upper.type, b.type]
+        return [left.type, diagonal.type, right.type, b.type]
 
-    def reference(self, attrs: NoAttrs, lower: Array, diagonal: Array, upper: Array, b: Array) -> Arrays:
-        wide = [widest(v).copy() for v in (np.zeros_like(lower), diagonal, upper, b)]
+    def reference(self, attrs: NoAttrs, left: Array, diagonal: Array, right: Array, b: Array) -> Arrays:
+        wide = [widest(v).copy() for v in (np.zeros_like(left), diagonal, right, b)]
         with np.errstate(all="ignore"):
             for batch in np.ndindex(b.shape[:-2]):
-                _eliminate_tridiagonal(widest(lower)[batch], *(v[batch] for v in wide))
+                _eliminate_tridiagonal(widest(left)[batch], *(v[batch] for v in wide))
         return [v.astype(b.dtype) for v in wide]
 
     def decompose(self, builder: Builder, attrs: NoAttrs, *operands: Value) -> Values | None:

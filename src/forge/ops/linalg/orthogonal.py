@@ -11,9 +11,9 @@ from forge import dims, dtypes, te
 from forge.ir.op import A
 from forge.ops.core.inference import at_most, expect_rank, fail, required, same_dtype, unify_dim
 from forge.ops.core.op import Accuracy, Category, NoAttrs, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Builder, Conditions, Dim, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.scalar_math import widest
-from forge.ops.linalg.factorization import WITH_COMPLEX, check_square, in_float32
+from forge.ops.core.signatures import Array, Arrays, Builder, Conditions, Dim, TensorType, TensorTypes, Types, Value, Values
+from forge.ops.linalg.factorization import WITH_COMPLEX, in_float32
 
 
 class OfMatrices(Op[A]):
@@ -235,7 +235,8 @@ class Svd(OfMatrices[SvdAttrs]):
         left, values, right = np.linalg.svd(known, full_matrices=attrs.full_matrices)
         count = values.shape[-1]
         by_left = np.iscomplexobj(data) and data.shape[-2] < data.shape[-1]
-        signs = signs_of_rows(np.swapaxes(left, -1, -2)[..., :count, :]).conj() if by_left else signs_of_rows(right[..., :count, :])
+        vectors = np.swapaxes(left, -1, -2).conj() if by_left else right
+        signs = signs_of_rows(vectors[..., :count, :])
         left[..., :count] *= np.swapaxes(signs, -1, -2).conj()
         right[..., :count, :] *= signs
         types = (data.dtype, real_type(str(data.dtype)), data.dtype)
@@ -243,9 +244,10 @@ class Svd(OfMatrices[SvdAttrs]):
         return [np.where(f, v, np.nan).astype(dtype) for f, v, dtype in parts]
 
     def decompose(self, builder: Builder, attrs: SvdAttrs, data: Value) -> Values:
-        """Rotations J make the rows of J data^T orthogonal: they are S times the columns of U, and Vh is J's conjugate. The QR
-        factors of these columns give U, with what completes it where S is 0 or there are more rows. Of data with more columns than rows, U
-        and Vh are those of the transposed matrix.
+        """Rotations J make the rows of J data^T orthogonal: they are S times the columns of U, and Vh is J's conjugate.
+
+        The QR factors of these columns give U, with what completes it where S is 0 or there are more rows. Of data with more
+        columns than rows, U and Vh are those of the transposed matrix.
         """
         rows, columns = data.shape[-2:]
         count = dims.minimum(rows, columns)

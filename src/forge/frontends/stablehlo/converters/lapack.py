@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from forge import dtypes
 from forge.compose import linalg
@@ -13,11 +13,13 @@ from forge.frontends.stablehlo.converters.linalg import solved
 from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts, refuse
 from forge.ir.nodes import Value
 
+C = TypeVar("C", bound=Callable[..., Any])
 
-def _of_types(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+
+def _of_types(*names: str) -> Callable[[C], C]:
     """Registers a converter for routines of LAPACK, for all of their element types; "?" stands for one's letter."""
 
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+    def add(function: C) -> C:
         for name in names:
             for letter in "sdcz":
                 converts(f"lapack_{name.replace('?', letter)}_ffi", domain=CUSTOM_CALL)(function)
@@ -134,13 +136,11 @@ def geev(g: Context, a: Value, *, compute_left: int, compute_right: int) -> list
     form, vectors, left = linalg.similar(g, a)
     values = linalg.eigenvalues(g, form)
     wide, dtype = g.call("complex.make", *values), dtypes.complex_of(_part(a))
-    first = g.result_type().dtype == dtype
-    parts = [g.cast(wide, dtype)] if first else [g.cast(v, _part(a)) for v in values]
-    found = [
-        g.cast(linalg.eigenvectors(g, form, vectors, wide, left=is_left), dtype) if _is(given, "V") else
-        g.filled(0, dtype, g.shape(len(parts) + is_right))
-        for is_left, is_right, given in ((True, 0, compute_left), (False, 1, compute_right))]
-    return [*parts, *found, left]
+    parts = [g.cast(wide, dtype)] if dtypes.is_complex(a.dtype) else [g.cast(v, _part(a)) for v in values]
+    sides = [
+        g.cast(linalg.eigenvectors(g, form, vectors, wide, left=is_left), dtype) if _is(wanted, "V") else
+        g.filled(0, dtype, a.shape) for is_left, wanted in ((True, compute_left), (False, compute_right))]
+    return [*parts, *sides, left]
 
 
 def _part(a: Value) -> str:
