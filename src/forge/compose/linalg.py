@@ -15,6 +15,7 @@ from forge.ops.core.broadcast import common_size
 from forge.ops.core.composer import Composer
 from forge.ops.core.inference import HALF_TYPES
 from forge.ops.core.term import Term
+from forge.ops.linalg.eigenvalues import hermitian, rotated
 
 
 def conjugate(g: Composer, x: Value) -> Value:
@@ -157,6 +158,77 @@ def matrix_power(g: Composer, x: Value, n: int) -> Value:
         n >>= 1
         x = matmul(g, x, x) if n else x
     return identity(g, x) if result is None else result
+
+
+def similar(g: Composer, x: Value) -> tuple[Value, Value, Value]:
+    """The triangular factor T and the unitary one Z of ``x = Z T Z^H``, Schur's, and for each matrix how many rows are left.
+
+    T of real matrices has blocks of two rows: see ``linalg.schur``.
+    """
+    wide = g.cast(x, "complex128" if dtypes.is_complex(x.dtype) else "float64")
+    factors, tau = g.multi("linalg.hessenberg", wide)
+    form, vectors, left = g.multi("linalg.schur", factors, rotated(g.builder, factors, tau, identity(g, wide)))
+    return form, vectors, left
+
+
+def eigenvalues(g: Composer, form: Value) -> tuple[Value, Value]:
+    """Real and imaginary parts of the eigenvalues of a triangular factor of `similar`; of a pair, the positive one first."""
+    found = pivots(g, form)
+    if dtypes.is_complex(form.dtype):
+        return g.call("complex.real", found), g.call("complex.imag", found)
+    if isinstance(form.shape[-1], int) and form.shape[-1] < 2:
+        return found, g.call("zeros_like", found)
+    sides = [g.call("diagonal", form, offset=k, axis1=form.rank - 2, axis2=form.rank - 1) for k in (-1, 1)]
+    first, second = (g.call("sqrt", g.call("abs", side)) for side in sides)
+    size = g.call("multiply", first, second)
+    before, after = (
+        g.call("nn.pad", size, g.scalar(0, size), pad_width=(*((0, 0),) * (size.rank - 1), width)) for width in ((0, 1), (1, 0)))
+    return found, g.call("subtract", before, after)
+
+
+def eigenvectors(g: Composer, form: Value, vectors: Value, values: Value, *, left: bool = False) -> Value:
+    """Of the factors of `similar`, as columns of norm 1 whose largest element is real: v with ``x v = values[k] v``.
+
+    With ``left``, v with ``v^H x = values[k] v^H``.
+    """
+    form, vectors = g.cast(form, "complex128"), g.cast(vectors, "complex128")
+    if left:  # those of the adjoint, which is triangular too where rows and columns are in the opposite order
+        form, values = _turned(g, conjugate(g, matrix_transpose(g, form)), -2, -1), _turned(g, conjugate(g, values), -1)
+    found = g.call("linalg.triangular_eigenvectors", form, values)
+    product = matmul(g, vectors, _turned(g, found, -2, -1) if left else found)
+    size = g.call("abs", product)
+    if product.shape[-1] == 0:
+        return product
+    largest = g.call("argmax", size, axis=(size.rank - 2,), keepdims=True)
+    first = g.call("gather", product, largest, axis=-2)
+    norm = g.call("sqrt", g.call("sum", g.call("multiply", size, size), axis=(size.rank - 2,), keepdims=True))
+    phase = g.call("divide", conjugate(g, first), g.cast(g.call("abs", first), "complex128"))
+    return g.call("divide", g.call("multiply", product, phase), g.cast(norm, "complex128"))
+
+
+def _turned(g: Composer, x: Value, *axes: int) -> Value:
+    """Elements along ``axes`` in the opposite order."""
+    for axis in axes:
+        x = g.call("reverse", x, axis=axis % x.rank)
+    return x
+
+
+def tridiagonal(g: Composer, x: Value, *, lower: bool) -> tuple[Value, Value, Value, Value]:
+    """A symmetric or Hermitian matrix, of which one triangle is read, as LAPACK's sytrd and hetrd leave it; its diagonal, the one
+    beside it, and the factors of the reflections.
+    """
+    source = x if lower else _turned(g, x, -2, -1)
+    factors, tau = g.multi("linalg.hessenberg", hermitian(g.builder, source, True))
+    rank = x.rank
+    diagonal, beside = (
+        g.call("diagonal", factors, offset=k, axis1=rank - 2, axis2=rank - 1) for k in ((0, -1) if x.shape[-1] != 0 else (0, 0)))
+    below = g.call("trilu", factors, g.constant(0, "int64"), upper=False)
+    kept = g.call("trilu", source, g.constant(1, "int64"), upper=True)
+    parts = [g.call("complex.real", v) if dtypes.is_complex(x.dtype) else v for v in (diagonal, beside)]
+    matrix = g.call("add", below, kept)
+    if lower:
+        return matrix, parts[0], parts[1], tau
+    return _turned(g, matrix, -2, -1), _turned(g, parts[0], -1), _turned(g, parts[1], -1), _turned(g, tau, -1)
 
 
 # Up to this 1-norm the polynomial of `_taylor` is exact to the precision of the type: those for degree 18 (Bader, Blanes, Casas).

@@ -11,6 +11,7 @@ from forge.kernels.cpu import (
     dense_blocks,
     depthwise,
     detection,
+    eigenvalues,
     extern,
     factorization,
     fft,
@@ -35,7 +36,7 @@ from forge.kernels.cpu import (
 
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
-    "detection", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering",
-    "orthogonal", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product",
+    "detection", "eigenvalues", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul",
+    "ordering", "orthogonal", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product",
     "suppression", "trees", "winograd",
 ]

@@ -1,6 +1,6 @@
 """Factorisations of matrices and triangular systems, one matrix after the other.
 
-Families: cholesky, triangular_solve, lu, permutation, eliminate.
+Families: cholesky, triangular_solve, lu, permutation, eliminate, tridiagonal_solve.
 """
 
 from __future__ import annotations
@@ -52,12 +52,10 @@ def cholesky(call: KernelCall) -> Function:
     total = Cell("total", dtype)
     source = data.read((*batch, i, j) if lower else (*batch, j, i))
     divided = seq(out.store(i, j, total.value / out.load(j, j)), out.store(j, i, E.const(0, dtype)))
+    product, root = out.load(i, k) * conjugate(out.load(j, k)), E.call("sqrt", total.value)
     if dtypes.is_complex(dtype):
-        product = out.load(i, k) * _conjugate(out.load(j, k))
         root = E.call("sqrt", E.real_part(total.value))
         root = E.complex_of(root, E.const(0.0, root.dtype))
-    else:
-        product, root = out.load(i, k) * out.load(j, k), E.call("sqrt", total.value)
     element = seq(
         total.set(source),
         loop(k, j, total.set(total.value - product)),
@@ -173,6 +171,64 @@ def eliminate(call: KernelCall) -> Function:
     return call.function(parallel_nest(loops, body, size * size * size))
 
 
+@kernel("tridiagonal_solve", complex_numbers=True)
+def tridiagonal_solve(call: KernelCall) -> Function:
+    """Family of ``linalg.tridiagonal_solve``: operands lower, diagonal, upper, b; results what is left of them, and x."""
+    left, middle, right, b = call.readers
+    second, pivots, first, solution = call.buffers[-4:]
+    loops, batch = batch_loops(b.shape)
+    out = Matrix(solution, batch)
+    size, columns = b.shape[-2:]
+    dtype = solution.dtype
+    i, column, row, factor = E.var("i"), E.var("column"), E.var("row"), E.Var(dtype, 1, "factor")
+    zero = E.const(0, dtype)
+
+    def at(buffer: Buffer, k: Expr) -> Expr:
+        return E.load(buffer, buffer.offset(*batch, k))
+
+    def put(buffer: Buffer, k: Expr, value: Expr) -> Stmt:
+        return store(buffer, buffer.offset(*batch, k), value)
+
+    def below() -> Expr:
+        return left.read((*batch, i + 1))
+
+    def beyond() -> Expr:
+        return E.select(i + 2 < size, at(first, i + 1), zero)
+
+    kept, moved = E.Var(dtype, 1, "kept"), E.Var(dtype, 1, "moved")
+    plain = seq(
+        Let(factor, below() / at(pivots, i)),
+        put(pivots, i + 1, at(pivots, i + 1) - factor * at(first, i)),
+        loop(column, columns, out.store(i + 1, column, out.load(i + 1, column) - factor * out.load(i, column))),
+        put(second, i, zero),
+    )
+    exchanged = seq(
+        Let(factor, at(pivots, i) / below()),
+        Let(kept, at(pivots, i + 1)),
+        Let(moved, beyond()),
+        put(pivots, i, below()),
+        put(pivots, i + 1, at(first, i) - factor * kept),
+        put(first, i, kept),
+        put(second, i, moved),
+        If(i + 2 < size, put(first, i + 1, E.negate(factor * moved))),
+        loop(column, columns, seq(
+            exchange_elements(solution, out.place(i, column), out.place(i + 1, column)),
+            out.store(i + 1, column, out.load(i + 1, column) - factor * out.load(i, column)))),
+    )
+    value = out.load(row, column)
+    value = value - E.select(row + 1 < size, at(first, row) * out.load(clamped(row + 1, size), column), zero)
+    value = value - E.select(row + 2 < size, at(second, row) * out.load(clamped(row + 2, size), column), zero)
+    back = loop(column, columns, out.store(row, column, value / at(pivots, row)))
+    body = seq(
+        loop(i, size, seq(
+            put(pivots, i, middle.read((*batch, i))), put(first, i, right.read((*batch, i))), put(second, i, zero),
+            loop(column, columns, out.store(i, column, b.read((*batch, i, column)))))),
+        loop(i, size - 1, If(magnitude(at(pivots, i)) >= magnitude(below()), plain, exchanged)),
+        loop(i, size, seq(Let(row, size - 1 - i), back)),
+    )
+    return call.function(parallel_nest(loops, body, size * columns))
+
+
 def _eliminate(
     out: Matrix,
     shape: Sequence[Expr],
@@ -216,7 +272,9 @@ def magnitude(value: Expr) -> Expr:
     return E.call("abs", E.real_part(value)) + E.call("abs", E.imaginary_part(value))
 
 
-def _conjugate(value: Expr) -> Expr:
+def conjugate(value: Expr) -> Expr:
+    if not dtypes.is_complex(value.dtype):
+        return value
     return E.complex_of(E.real_part(value), E.negate(E.imaginary_part(value)))
 
 

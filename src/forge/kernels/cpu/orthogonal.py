@@ -1,5 +1,5 @@
-"""Householder reflections and Jacobi rotations, one matrix after the other: householder, householder_multiply, orthogonal_rows,
-diagonalize.
+"""Householder reflections and Jacobi rotations, one matrix after the other: householder, householder_pivoted,
+householder_multiply, hessenberg, orthogonal_rows, diagonalize.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from forge import dtypes
+from forge.kernels.cpu.factorization import batch_loops, conjugate, exchange_elements, magnitude
 from forge.loops import (
     Accumulators,
     AxisAccumulators,
@@ -24,7 +25,7 @@ from forge.loops import (
     places,
     supports_masks,
 )
-from forge.loops.contract import KernelCall, kernel
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -74,7 +75,7 @@ class _Matrix:
         return group_loop(extent, self.lanes, lambda at, width, mask, _: body(at, width, mask), 1, self.masked)
 
     def rotate(self, i: Expr, j: Expr, extent: Expr, cosine: Expr, sine: Expr) -> Stmt:
-        """Row i becomes cosine * row i - sine * row j, and row j sine * row i + cosine * row j.
+        """Row i becomes cosine * row i - sine * row j, and row j sine * row i + cosine * row j; both factors are real.
 
         They are written as what they were and a change, so that rounding errors are relative to the change.
         """
@@ -82,7 +83,7 @@ class _Matrix:
 
         def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
             x, y = E.Var(self.dtype, width, "x"), E.Var(self.dtype, width, "y")
-            s, t = E.broadcast(sine, width), E.broadcast(half, width)
+            s, t = (E.broadcast(as_number(factor, self.dtype), width) for factor in (sine, half))
             first, second = (E.ramp(self.place(row, at), 1, width) for row in (i, j))
             return seq(
                 Let(x, E.load(self.buffer, first, mask)),
@@ -94,19 +95,27 @@ class _Matrix:
         return seq(let, self.each(extent, vector))
 
     def products(self, pairs: Sequence[tuple[Expr, Expr]], extent: Expr) -> tuple[Stmt, list[Expr]]:
-        """Statements, and inner products of the rows of each pair."""
+        """Statements, and inner products of the first row of each pair with the second, which is conjugated."""
         sums = [AxisAccumulators(RegisterTile(1, 1, self.lanes, self.dtype), "sum", self.target, self.masked) for _ in pairs]
 
         def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
             rows = {row: E.Var(self.dtype, width, "row") for pair in pairs for row in pair}
             loads = [Let(v, E.load(self.buffer, E.ramp(self.place(row, at), 1, width), mask)) for row, v in rows.items()]
-            return seq(loads, (total.step(0, width, rows[a] * rows[b], mask) for total, (a, b) in zip(sums, pairs)))
+            return seq(loads, (total.step(0, width, rows[a] * conjugate(rows[b]), mask) for total, (a, b) in zip(sums, pairs)))
 
         return seq((total.start() for total in sums), self.each(extent, vector)), [total.total() for total in sums]
 
+    def scale(self, i: Expr, extent: Expr, factor: Expr) -> Stmt:
+        column = E.var("column")
+        return loop(column, extent, self.store(i, column, self.load(i, column) * factor))
+
     def exchange(self, i: Expr, j: Expr, extent: Expr) -> Stmt:
         column = E.var("column")
-        return loop(column, extent, _exchange(self.buffer, self.place(i, column), self.place(j, column)))
+        return loop(column, extent, exchange_elements(self.buffer, self.place(i, column), self.place(j, column)))
+
+    def exchange_columns(self, i: Expr, j: Expr, extent: Expr) -> Stmt:
+        row = E.var("row")
+        return loop(row, extent, exchange_elements(self.buffer, self.place(row, i), self.place(row, j)))
 
     def set_identity(self, size: Expr) -> Stmt:
         row, column = E.var("row"), E.var("column")
@@ -114,7 +123,7 @@ class _Matrix:
         return loop(row, size, loop(column, size, self.store(row, column, E.select(row.eq(column), one, zero))))
 
     def reflect(self, step: Expr, rows: Expr, begin: Expr, columns: Expr, vector: Callable[[Expr], Expr], tau: Expr) -> Stmt:
-        """The columns from ``begin`` on, ``columns`` of them, times 1 - tau v v^T.
+        """The columns from ``begin`` on, ``columns`` of them: 1 - tau v v^H times them.
 
         v is 0 before element ``step``, 1 there, and ``vector`` (row) after it.
         """
@@ -134,7 +143,7 @@ class _Matrix:
                 return loop(row, rows - step - 1, each, begin=step + 1)
 
             def add(v: int) -> Stmt:
-                return sums.set(0, v, multiply_add(E.broadcast(element, width), load(row, v), sums.get(0, v)))
+                return sums.set(0, v, multiply_add(E.broadcast(conjugate(element), width), load(row, v), sums.get(0, v)))
 
             def subtract(v: int) -> Stmt:
                 return store(self.buffer, part(row, v), load(row, v) - E.broadcast(element, width) * sums.get(0, v), mask)
@@ -151,13 +160,8 @@ class _Matrix:
         return group_loop(columns, self.lanes, group, TOGETHER, self.masked, begin)
 
 
-def _exchange(buffer: Buffer, a: Expr, b: Expr) -> Stmt:
-    first, second = E.Var(buffer.dtype, 1, "first"), E.Var(buffer.dtype, 1, "second")
-    return seq(Let(first, E.load(buffer, a)), Let(second, E.load(buffer, b)), store(buffer, a, second), store(buffer, b, first))
-
-
 def _size(x: Expr) -> Expr:
-    return E.call("abs", x)
+    return E.call("abs", x, dtype=dtypes.part(x.dtype)) if dtypes.is_complex(x.dtype) else E.call("abs", x)
 
 
 def _larger(x: Expr, y: Expr) -> Expr:
@@ -165,48 +169,167 @@ def _larger(x: Expr, y: Expr) -> Expr:
     return E.binary("max", x, y)
 
 
-@kernel("householder")
+def as_number(x: Expr, dtype: str) -> Expr:
+    """The real ``x`` as a number of the kind ``dtype``."""
+    return E.complex_of(x, E.const(0.0, x.dtype)) if dtypes.is_complex(dtype) else x
+
+
+def real_part(x: Expr) -> Expr:
+    return E.real_part(x) if dtypes.is_complex(x.dtype) else x
+
+
+def squared(x: Expr) -> Expr:
+    """The square of the size of ``x``."""
+    if not dtypes.is_complex(x.dtype):
+        return x * x
+    return E.real_part(x) * E.real_part(x) + E.imaginary_part(x) * E.imaginary_part(x)
+
+
+class Reflection:
+    """What makes a column of a matrix 0 below one of its elements, and leaves a vector v there: 1 - tau v v^H, v being 1 at the
+    element. The element becomes real, of the sign that its real part has not.
+    """
+
+    def __init__(self, out: _Matrix, rows: Expr) -> None:
+        self.out, self.rows = out, rows
+        kind = dtypes.part(out.dtype) if dtypes.is_complex(out.dtype) else out.dtype
+        self.largest, self.total = Cell("largest", kind), Cell("total", kind)
+        self.tau = E.Var(out.dtype, 1, "tau")
+
+    def allocate(self) -> Stmt:
+        return seq(self.largest.allocate(), self.total.allocate())
+
+    def make(self, top: Expr, column: Expr, note: Callable[[Expr], Stmt], apply: Callable[[Expr], Stmt]) -> Stmt:
+        """``note`` is given tau, 0 where nothing is to do; then ``apply`` the conjugate of tau."""
+        out, largest, total, tau, row = self.out, self.largest, self.total, self.tau, E.var("row")
+        alpha, divisor, ratio = (E.Var(out.dtype, 1, name) for name in ("alpha", "divisor", "ratio"))
+        beta = E.Var(total.buffer.dtype, 1, "beta")
+        scale = as_number(largest.value, out.dtype)
+        relative = out.load(row, column) / scale  # so that squares, and quotients of subnormal numbers, are in range
+        norm = E.call("sqrt", total.value)
+        reflect = seq(
+            largest.set(_larger(largest.value, magnitude(out.load(top, column)))),
+            Let(alpha, out.load(top, column) / scale),
+            total.set(0.0),
+            loop(row, self.rows - top, seq(Let(ratio, relative), total.set(total.value + squared(ratio))), begin=top),
+            Let(beta, E.select(real_part(alpha) < 0.0, norm, E.negate(norm))),
+            Let(tau, (as_number(beta, out.dtype) - alpha) / as_number(beta, out.dtype)),
+            Let(divisor, alpha - as_number(beta, out.dtype)),
+            loop(row, self.rows - top - 1, out.store(row, column, relative / divisor), begin=top + 1),
+            out.store(top, column, as_number(beta * largest.value, out.dtype)),
+            note(tau),
+            apply(conjugate(tau)),
+        )
+        below = largest.set(_larger(largest.value, magnitude(out.load(row, column))))
+        needed = largest.value.ne(0.0)
+        if dtypes.is_complex(out.dtype):
+            needed = needed | E.imaginary_part(out.load(top, column)).ne(0.0)
+        return seq(
+            largest.set(0.0),
+            loop(row, self.rows - top - 1, below, begin=top + 1),
+            If(needed, reflect, note(E.const(0.0, out.dtype))),
+        )
+
+
+def _copied(out: _Matrix, data: Reader, rows: Expr, columns: Expr) -> Stmt:
+    row, column = E.var("row"), E.var("column")
+    return loop(row, rows, loop(column, columns, out.store(row, column, data.read((*out.batch, row, column)))))
+
+
+def _reflected(out: _Matrix, made: Reflection, taus: Buffer, step: Expr, columns: Expr) -> Stmt:
+    """Column ``step`` becomes 0 below the diagonal."""
+    return made.make(
+        step, step, lambda tau: store(taus, taus.offset(*out.batch, step), tau),
+        lambda tau: out.reflect(step, made.rows, step + 1, columns - step - 1, lambda i: out.load(i, step), tau))
+
+
+@kernel("householder", complex_numbers=True)
 def householder(call: KernelCall) -> Function:
     """Family of ``linalg.householder``: operand data; results the factors, in place, and the numbers tau. Column by column."""
     (data,) = call.readers
-    taus = call.buffers[-1]
-    loops = axes(data.shape[:-2])
-    batch = places(loops)
+    loops, batch = batch_loops(data.shape)
     out = _Matrix(call.buffers[-2], batch, call.target)
-    dtype, (rows, columns) = out.dtype, data.shape[-2:]
-    row, column, step = E.var("row"), E.var("column"), E.var("step")
-    largest, total = Cell("largest", dtype), Cell("total", dtype)
-    alpha, beta, tau, ratio = (E.Var(dtype, 1, name) for name in ("alpha", "beta", "tau", "ratio"))
-    below = rows - step - 1
-    relative = out.load(row, step) / largest.value  # so that squares, and quotients of subnormal numbers, are in range
-    norm = E.call("sqrt", total.value)
-    reflect = seq(
-        largest.set(_larger(largest.value, _size(out.load(step, step)))),
-        Let(alpha, out.load(step, step) / largest.value),
-        total.set(0.0),
-        loop(row, rows - step, seq(Let(ratio, relative), total.set(total.value + ratio * ratio)), begin=step),
-        Let(beta, E.select(alpha < 0.0, norm, E.negate(norm))),
-        Let(tau, (beta - alpha) / beta),
-        loop(row, below, out.store(row, step, relative / (alpha - beta)), begin=step + 1),
-        out.store(step, step, beta * largest.value),
-        store(taus, taus.offset(*batch, step), tau),
-        out.reflect(step, rows, step + 1, columns - step - 1, lambda i: out.load(i, step), tau),
+    (rows, columns), step = data.shape[-2:], E.var("step")
+    made = Reflection(out, rows)
+    stages = loop(step, E.binary("min", rows, columns), _reflected(out, made, call.buffers[-1], step, columns))
+    body = seq(made.allocate(), _copied(out, data, rows, columns), stages)
+    return call.function(parallel_nest(loops, body, rows * columns * columns))
+
+
+@kernel("householder_pivoted", complex_numbers=True)
+def householder_pivoted(call: KernelCall) -> Function:
+    """Family of ``linalg.householder_pivoted``: operand data; results the factors, in place, the numbers tau, and the order."""
+    (data,) = call.readers
+    order = call.buffers[-1]
+    loops, batch = batch_loops(data.shape)
+    out = _Matrix(call.buffers[-3], batch, call.target)
+    (rows, columns), step, column, row, place = data.shape[-2:], *(E.var(name) for name in ("step", "column", "row", "place"))
+    made = Reflection(out, rows)
+    scale = Cell("scale", made.total.buffer.dtype)
+    chosen, best = Cell("chosen"), Cell("best", made.total.buffer.dtype)
+    ratio = out.load(row, column) / as_number(scale.value, out.dtype)
+    measure = seq(
+        made.total.set(0.0),
+        loop(row, rows - step, made.total.set(made.total.value + squared(ratio)), begin=step),
+        If(made.total.value > best.value, seq(best.set(made.total.value), chosen.set(column))),
     )
+    numbers = exchange_elements(order, order.offset(*batch, step), order.offset(*batch, place))
+    exchange = seq(out.exchange_columns(step, place, rows), numbers)
     stage = seq(
-        largest.set(0.0),
-        loop(row, below, largest.set(_larger(largest.value, _size(out.load(row, step)))), begin=step + 1),
-        If(largest.value.ne(0.0), reflect, store(taus, taus.offset(*batch, step), E.const(0.0, dtype))),
+        chosen.set(step), best.set(0.0),
+        loop(column, columns - step, measure, begin=step),
+        Let(place, chosen.value),
+        If(place.ne(step), exchange),
+        _reflected(out, made, call.buffers[-2], step, columns),
     )
+    largest = scale.set(_larger(scale.value, magnitude(out.load(row, column))))
     body = seq(
-        largest.allocate(),
-        total.allocate(),
-        loop(row, rows, loop(column, columns, out.store(row, column, data.read((*batch, row, column))))),
+        made.allocate(), scale.start(0.0), chosen.allocate(), best.allocate(),
+        _copied(out, data, rows, columns),
+        loop(row, rows, loop(column, columns, largest)),
+        If(scale.value.eq(0.0), scale.set(1.0)),
+        loop(column, columns, store(order, order.offset(*batch, column), column)),
         loop(step, E.binary("min", rows, columns), stage),
     )
     return call.function(parallel_nest(loops, body, rows * columns * columns))
 
 
-@kernel("householder_multiply")
+@kernel("hessenberg", complex_numbers=True)
+def hessenberg(call: KernelCall) -> Function:
+    """Family of ``linalg.hessenberg``: operand data; results the factors, in place, and the numbers tau."""
+    (data,) = call.readers
+    taus = call.buffers[-1]
+    loops, batch = batch_loops(data.shape)
+    out, size = _Matrix(call.buffers[-2], batch, call.target), data.shape[-1]
+    step, row, column = E.var("step"), E.var("row"), E.var("column")
+    made = Reflection(out, size)
+    product, top = Cell("product", out.dtype), step + 1
+
+    def vector(i: Expr) -> Expr:
+        return out.load(i, step)
+
+    def from_the_right(tau: Expr) -> Stmt:
+        def rest(body: Stmt) -> Stmt:
+            return loop(column, size - top - 1, body, begin=top + 1)
+
+        changed = out.load(row, column) - product.value * conjugate(vector(column))
+        each = seq(
+            product.set(out.load(row, top)),
+            rest(product.set(product.value + out.load(row, column) * vector(column))),
+            product.set(product.value * tau),
+            out.store(row, top, out.load(row, top) - product.value),
+            rest(out.store(row, column, changed)),
+        )
+        return loop(row, size, each)
+
+    stage = made.make(
+        top, step, lambda tau: store(taus, taus.offset(*batch, step), tau),
+        lambda tau: seq(from_the_right(conjugate(tau)), out.reflect(top, size, top, size - top, vector, tau)))
+    body = seq(made.allocate(), product.allocate(), _copied(out, data, size, size), loop(step, taus.shape[-1], stage))
+    return call.function(parallel_nest(loops, body, size * size * size))
+
+
+@kernel("householder_multiply", complex_numbers=True)
 def householder_multiply(call: KernelCall) -> Function:
     """Family of ``linalg.householder_multiply``: operands factors, tau, other; attribute transpose."""
     factors, taus, other = call.readers
@@ -218,7 +341,7 @@ def householder_multiply(call: KernelCall) -> Function:
     tau = E.Var(out.dtype, 1, "tau")
     stage = seq(
         Let(step, number if call.attrs.transpose else count - 1 - number),
-        Let(tau, taus.read((*batch, step))),
+        Let(tau, conjugate(taus.read((*batch, step))) if call.attrs.transpose else taus.read((*batch, step))),
         out.reflect(step, rows, E.const(0), columns, lambda i: factors.read((*batch, i, step)), tau),
     )
     copy = out.store(row, column, other.read((*batch, row, column)))
@@ -256,71 +379,81 @@ def _sorted(values: Buffer, batch: Sequence[Expr], count: Expr, descending: bool
         return E.load(values, values.offset(*batch, k))
 
     better = value(j) > value(chosen.value) if descending else value(j) < value(chosen.value)
-    moved = seq(_exchange(values, values.offset(*batch, i), values.offset(*batch, place)), exchange(i, place))
+    moved = seq(exchange_elements(values, values.offset(*batch, i), values.offset(*batch, place)), exchange(i, place))
     search = seq(chosen.set(i), loop(j, count - i - 1, If(better, chosen.set(j)), begin=i + 1), Let(place, chosen.value))
     return seq(chosen.allocate(), loop(i, count, seq(search, If(place.ne(i), moved))))
 
 
 def _with_sign(vectors: _Matrix, row: Expr, count: Expr, zero: Expr, use: Callable[[Expr], Stmt]) -> Stmt:
     """``use`` with the factor that makes the first one of the largest elements of a row positive; NaN where ``zero`` is."""
-    column, chosen, sign = E.var("column"), Cell("largest"), E.Var(vectors.dtype, 1, "sign")
+    column, chosen, sign, first = E.var("column"), Cell("largest"), *(E.Var(vectors.dtype, 1, name) for name in ("sign", "first"))
     larger = _size(vectors.load(row, column)) > _size(vectors.load(row, chosen.value))
     one = E.const(1.0, vectors.dtype)
+    if dtypes.is_complex(vectors.dtype):
+        factor = conjugate(first) / as_number(_size(first), vectors.dtype)
+    else:
+        factor = E.select(first < 0.0, E.negate(one), one)
     return seq(
         chosen.start(0),
         loop(column, count, If(larger, chosen.set(column))),
-        Let(sign, E.select(vectors.load(row, chosen.value) < 0.0, E.negate(one), one) + zero),
-        loop(column, count, vectors.store(row, column, vectors.load(row, column) * sign)),
+        Let(first, vectors.load(row, chosen.value)),
+        Let(sign, factor + as_number(zero, vectors.dtype)),
+        vectors.scale(row, count, sign),
         use(sign),
     )
 
 
-@kernel("orthogonal_rows")
+@kernel("orthogonal_rows", complex_numbers=True)
 def orthogonal_rows(call: KernelCall) -> Function:
     """Family of ``linalg.orthogonal_rows``: operand data; results the rotated rows, their norms and the rotations.
 
-    One-sided Jacobi rotations of all pairs of rows, as long as two are not orthogonal. The matrix is divided by its largest
-    element first, so that squares are in range.
+    One-sided Jacobi rotations of all pairs of rows, as long as two are not orthogonal; of complex rows one is first turned so
+    that their product is real. The matrix is divided by its largest element first, so that squares are in range.
     """
     (data,) = call.readers
     loops = axes(data.shape[:-2])
     batch = places(loops)
     rows, turns = (_Matrix(call.buffers[k], batch, call.target) for k in (-3, -1))
     norms = call.buffers[-2]
-    dtype, (count, length) = rows.dtype, data.shape[-2:]
+    dtype, kind, (count, length) = rows.dtype, norms.dtype, data.shape[-2:]
     row, column = E.var("row"), E.var("column")
-    largest, scale, nearly = Cell("largest", dtype), E.Var(dtype, 1, "scale"), E.Var(dtype, 1, "nearly")
+    largest, scale, nearly = Cell("largest", kind), E.Var(kind, 1, "scale"), E.Var(kind, 1, "nearly")
 
     def each(body: Callable[[Expr, Expr], Stmt]) -> Stmt:
         return loop(row, count, loop(column, length, body(row, column)))
 
     def pair(i: Expr, j: Expr, rotated: Stmt) -> Stmt:
         measure, products = rows.products([(i, i), (j, j), (i, j)], length)
-        own, other, both = (E.Var(dtype, 1, name) for name in ("own", "other", "both"))
+        own, other, size = (E.Var(kind, 1, name) for name in ("own", "other", "size"))
+        both, turn = E.Var(dtype, 1, "both"), E.Var(dtype, 1, "turn")
 
         def rotate(tangent: Expr, cosine: Expr, sine: Expr) -> Stmt:
             return seq(rows.rotate(i, j, length, cosine, sine), turns.rotate(i, j, count, cosine, sine), rotated)
 
-        unlike = _size(both) > nearly * E.call("sqrt", own) * E.call("sqrt", other)
-        values = [Let(v, product) for v, product in zip((own, other, both), products)]
-        return seq(measure, values, If(unlike, _rotation(other - own, both, rotate)))
+        change = _rotation(other - own, size, rotate)
+        if dtypes.is_complex(dtype):
+            change = seq(
+                Let(turn, both / as_number(size, dtype)), rows.scale(j, length, turn), turns.scale(j, count, turn), change)
+        values = [Let(v, product) for v, product in zip((own, other, both), (*map(real_part, products[:2]), products[2]))]
+        real = dtype == kind
+        unlike = _size(size) > nearly * E.call("sqrt", own) * E.call("sqrt", other)
+        return seq(measure, values, Let(size, both if real else _size(both)), If(unlike, change))
 
     measure, (square,) = rows.products([(row, row)], length)
     norm = norms.offset(*batch, row)
 
     def finish(sign: Expr) -> Stmt:
-        scaled = rows.store(row, column, rows.load(row, column) * sign * scale)
-        return seq(loop(column, length, scaled), store(norms, norm, E.load(norms, norm) * scale))
+        return seq(rows.scale(row, length, sign * as_number(scale, dtype)), store(norms, norm, E.load(norms, norm) * scale))
 
     body = seq(
         largest.start(0.0),
-        each(lambda i, j: largest.set(_larger(largest.value, _size(data.read((*batch, i, j)))))),
-        Let(scale, E.select(largest.value.eq(0.0), E.const(1.0, dtype), largest.value)),
-        each(lambda i, j: rows.store(i, j, data.read((*batch, i, j)) / scale)),
+        each(lambda i, j: largest.set(_larger(largest.value, magnitude(data.read((*batch, i, j)))))),
+        Let(scale, E.select(largest.value.eq(0.0), E.const(1.0, kind), largest.value)),
+        each(lambda i, j: rows.store(i, j, data.read((*batch, i, j)) / as_number(scale, dtype))),
         turns.set_identity(count),
-        Let(nearly, E.call("sqrt", E.cast(length, dtype)) * float(np.finfo(dtype).eps)),
+        Let(nearly, E.call("sqrt", E.cast(length, kind)) * float(np.finfo(kind).eps)),
         _sweeps(count, pair),
-        loop(row, count, seq(measure, store(norms, norm, E.call("sqrt", square)))),
+        loop(row, count, seq(measure, store(norms, norm, E.call("sqrt", real_part(square))))),
         _sorted(norms, batch, count, True, lambda i, j: seq(rows.exchange(i, j, length), turns.exchange(i, j, count))),
         loop(row, count, _with_sign(turns, row, count, scale * 0.0, finish)),
     )
@@ -370,7 +503,7 @@ def diagonalize(call: KernelCall) -> Function:
         loads = [Let(v, left.load(*place)) for v, place in ((own, (i, i)), (other, (j, j)), (both, (i, j)))]
         return seq(loads, If(unlike, _rotation(other - own, both, rotate)))
 
-    transposed = _exchange(vectors.buffer, vectors.place(row, column), vectors.place(column, row))
+    transposed = exchange_elements(vectors.buffer, vectors.place(row, column), vectors.place(column, row))
     value = values.offset(*batch, row)
     body = seq(
         zero.start(0.0),

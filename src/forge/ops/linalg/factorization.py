@@ -247,6 +247,60 @@ class Solve(_System[NoAttrs]):
 
 
 @register
+class TridiagonalSolve(Op[NoAttrs]):
+    """x with A x = b, where A has ``diagonal``, left[i] left of it in row i > 0, and right[i] right of it in row i.
+
+    Results: what Gaussian elimination with exchanges of neighbouring rows leaves next to ``right``, on the diagonal and in
+    ``right``; x. LAPACK's gtsv. Infinite or NaN where A is singular.
+    """
+
+    name = "linalg.tridiagonal_solve"
+    left, diagonal, right = (Operand(accepts=WITH_COMPLEX, min_rank=1) for _ in range(3))
+    b = Operand(accepts=WITH_COMPLEX, min_rank=2)
+    kernel = "tridiagonal_solve"
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
+
+    def infer(self, attrs: NoAttrs, left: Value, diagonal: Value, right: Value, b: Value) -> Types:
+        same_dtype(self.name, [left, diagonal, right, b])
+        for name, value in (("left", left), ("diagonal", diagonal), ("right", right)):
+            expect_rank(self.name, value.tensor_type, name, b.rank - 1)
+            for k in range(b.rank - 1):
+                unify_dim(self.name, value.shape[k], b.shape[k], f"dimension {k} of {name} and b")
+        return [left.type, diagonal.type, right.type, b.type]
+
+    def reference(self, attrs: NoAttrs, left: Array, diagonal: Array, right: Array, b: Array) -> Arrays:
+        wide = [widest(v).copy() for v in (np.zeros_like(left), diagonal, right, b)]
+        with np.errstate(all="ignore"):
+            for batch in np.ndindex(b.shape[:-2]):
+                _eliminate_tridiagonal(widest(left)[batch], *(v[batch] for v in wide))
+        return [v.astype(b.dtype) for v in wide]
+
+    def decompose(self, builder: Builder, attrs: NoAttrs, *operands: Value) -> Values | None:
+        return in_float32(self, builder, attrs, *operands)
+
+
+def _eliminate_tridiagonal(lower: Array, second: Array, pivots: Array, upper: Array, x: Array) -> None:
+    """All but ``lower`` in place; ``second`` is next to ``upper``."""
+    size = len(pivots)
+    for i in range(size - 1):
+        row = np.array([[pivots[i], upper[i], 0], [lower[i + 1], pivots[i + 1], upper[i + 1] if i + 2 < size else 0]])
+        if magnitude(row[:1, 0])[0] < magnitude(row[1:, 0])[0]:
+            row, x[[i, i + 1]] = row[::-1], x[[i + 1, i]]
+        factor = row[1, 0] / row[0, 0]
+        row = np.array([row[0], row[1] - factor * row[0]])
+        pivots[i], upper[i], second[i] = row[0]
+        pivots[i + 1], x[i + 1] = row[1, 1], x[i + 1] - factor * x[i]
+        if i + 2 < size:
+            upper[i + 1] = row[1, 2]
+    for i in reversed(range(size)):
+        for k, band in ((i + 1, upper), (i + 2, second)):
+            if k < size:
+                x[i] -= band[i] * x[k]
+        x[i] /= pivots[i]
+
+
+@register
 class Inverse(_OfMatrix[NoAttrs]):
     """The inverses of the matrices. Infinite or NaN where one is singular."""
 

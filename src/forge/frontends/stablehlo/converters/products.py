@@ -7,6 +7,7 @@ from typing import Any
 
 from forge import dims, dtypes
 from forge.dims import Dim
+from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.registry import converts
 from forge.ir.nodes import Value
@@ -134,6 +135,10 @@ def convolved(
     spatial = lhs.rank - 2
     if not 0 < spatial <= 3:
         raise g.unsupported(f"got {spatial} spatial dimensions; expected 1 to 3")
+    back: Sequence[int] = ()
+    if g.computes_numbers and all(quantized.quantization(value.type) for value in g.operation.operands[:2]):
+        lhs, rhs, back = quantized.moved(g, lhs, places["input"]), quantized.moved(g, rhs, places["kernel"]), places["output"]
+        places = dict.fromkeys(places, tuple(range(lhs.rank)))  # integers are multiplied in this layout
     taps = places["kernel"][2:]
     rhs = _reversed(g, rhs, [axis for axis, backwards in zip(taps, reversal) if backwards])
     if groups == batch_groups == 1 and all(n == 1 for n in strides) and any(n > 1 for n in input_dilation):
@@ -148,11 +153,12 @@ def convolved(
         groups = batch_groups
     lhs, rhs, out = _alike(g, lhs, rhs, g.result_type().dtype)
     letters = _layout("NC", places["output"])
-    return g.call(
+    found = g.call(
         f"nn.conv{spatial}d", lhs, rhs, strides=strides, dilation=dilation, groups=groups,
         padding=(*(before for before, _ in padding), *(after for _, after in padding)),
-        data_layout=layout, kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters,
-        out_dtype=out)
+        kernel_size=tuple(rhs.shape[axis] for axis in taps), channels=rhs.shape[places["kernel"][0]], data_layout=layout,
+        kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters, out_dtype=out)
+    return g.moved(found, [back.index(axis) for axis in range(found.rank)]) if back else found
 
 
 def _places(numbers: Mapping[str, Any], side: str) -> Ints:
