@@ -40,6 +40,8 @@ def _exported(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
     import jax
     from jax import export
 
+    from forge.frontends.stablehlo.registry import NO_PYTHON
+
     @functools.wraps(function)
     def whole(*given: Any, **named: Any) -> Any:
         return function(*given, **named)
@@ -48,8 +50,10 @@ def _exported(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
     try:
         return export.export(jax.jit(whole, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
     except Exception as error:  # whatever the function raises
+        advice = f"; {NO_PYTHON}" if "host_callbacks" in str(error) else ""
         raise ImportModelError(
-            f"from_jax: {whole.__name__}: jax cannot export it for these arguments: {type(error).__name__}: {error}") from error
+            f"from_jax: {whole.__name__}: jax cannot export it for these arguments: {type(error).__name__}: {error}{advice}"
+        ) from error
 
 
 FORMAT = Format(name="jax", title="JAX", suffixes=(), load=from_jax)
