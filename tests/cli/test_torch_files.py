@@ -54,7 +54,7 @@ def test_support_tells_lines_of_python(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("line, message", [
-    ("inspect model.pt2 --shape x=2,4", "model.pt2 has its shapes; expected an .onnx file"),
+    ("inspect model.pt2 --shape x=2,4", "model.pt2 has its shapes; expected a file of ONNX or StableHLO"),
     ("bench model.pt2 --vs onnxruntime", "reads ONNX files; got model.pt2"),
     ("inspect nowhere.pt2", "nowhere.pt2: no such file"),
     ("support nowhere.pt2", "nowhere.pt2: no such file"),

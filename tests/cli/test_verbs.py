@@ -146,7 +146,7 @@ WRONG = {
     "inspect model.onnx --shape image": "--shape image: expected NAME=SIZE",
     "inspect model.onnx --shape picture=1": "picture",
     "run build -i x.npy --shape image=1,1,8,8": "--shape image=1,1,8,8: build is compiled; expected an .onnx file",
-    "inspect plain.relay --shape x=1": "--shape x=1: plain.relay has its shapes; expected an .onnx file",
+    "inspect plain.relay --shape x=1": "--shape x=1: plain.relay has its shapes; expected a file of ONNX or StableHLO",
     "compile model.onnx -o out --dump magic": "--dump: no stage is called 'magic'",
     "compile model.onnx --stop-after magic": "--stop-after: no stage is called 'magic'",
     "compile model.onnx -o out --encrypt": "FORGE_PASSWORD",

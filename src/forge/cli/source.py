@@ -38,7 +38,7 @@ InputOption = Annotated[
 DimOption = Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension; else 1.")]
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", metavar="NAME=SIZE,...", help="Shape of an input of an .onnx; an empty SIZE keeps the model's."),
+    typer.Option("--shape", metavar="NAME=SIZE,...", help="Shape of an input of ONNX or StableHLO; an empty SIZE keeps the model's."),
 ]
 FunctionOption = Annotated[
     str | None, typer.Option("--function", metavar="NAME", help="One function of a model that has several; else the first.")
@@ -61,10 +61,11 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report, functio
     if is_artifact(path):
         raise OptionError(f"{path}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
     found, _ = formats.recognize(path, "")
-    if shapes and "shape" not in found.options:
-        raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
+    option = next((name for name in ("shape", "input_info") if name in found.options), None)
+    if shapes and option is None:
+        raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected a file of ONNX or StableHLO")
     report("load", 0, 1)
-    loaded = load(path, **({"shape": parse_shapes(shapes)} if shapes else {}))
+    loaded = load(path, **({option: parse_shapes(shapes)} if shapes and option else {}))
     report("load", 1, 1)
     if function is None:
         return loaded

@@ -192,7 +192,11 @@ def recognize(source: object, where: str = "load") -> tuple[Format, object]:
     if not fitting:
         known = "; ".join(f"{f.title}: {', '.join(p.rpartition(':')[2] for p in f.objects)}" for f in formats if f.objects)
         got = _place(where, f"got {type(source).__name__}")
-        raise OptionError(f"{got}; expected a path, bytes, or a model in memory ({known})")
+        advice = ""
+        if callable(source):
+            tracers = ", ".join(f"forge.from_{f.name}" for f in formats if not (f.suffixes or f.magic or f.objects))
+            advice = f"; a function needs examples of its arguments: {tracers}"
+        raise OptionError(f"{got}; expected a path, bytes, or a model in memory ({known}){advice}")
     return _one(fitting, _place(where, type(source).__name__)), source
 
 

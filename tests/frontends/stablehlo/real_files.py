@@ -13,6 +13,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _CONSTANT_CHECK = re.compile(r"(check\.expect(?:_almost)?_eq_const) (%\S+), ((?:
 _GENERIC = r'"\1"(\2) {value = \3 : \4} : (\4) -> ()'
 """The generic form of a check against a constant."""
 BACK_COMPATIBILITY = "jax._src.internal_test_util.export_back_compat_test_data"
+SLOW = 20
+"""Seconds of compilation that are said."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,10 @@ class Program:
 
     def check(self, compiled: bool) -> None:
         module = forge.from_stablehlo(self.module)
+        begin = time.monotonic()
         run = module.get_inference_function(*(() if compiled else ("reference",)))
+        if (seconds := time.monotonic() - begin) > SLOW:
+            sys.stdout.write(f"{self.name}: was compiled in {seconds:.0f} s\n")
         found = results(run(*self.inputs))
         expected = found[1::2] if self.expected is None else self.expected
         for one, other in zip(found[::2] if self.expected is None else found, expected, strict=True):
@@ -191,8 +197,22 @@ def _random(generator: np.random.Generator, kind: Type) -> np.ndarray:
     return (generator.standard_normal(shape) * 0.1).astype(kind.dtype)
 
 
-def programs(words: Sequence[str]) -> Iterator[tuple[str, Callable[[], Iterator[Program]]]]:
-    """The files and what reads them, where a word is in their path."""
+def of_exported(path: Path) -> Iterator[Program]:
+    """What `strangers` wrote. Numbers of 16 bits are kept in 32, and are read as the module declares them."""
+    module = read(path.read_bytes()).module
+    main = module.functions["main"]
+    with np.load(path.with_suffix(".npz")) as arrays:
+        inputs, expected = (
+            [arrays[f"{word}_{k}"].astype(type_.dtype) for k, type_ in enumerate(types) if isinstance(type_, TensorType)]
+            for word, types in (("input", [value.type for value in main.body.arguments]), ("output", main.results)))
+    yield Program(path.stem, path, inputs, expected)
+
+
+def programs(words: Sequence[str], folder: Path | None = None) -> Iterator[tuple[str, Callable[[], Iterator[Program]]]]:
+    """The files and what reads them, where a word is in their path; those that `strangers` wrote into ``folder``, if there is one."""
+    if folder is not None:
+        files = sorted(folder.glob("*.jaxexport"))
+        return ((path.stem, partial(of_exported, path)) for path in files if not words or any(word in path.stem for word in words))
     sources: list[tuple[str, Callable[[], Iterator[Program]]]] = [("jax", of_jax)]
     for repository, how in ((STABLEHLO, of_test_data), (MODELS, of_model)):
         sources += [(f"{repository.name}/{path.relative_to(repository.kept)}", partial(how, path)) for path in repository.files()]
@@ -203,17 +223,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="take files only whose path has one of them; jax: what jax keeps")
     parser.add_argument("--compiled", action="store_true", help="compile the programs; otherwise their NumPy meaning is compared")
+    parser.add_argument("--exported", type=Path, help="the folder of what strangers.py wrote, in place of published files")
     parser.add_argument("--part", default="0/1", help="of all files the k-th of n: k/n")
     options = parser.parse_args()
     first, step = map(int, options.part.split("/"))
     counts = Counter[str]()
-    for name, source in islice(programs(options.words), first, None, step):
+    for name, source in islice(programs(options.words, options.exported), first, None, step):
         try:
             for program in source():
                 counts[_outcome(program, options.compiled)] += 1
         except ForgeError as error:
             counts["cannot be read"] += 1
             sys.stdout.write(f"{name}: {error}\n")
+        sys.stdout.flush()
     sys.stdout.write(f"{dict(counts)}\n")
 
 

@@ -85,6 +85,8 @@ def _attributes(operation: Operation) -> dict[str, Any]:
     """Attributes as converters get them: lists as tuples; those of other dialects, which mean nothing here, left out."""
     given = operation.attributes
     if operation.name in ("stablehlo.constant", "chlo.constant", "chlo.constant_like"):
+        if "value" not in given:
+            raise ImportModelError("got no attribute 'value'; expected the elements of the constant; the module is invalid")
         return {"value": given["value"]}
     if operation.name == "stablehlo.composite":
         given = given.get("composite_attributes", {})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forge.errors import ImportModelError, OptionError
 from forge.frontends.formats import Format
+from forge.frontends.stablehlo.registry import CUSTOM_CALL, NO_PYTHON, REGISTRY
 
 if TYPE_CHECKING:
     from forge.ir.graph import Module
@@ -34,6 +35,12 @@ def from_jax(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Module:
 
     return import_module(read(_exported(function, args, kwargs)))
 
+_ADVICE = {
+    "host_callbacks": NO_PYTHON,
+    "custom calls whose targets": f"register a converter: @forge.frontends.stablehlo.register(TARGET, domain={CUSTOM_CALL!r})",
+}
+"""What to do about errors of jax, by words in them."""
+
 
 def _exported(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """``function`` as jax exports it for CPUs, with all of its arguments, called as those of ``function``."""
@@ -45,11 +52,14 @@ def _exported(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
         return function(*given, **named)
 
     whole.__name__ = getattr(function, "__name__", type(function).__name__)
+    allowed = [export.DisabledSafetyCheck.custom_call(name) for name in sorted(REGISTRY.names(CUSTOM_CALL))]
     try:
-        return export.export(jax.jit(whole, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
+        return export.export(jax.jit(whole, keep_unused=True), platforms=["cpu"], disabled_checks=allowed)(*args, **kwargs)
     except Exception as error:  # whatever the function raises
+        advice = next((f"; {advice}" for words, advice in _ADVICE.items() if words in str(error)), "")
         raise ImportModelError(
-            f"from_jax: {whole.__name__}: jax cannot export it for these arguments: {type(error).__name__}: {error}") from error
+            f"from_jax: {whole.__name__}: jax cannot export it for these arguments: {type(error).__name__}: {error}{advice}"
+        ) from error
 
 
 FORMAT = Format(name="jax", title="JAX", suffixes=(), load=from_jax)

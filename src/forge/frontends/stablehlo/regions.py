@@ -131,7 +131,7 @@ def sort_keys(block: Block) -> list[SortKey] | None:
             return None
         first, rest = operation.operands
         both = producers.get(rest)
-        if both is None or both.name != "stablehlo.and":
+        if both is None or both.name != "stablehlo.and" or len(both.operands) != 2:
             return None
         tied, less = both.operands
         head, tail, ties = keys(first, depth + 1), keys(less, depth + 1), producers.get(tied)

@@ -76,7 +76,10 @@ def _of_object(source: Any) -> Source:
     operation = getattr(source, "operation", None)
     if operation is None or not callable(getattr(operation, "get_asm", None)):
         got = type(source).__name__
-        raise OptionError(f"from_stablehlo: got {got}; expected a path, text, bytes, a jax.export.Exported or a module of jaxlib")
+        otherwise = "a function of jax becomes a model by forge.from_jax(function, *examples)" if callable(source) else "export it again"
+        raise OptionError(
+            f"from_stablehlo: got {got}; expected a path, text, bytes, a jax.export.Exported, what jax.jit(f).lower(...) gives, "
+            f"or a module of jaxlib; {otherwise}")
     return Source(read_text(operation.get_asm(enable_debug_info=True), "jaxlib's module"), "jaxlib's module")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from forge.compose.checks import check_that
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.operators import bodies_of
-from forge.frontends.stablehlo.registry import CUSTOM_CALL, converts, refuse
+from forge.frontends.stablehlo.registry import CUSTOM_CALL, NO_PYTHON, converts, refuse
 from forge.ir.nodes import Value
 
 MAX_MESSAGE = 600
@@ -63,4 +63,6 @@ def top_k(g: Context, operand: Value, **attributes: Any) -> list[Value]:
     return g.multi("topk", operand, k=g.shape()[-1], axis=-1, ret_type="both", dtype="int32")
 
 
+for _kind in ("ffi_python_cpu", "ffi_partitioned_python_cpu", "python_cpu"):
+    refuse(f"xla_{_kind}_callback", NO_PYTHON, domain=CUSTOM_CALL)
 refuse("stablehlo.dynamic_rng_bit_generator", "the number of random bits is no expression of sizes", domain=CUSTOM_CALL)

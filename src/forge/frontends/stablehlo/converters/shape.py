@@ -91,9 +91,9 @@ def dynamic_broadcast_in_dim(
 
 def _repeated(g: Context, value: Value, axes: Sequence[int], sizes: Value) -> Value:
     """`broadcast_into` a shape that is computed at run time."""
-    rank = sizes.shape[0]
-    if not isinstance(rank, int):
-        raise g.invalid(f"output_dimensions: got {sizes.type}; expected a vector of known length")
+    rank = len(g.result_type().shape)
+    if sizes.shape != (rank,):
+        raise g.invalid(f"output_dimensions: got {sizes.type}; expected a vector of {rank}, the rank of the result")
     spread = broadcast_into(g, value, axes, [value.shape[axes.index(k)] if k in axes else 1 for k in range(rank)])
     return g.call("broadcast_to", spread, g.cast(sizes, "int64"))
 

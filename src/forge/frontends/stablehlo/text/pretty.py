@@ -386,10 +386,11 @@ class PrettyReader(OperationReader):
             "resultSegmentSizes": [len(operation.results) - len(inits), len(inits)]}
 
     def mesh(self, operation: Operation) -> None:
-        """``sdy.mesh @name = <...>``."""
+        """``sdy.mesh @name = <...> {...}``."""
         operation.attributes["sym_name"] = self.symbol_name()
         self.expect("=")
         operation.attributes["mesh"] = Opaque(f"#sdy.mesh{self.balanced()}")
+        self.optional_attributes(operation)
 
     def sharding_constraint(self, operation: Operation) -> None:
         """``sdy.sharding_constraint %a <...> : A``."""
