@@ -63,7 +63,10 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int = -1, name: str = "take_
 
 
 def scatter(x: Tensor, dim: int, index: Tensor, src: Any, name: str = "scatter") -> Tensor:
-    """``x`` with ``out[index[i, j], j] = src[i, j]`` for ``dim`` 0, as ``torch.scatter``; ``src`` may be a number."""
+    """``x`` with ``out[index[i, j], j] = src[i, j]`` for ``dim`` 0, as ``torch.scatter``; ``src`` may be a number.
+
+    What ``src`` has beyond the shape of ``index`` is not read.
+    """
     return _scattered(x, dim, index, src, "update", name)
 
 
@@ -79,6 +82,9 @@ def _scattered(x: Tensor, dim: int, index: Tensor, src: Any, reduction: str, nam
     _check_indices(name, places)
     if updates.rank == 0:
         updates = compose.broadcast(g, updates, places.shape)
+    for axis, (given, used) in enumerate(zip(updates.shape, places.shape)):
+        if isinstance(given, int) and isinstance(used, int) and given > used:
+            updates = compose.part(g, updates, axis, 0, used)
     place = g.axis(dim, value.rank, "dim")
     return g.tensor(g.call("scatter_elements", value, places, updates, axis=place, reduction=reduction))
 

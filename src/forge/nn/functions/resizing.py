@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from forge import dims
 from forge.compose import resize
 from forge.compose.resize_rules import Method
 from forge.dims import Dim
 from forge.errors import OptionError
+from forge.frontends.state import ratios
+from forge.frontends.state.ratios import Ratio
 from forge.nn.functions.windows import _back, _channels_first
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context, as_dim
@@ -100,15 +101,15 @@ def _targets(name: str, own: Sequence[Dim], size: Any, scale_factor: Any) -> tup
         return [as_dim(k, name) for k in listed], [None] * len(own)
     if not all(isinstance(scale, int | float) and scale > 0 for scale in listed):
         raise OptionError(f"{name}: scale_factor: got {scale_factor!r}; expected positive numbers")
-    return [_scaled(extent, float(scale)) for extent, scale in zip(own, listed)], [float(scale) for scale in listed]
+    return [_scaled(name, extent, float(scale)) for extent, scale in zip(own, listed)], [float(scale) for scale in listed]
 
 
-def _scaled(size: Dim, scale: float) -> Dim:
-    """``floor(size * scale)``."""
+def _scaled(name: str, size: Dim, scale: float) -> Dim:
+    """``floor(size * scale)`` as float64 rounds the product."""
     if isinstance(size, int):
         return int(size * scale)
-    numerator, denominator = scale.as_integer_ratio()
-    if denominator > 1 << 20:
-        expected = f"for the symbolic size {size}; expected a simple fraction, or size"
-        raise OptionError(f"interpolate: scale_factor: got {scale} {expected}")
-    return dims.floordiv(size * numerator, denominator)
+    try:
+        return ratios.floor(Ratio(size) * Ratio.of(scale))
+    except ValueError as error:
+        expected = "expected a ratio of small integers, or size"
+        raise OptionError(f"{name}: scale_factor: got {scale} for the symbolic size {size}; {expected}") from error

@@ -15,6 +15,7 @@ from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context, as_dim
 
 Sizes = int | Sequence[int] | None
+OutputSizes = int | Dim | None | Sequence[int | Dim | None]
 Padding = int | Sequence[int] | str | None
 
 
@@ -350,27 +351,30 @@ def _adaptive(kind: str, x: Tensor, output_size: Any, rank: int, name: str) -> T
     value = g.value(x)
     if value.rank != rank + 2:
         raise OptionError(f"{name}: got {value.type}; expected {rank + 2} axes")
-    sizes = tuple(as_dim(k, name) for k in _each(output_size, rank, f"{name}: output_size"))
+    listed = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
+    if len(listed) != rank:
+        raise OptionError(f"{name}: output_size: got {output_size!r}; expected a number or None, or {rank} of them")
+    sizes = tuple(own if k is None else as_dim(k, name) for own, k in zip(value.shape[2:], listed))
     if all(size == 1 for size in sizes):
         return g.tensor(pooling.global_pool(g, value, kind))
     return g.tensor(g.call(f"nn.adaptive_{kind}_pool{rank}d", value, output_size=sizes))
 
 
-def adaptive_avg_pool1d(x: Tensor, output_size: Sizes, name: str = "adaptive_avg_pool1d") -> Tensor:
-    """Means of windows that divide ``(n, c, w)`` into ``output_size`` parts."""
+def adaptive_avg_pool1d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_avg_pool1d") -> Tensor:
+    """Means of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size."""
     return _adaptive("avg", x, output_size, 1, name)
 
 
-def adaptive_avg_pool2d(x: Tensor, output_size: Sizes, name: str = "adaptive_avg_pool2d") -> Tensor:
+def adaptive_avg_pool2d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_avg_pool2d") -> Tensor:
     """As `adaptive_avg_pool1d`, of ``(n, c, h, w)``."""
     return _adaptive("avg", x, output_size, 2, name)
 
 
-def adaptive_max_pool1d(x: Tensor, output_size: Sizes, name: str = "adaptive_max_pool1d") -> Tensor:
-    """The largest elements of windows that divide ``(n, c, w)`` into ``output_size`` parts."""
+def adaptive_max_pool1d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_max_pool1d") -> Tensor:
+    """The largest elements of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size."""
     return _adaptive("max", x, output_size, 1, name)
 
 
-def adaptive_max_pool2d(x: Tensor, output_size: Sizes, name: str = "adaptive_max_pool2d") -> Tensor:
+def adaptive_max_pool2d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_max_pool2d") -> Tensor:
     """As `adaptive_max_pool1d`, of ``(n, c, h, w)``."""
     return _adaptive("max", x, output_size, 2, name)
