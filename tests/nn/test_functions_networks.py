@@ -9,7 +9,18 @@ import pytest
 
 from forge import nn
 from tests.nn.function_cases import (
-    Case, attention, bools, case, check, convolution, function_of, normal, normalized, padded, pooled, transposed_convolution,
+    Case,
+    attention,
+    bools,
+    case,
+    check,
+    convolution,
+    function_of,
+    normal,
+    normalized,
+    padded,
+    pooled,
+    transposed_convolution,
     uniform,
 )
 from tests.nn.test_functions_elementwise import CASES as ELEMENTWISE
@@ -121,7 +132,8 @@ NORMALIZATIONS: dict[str, Case] = {
         lambda x, w: nn.layer_norm(x, [9, 7], w, None, 1e-3), lambda x, w: normalized(x, (2, 3), 1e-3) * w, IMAGE, uniform(9, 7),
         fixed=[7, 9]),
     "layer_norm/plain": case(lambda x: nn.layer_norm(x, [x.shape[3]]), lambda x: normalized(x, (3,)), IMAGE),
-    "layer_norm/bias": case(lambda x, b: nn.layer_norm(x, 7, bias=b), lambda x, b: normalized(x, (3,)) + b, IMAGE, normal(7), fixed=[7]),
+    "layer_norm/bias": case(
+        lambda x, b: nn.layer_norm(x, 7, bias=b), lambda x, b: normalized(x, (3,)) + b, IMAGE, normal(7), fixed=[7]),
     "rms_norm": case(lambda x, w: nn.rms_norm(x, w, -1), lambda x, w: root_mean_square(x, 3) * w, IMAGE, uniform(7)),
     "rms_norm/axes": case(
         lambda x, w: nn.rms_norm(x, w, [2, 3], 1e-3), lambda x, w: root_mean_square(x, (2, 3), 1e-3) * w, IMAGE, uniform(9, 7)),
@@ -212,6 +224,8 @@ SAMPLE = np.array([[0.4], [0.9]], np.float32)
 ROW = np.array([[0], [1]], np.int64)
 ORDERED, WORDS = np.array([[0.5, 0.4, 0.1], [0.4, 0.3, 0.3]], np.float32), np.array([[2, 1, 0], [2, 0, 1]], np.int32)
 TOP_P, TOP_K = np.array([[0.6], [0.9]], np.float32), np.array([[3], [2]], np.int32)
+PLACES = np.array([[0.5], [0.6]], np.float32)
+NOTHING = np.zeros((2, 1), np.float32)
 DRAWS = uniform(9, 1, low=0, high=1)
 ROWS = np.sort(np.arange(9) % 2)[:, None]
 choose, sample = nn.multinomial_from_uniform, nn.sample_top_p_top_k_from_sorted_prob
@@ -240,19 +254,17 @@ SAMPLING: dict[str, Case] = {
     "multinomial_from_uniform": case(choose, lambda p, u: np.array([[1], [2]]), PROB, SAMPLE, exact=True),
     "multinomial_from_uniform/rows": case(choose, lambda p, u, r: np.array([[1], [2]]), PROB, SAMPLE, ROW, exact=True),
     "multinomial_from_uniform/several": case(
-        lambda p, u, r: choose(p, u, r, "int32"), lambda p, u, r: chosen(p, u, r).astype(np.int32), PROB, DRAWS, ROWS, exact=True),
+        lambda p, u, r: choose(p, u, r, "int32"), lambda *x: chosen(*x).astype(np.int32), PROB, DRAWS, ROWS, exact=True),
     "multinomial_from_uniform/ends": case(
         choose, lambda p, u: np.array([[0], [2]]), PROB, np.array([[0.0], [0.9999999]], np.float32), exact=True),
     "sample_top_p_top_k_from_sorted_prob": case(
-        sample, lambda *x: np.array([[2], [0]], np.int32), ORDERED, WORDS, TOP_P, TOP_K, np.array([[0.5], [0.6]], np.float32), ROW,
-        exact=True),
+        sample, lambda *x: np.array([[2], [0]], np.int32), ORDERED, WORDS, TOP_P, TOP_K, PLACES, ROW, exact=True),
     "sample_top_p_top_k_from_sorted_prob/own_rows": case(
-        sample, lambda *x: np.array([[2], [0]], np.int32), ORDERED, WORDS, TOP_P, TOP_K, np.array([[0.5], [0.6]], np.float32),
-        exact=True),
+        sample, lambda *x: np.array([[2], [0]], np.int32), ORDERED, WORDS, TOP_P, TOP_K, PLACES, exact=True),
     "sample_top_p_top_k_from_sorted_prob/several": case(
         sample, sampled, ORDERED, WORDS, TOP_P, TOP_K, DRAWS, ROWS, exact=True),
     "sample_top_p_top_k_from_sorted_prob/at_least_one": case(
-        sample, lambda *x: np.array([[2], [2]], np.int32), ORDERED, WORDS, np.zeros((2, 1), np.float32), TOP_K, SAMPLE, exact=True),
+        sample, lambda *x: np.array([[2], [2]], np.int32), ORDERED, WORDS, NOTHING, TOP_K, SAMPLE, exact=True),
     "renormalize_top_p_top_k_prob": case(
         nn.renormalize_top_p_top_k_prob,
         lambda p, s, share, count: np.array([[0, 4 / 9, 5 / 9], [0.3, 0.3, 0.4]], np.float32),

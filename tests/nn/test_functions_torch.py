@@ -41,7 +41,7 @@ TARGETS: dict[str, dict[int, dict[str, Any]]] = {
 MODES: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("nearest", {}, (1, 2, 3)), ("nearest-exact", {}, (1, 2, 3)), ("area", {}, (1, 2, 3)),
     ("linear", {}, (1,)), ("linear", {"align_corners": True}, (1,)),
-    ("bilinear", {"align_corners": False}, (2,)), ("bilinear", {"align_corners": True}, (2,)), ("bilinear", {"antialias": True}, (2,)),
+    ("bilinear", {}, (2,)), ("bilinear", {"align_corners": True}, (2,)), ("bilinear", {"antialias": True}, (2,)),
     ("bicubic", {}, (2,)), ("bicubic", {"align_corners": True}, (2,)), ("bicubic", {"antialias": True}, (2,)),
     ("trilinear", {}, (3,)), ("trilinear", {"align_corners": True}, (3,)),
 ]  # fmt: skip
@@ -55,10 +55,7 @@ def resizing() -> dict[str, Case]:
                 if mode == "area" and target == "recomputed":
                     continue
                 given = {"mode": mode, **options, **sizes[rank]}
-                name = f"interpolate/{mode}_{'_'.join(options)}{rank}d_{target}"
-                while name in found:
-                    name += "_again"
-                found[name] = case(
+                found["_".join([f"interpolate/{mode}", *options, f"{rank}d", target])] = case(
                     lambda x, given=given: nn.interpolate(x, **given), of_torch(lambda x, given=given: F.interpolate(x, **given)),
                     IMAGES[rank], fixed=[2, 3] if rank < 3 else [1, 2], exact=mode.startswith("nearest"))
     return found
@@ -115,10 +112,13 @@ SAME: dict[str, tuple[Any, Any, list[np.ndarray]]] = {
     "logsumexp": (lambda x: nn.logsumexp(x, (0, -1)), lambda x: torch.logsumexp(x, (0, -1)), [LINE * 50]),
     "cosine_similarity": (nn.cosine_similarity, lambda a, b: F.cosine_similarity(a, b, -1), [LINE, LINE[::-1].copy()]),
     "normalize": (nn.normalize, F.normalize, [IMAGE]),
-    "layer_norm": (lambda x, w, b: nn.layer_norm(x, 9, w, b), lambda x, w, b: F.layer_norm(x, (9,), w, b), [IMAGE, normal(9), normal(9)]),
+    "layer_norm": (
+        lambda x, w, b: nn.layer_norm(x, 9, w, b), lambda x, w, b: F.layer_norm(x, (9,), w, b), [IMAGE, normal(9), normal(9)]),
     "rms_norm": (lambda x, w: nn.rms_norm(x, w, -1), rms, [IMAGE, normal(9)]),
     "rms_norm/half": (lambda x, w: nn.rms_norm(x, w, -1), rms, [normal(3, 9, dtype="float16"), normal(9, dtype="float16")]),
-    "group_norm": (lambda x, w, b: nn.group_norm(x, 3, w, b), lambda x, w, b: F.group_norm(x, 3, w, b), [normal(2, 6, 5), normal(6), normal(6)]),
+    "group_norm": (
+        lambda x, w, b: nn.group_norm(x, 3, w, b), lambda x, w, b: F.group_norm(x, 3, w, b),
+        [normal(2, 6, 5), normal(6), normal(6)]),
     "max_pool2d": (lambda x: nn.max_pool2d(x, 3, 2, 1, 2, True), lambda x: F.max_pool2d(x, 3, 2, 1, 2, True), [IMAGE]),
     "avg_pool2d": (lambda x: nn.avg_pool2d(x, 3, 2, 1, True), lambda x: F.avg_pool2d(x, 3, 2, 1, True), [IMAGE]),
     "avg_pool2d/counts": (
@@ -134,13 +134,14 @@ SAME: dict[str, tuple[Any, Any, list[np.ndarray]]] = {
         lambda x, w: nn.conv1d(x, w, padding="same", dilation=2), lambda x, w: F.conv1d(x, w, padding="same", dilation=2),
         [LINE, normal(4, 3, 4)]),
     "conv2d": (
-        lambda x, w, b: nn.conv2d(x, w, b, (2, 1), (0, 2), (1, 2), 3), lambda x, w, b: F.conv2d(x, w, b, (2, 1), (0, 2), (1, 2), 3),
+        lambda x, w, b: nn.conv2d(x, w, b, (2, 1), (0, 2), (1, 2), 3),
+        lambda x, w, b: F.conv2d(x, w, b, (2, 1), (0, 2), (1, 2), 3),
         [IMAGE, normal(6, 1, 3, 3), normal(6)]),
     "conv2d_transpose": (
         lambda x, w, b: nn.conv2d_transpose(x, w, b, (3, 2), (1, 0), (2, 1), (1, 2), 3),
         lambda x, w, b: F.conv_transpose2d(x, w, b, (3, 2), (1, 0), (2, 1), 3, (1, 2)), [IMAGE, normal(3, 2, 4, 3), normal(6)]),
 }  # fmt: skip
-CASES = {**{name: case(own, of_torch(other), *inputs, fixed=range(20)) for name, (own, other, inputs) in SAME.items()}, **resizing()}
+CASES = {name: case(own, of_torch(other), *inputs, fixed=range(20)) for name, (own, other, inputs) in SAME.items()} | resizing()
 
 
 @pytest.mark.parametrize("name", CASES)

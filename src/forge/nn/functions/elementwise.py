@@ -252,10 +252,7 @@ def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
         OptionError: there is no such element type.
     """
     g = Context(name)
-    try:
-        return g.tensor(g.cast(g.value(x), dtypes.canonical(dtype)))
-    except TypeError as error:
-        raise OptionError(f"{name}: {error}") from error
+    return g.tensor(g.cast(g.value(x), g.dtype(dtype)))
 
 
 def where(condition: Tensor, x1: Tensor, x2: Tensor, name: str = "where") -> Tensor:

@@ -47,7 +47,7 @@ def embedding(x: Tensor, weight: Tensor, name: str = "embedding") -> Tensor:
 
 
 def gather(x: Tensor, dim: int, index: Tensor, name: str = "gather") -> Tensor:
-    """``out[i, j] = x[index[i, j], j]`` for ``dim`` 0, as ``torch.gather``."""
+    """``out[i, j] = x[index[i, j], j]`` for ``dim`` 0, as ``torch.gather``; indices that are out of range as `take`."""
     g = Context(name)
     value, places = g.value(x), g.value(index)
     _check_indices(name, places)
@@ -119,7 +119,7 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
         if _is_array(part):
             index = g.value(part if isinstance(part, Tensor) else np.asarray(part))
             used = index.rank if index.dtype == "bool" else 1
-            arrays.append(index)
+            arrays.append(_checked(g, index, value.shape[axis : axis + used]))
             shape += value.shape[axis : axis + used]
             axis += used
             continue
@@ -132,8 +132,22 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
         axis += 1
     value = g.reshape(value, shape)
     if any(index is not None for index in arrays):
-        value = indexing.index(g, value, arrays)
+        with g.named():
+            value = indexing.index(g, value, arrays)
     return g.tensor(value)
+
+
+def _checked(g: Context, index: Value, shape: Sequence[Dim]) -> Value:
+    """An index, if it is integers or a mask of that shape; the run checks sizes of masks that are not known."""
+    if index.dtype != "bool":
+        _check_indices(g.name, index)
+        return index
+    if any(map(dims.different, index.shape, shape)):
+        sizes = ", ".join(map(str, shape))
+        raise OptionError(f"{g.name}: mask: got {index.type}; expected the sizes ({sizes}) of the axes that it indexes")
+    if all(map(dims.equal, index.shape, shape)):
+        return index
+    return g.call("broadcast_to", index, shape=tuple(shape), exact=True)
 
 
 def _with_arrays(g: Context, keys: list[Any]) -> list[Any]:
@@ -186,11 +200,13 @@ def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim 
     if not isinstance(step, int) or step == 0:
         raise OptionError(f"{g.name}: step of a slice: got {part.step!r}; expected an integer that is not 0")
     if step < 0:
-        begin, end = (_backward(bound, size, default) for bound, default in ((part.start, 0), (part.stop, size)))
+        begin, end = (_backward(g, bound, size, default) for bound, default in ((part.start, 0), (part.stop, size)))
         result = compose.part(g, compose.flip(g, value, [axis]), axis, begin, end, -step)
         return result, result.shape[axis]
-    begin, end = (default if b is None else b if isinstance(b, DimExpr) else operator.index(b)
+    begin, end = (default if b is None else b if isinstance(b, DimExpr) else _index(g, b)
                   for b, default in ((part.start, 0), (part.stop, size)))  # fmt: skip
+    if isinstance(begin, DimExpr) and isinstance(end, int) and end < 0:
+        end = size + end
     result = compose.part(g, value, axis, begin, end, step)
     stated = end - begin
     if step == 1 and isinstance(begin, DimExpr) and not dims.equal(result.shape[axis], stated):
@@ -199,11 +215,18 @@ def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim 
     return result, result.shape[axis]
 
 
-def _backward(bound: Any, size: Dim, default: Dim) -> Dim:
+def _index(g: Context, bound: Any) -> int:
+    try:
+        return operator.index(bound)
+    except TypeError as error:
+        raise OptionError(f"{g.name}: bound of a slice: got {bound!r}; expected an integer or a size of a tensor") from error
+
+
+def _backward(g: Context, bound: Any, size: Dim, default: Dim) -> Dim:
     """A bound of a slice that runs backwards, counted in the reversed axis."""
     if bound is None:
         return default
-    if not isinstance(bound, DimExpr) and operator.index(bound) < 0:
-        place = -1 - operator.index(bound)
-        return min(place, size) if isinstance(size, int) else place
-    return dims.maximum(size - 1 - bound, 0)
+    place = bound if isinstance(bound, DimExpr) else _index(g, bound)
+    if isinstance(place, int) and place < 0:
+        return min(-1 - place, size) if isinstance(size, int) else -1 - place
+    return dims.maximum(size - 1 - place, 0)

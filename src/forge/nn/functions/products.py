@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge import dims, dtypes
+from forge import dims
 from forge.compose import products
 from forge.errors import OptionError
 from forge.ir.nodes import Value
@@ -35,7 +35,7 @@ def _check_inner(name: str, a: Value, b: Value, axis: int) -> None:
 
 
 def _wide(g: Context, out_dtype: str | None, *values: Value) -> list[Value]:
-    return list(values) if out_dtype is None else [g.cast(v, dtypes.canonical(out_dtype)) for v in values]
+    return list(values) if out_dtype is None else [g.cast(v, g.dtype(out_dtype)) for v in values]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, name: str = "linear") -> Tensor:
@@ -62,18 +62,27 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str
 def einsum(equation: str, *operands: Tensor, name: str = "einsum") -> Tensor:
     """Sums of products over named axes, as ``numpy.einsum``: ``einsum("bij,bjk->bik", a, b)``."""
     g = Context(name)
+    if not isinstance(equation, str) or not operands:
+        raise OptionError(f"{name}: got {equation!r} and {len(operands)} operands; expected an equation and at least one")
     return g.tensor(g.call("einsum", *g.alike(*operands), equation=equation))
 
 
 def outer(a: Tensor, b: Tensor, name: str = "outer") -> Tensor:
     """``a[i] * b[j]`` of two vectors."""
     g = Context(name)
-    return g.tensor(products.outer(g, *g.alike(a, b)))
+    left, right = g.alike(a, b)
+    if left.rank != 1 or right.rank != 1:
+        raise OptionError(f"{name}: got {left.type} and {right.type}; expected two vectors")
+    return g.tensor(products.outer(g, left, right))
 
 
 def dot(a: Tensor, b: Tensor, name: str = "dot") -> Tensor:
     """The sum of the products of two vectors."""
-    return matmul(a, b, None, name)
+    g = Context(name)
+    left, right = g.alike(a, b)
+    if left.rank != 1 or right.rank != 1 or dims.different(left.shape[0], right.shape[0]):
+        raise OptionError(f"{name}: got {left.type} and {right.type}; expected two vectors of one size")
+    return g.tensor(products.matmul(g, left, right))
 
 
 def cosine_similarity(a: Any, b: Any, axis: int = -1, eps: float = 1e-8, name: str = "cosine_similarity") -> Tensor:

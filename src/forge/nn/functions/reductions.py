@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from forge import dtypes
 from forge.compose import axes as compose
@@ -16,23 +17,13 @@ from forge.nn.tracing import Context
 Axes = int | Sequence[int] | None
 
 
-def _places(g: Context, x: Value, axis: Axes) -> tuple[int, ...]:
-    """The axes that are reduced, each once."""
-    if axis is None:
-        return tuple(range(x.rank))
-    places = tuple(g.axis(k, x.rank) for k in (axis if isinstance(axis, Sequence) else [axis]))
-    if len(set(places)) != len(places):
-        raise OptionError(f"{g.name}: axis: got {axis}, which names an axis twice; expected each once")
-    return places
-
-
 def _reduced(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str, of_bools: str | None = None) -> Tensor:
     """Applies a reduction that is an operator; ``of_bools``: in which element type bools are reduced."""
     g = Context(name)
     value = g.value(x)
     if of_bools is not None and value.dtype == "bool":
         value = g.cast(value, of_bools)
-    return g.tensor(reductions.reduced(g, operator, value, _places(g, value, axis), keepdims))
+    return g.tensor(reductions.reduced(g, operator, value, g.axes(axis, value.rank), keepdims))
 
 
 def _floating(g: Context, x: Tensor) -> Value:
@@ -51,7 +42,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean
     """The mean along some axes, all for None; of integers in the default element type."""
     g = Context(name)
     value = _floating(g, x)
-    return g.tensor(reductions.reduced(g, "mean", value, _places(g, value, axis), keepdims))
+    return g.tensor(reductions.reduced(g, "mean", value, g.axes(axis, value.rank), keepdims))
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:  # noqa: A001 - NumPy's name
@@ -67,7 +58,7 @@ def min(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min")
 def _extreme(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str) -> Tensor:
     g = Context(name)
     value = g.value(x)
-    return g.tensor(reductions.extreme(g, operator, value, _places(g, value, axis), keepdims))
+    return g.tensor(reductions.extreme(g, operator, value, g.axes(axis, value.rank), keepdims))
 
 
 def prod(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "prod") -> Tensor:
@@ -88,28 +79,35 @@ def all(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "all")
 def _truth(operator: str, x: Tensor, axis: Axes, keepdims: bool, name: str) -> Tensor:
     g = Context(name)
     value = g.cast(g.value(x), "bool")
-    return g.tensor(reductions.reduced(g, operator, value, _places(g, value, axis), keepdims))
+    return g.tensor(reductions.reduced(g, operator, value, g.axes(axis, value.rank), keepdims))
+
+
+def _check_number(given: Any, what: str) -> None:
+    if not isinstance(given, int | float):
+        raise OptionError(f"{what}: got {given!r}; expected a number")
 
 
 def var(x: Tensor, axis: Axes = None, correction: float = 0, keepdims: bool = False, name: str = "var") -> Tensor:
     """The mean squared distance from the mean; sums are divided by the number of elements less ``correction``."""
     g = Context(name)
     value = _floating(g, x)
-    return g.tensor(reductions.variance(g, value, _places(g, value, axis), keepdims, correction=correction))
+    _check_number(correction, f"{name}: correction")
+    return g.tensor(reductions.variance(g, value, g.axes(axis, value.rank), keepdims, correction=correction))
 
 
 def norm(x: Tensor, p: float = 2, axis: Axes = None, keepdims: bool = False, name: str = "norm") -> Tensor:
     """``sum(|x| ** p) ** (1 / p)`` along some axes, all for None."""
     g = Context(name)
     value = _floating(g, x)
-    return g.tensor(reductions.vector_norm(g, value, p, _places(g, value, axis), keepdims))
+    _check_number(p, f"{name}: p")
+    return g.tensor(reductions.vector_norm(g, value, p, g.axes(axis, value.rank), keepdims))
 
 
 def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "logsumexp") -> Tensor:
     """``log(sum(exp(x)))`` along some axes, all for None."""
     g = Context(name)
     value = _floating(g, x)
-    return g.tensor(reductions.logsumexp(g, value, _places(g, value, axis), keepdims))
+    return g.tensor(reductions.logsumexp(g, value, g.axes(axis, value.rank), keepdims))
 
 
 def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int64", name: str = "argmax") -> Tensor:
@@ -128,9 +126,9 @@ def _place(operator: str, x: Tensor, axis: int | None, keepdims: bool, dtype: st
     if axis is None:
         flat = compose.ravel(g, value)
         found = g.call(operator, flat, axis=(0,), keepdims=False)
-        return g.tensor(g.cast(g.reshape(found, (1,) * value.rank) if keepdims else found, dtypes.canonical(dtype)))
+        return g.tensor(g.cast(g.reshape(found, (1,) * value.rank) if keepdims else found, g.dtype(dtype)))
     found = g.call(operator, value, axis=(g.axis(axis, value.rank),), keepdims=keepdims)
-    return g.tensor(g.cast(found, dtypes.canonical(dtype)))
+    return g.tensor(g.cast(found, g.dtype(dtype)))
 
 
 def cumsum(
@@ -146,5 +144,5 @@ def cumsum(
     value = g.value(data)
     if axis is None:
         value, axis = compose.ravel(g, value), 0
-    kind = dtypes.canonical(dtype) if dtype is not None else "int32" if value.dtype == "bool" else value.dtype
+    kind = g.dtype(dtype) if dtype is not None else "int32" if value.dtype == "bool" else value.dtype
     return g.tensor(g.call("cumsum", g.cast(value, kind), axis=g.axis(axis, value.rank), exclusive=bool(exclusive)))

@@ -12,8 +12,9 @@ from forge.compose import images
 from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.nodes import Value
+from forge.nn.functions.arguments import integer, integers, size, sizes
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context, as_dim
+from forge.nn.tracing import Context, as_dim, as_dims
 
 Shape = Sequence[int | Dim]
 
@@ -68,7 +69,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = -1, name: str = "squee
     if axis is None:
         named = [k for k, size in enumerate(value.shape) if isinstance(size, int) and size == 1]
     else:
-        named = [g.axis(k, value.rank) for k in ([axis] if isinstance(axis, int) else axis)]
+        named = list(g.axes(axis, value.rank))
     wrong = next((k for k in named if not dims.equal(value.shape[k], 1)), None)
     if wrong is not None:
         raise OptionError(f"{name}: axis {wrong} has size {value.shape[wrong]}; expected 1")
@@ -109,9 +110,11 @@ def broadcast_to(x: Tensor, shape: Shape, name: str = "broadcast_to") -> Tensor:
     """
     g = Context(name)
     value = g.value(x)
-    listed = [as_dim(size, name) for size in shape]
+    listed = list(as_dims(shape, name))
     if len(listed) < value.rank:
         raise OptionError(f"{name}: got shape {_shown(listed)} for {_shown(value.shape)}; expected at least as many axes")
+    if any(isinstance(size, int) and size == -1 for size in listed[: len(listed) - value.rank]):
+        raise OptionError(f"{name}: got shape {_shown(listed)} for {_shown(value.shape)}; expected no -1 for axes that are new")
     own = [1] * (len(listed) - value.rank) + list(value.shape)
     targets = [old if isinstance(new, int) and new == -1 else new for old, new in zip(own, listed)]
     wrong = next(((old, new) for old, new in zip(own, targets) if old != 1 and dims.different(old, new)), None)
@@ -193,21 +196,20 @@ def repeat(x: Tensor, repeats: int, axis: int | None = None, name: str = "repeat
     value = g.value(x)
     if axis is None:
         value, axis = compose.ravel(g, value), 0
-    return g.tensor(compose.repeat(g, value, repeats, g.axis(axis, value.rank)))
+    return g.tensor(compose.repeat(g, value, size(repeats, f"{name}: repeats"), g.axis(axis, value.rank)))
 
 
 def tile(x: Tensor, reps: int | Sequence[int], name: str = "tile") -> Tensor:
     """``x`` repeated ``reps`` times along each axis, as ``numpy.tile``."""
     g = Context(name)
-    return g.tensor(g.call("tile", g.value(x), reps=(reps,) if isinstance(reps, int) else tuple(reps)))
+    return g.tensor(g.call("tile", g.value(x), reps=sizes(reps, f"{name}: reps")))
 
 
 def flip(x: Tensor, axis: int | Sequence[int] | None = None, name: str = "flip") -> Tensor:
     """The elements in the opposite order along some axes, all for None."""
     g = Context(name)
     value = g.value(x)
-    named = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    return g.tensor(compose.flip(g, value, [g.axis(k, value.rank) for k in named]))
+    return g.tensor(compose.flip(g, value, g.axes(axis, value.rank)))
 
 
 def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str = "roll") -> Tensor:
@@ -217,10 +219,8 @@ def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None
     if axis is None:
         flat = g.tensor(compose.ravel(g, value))
         return reshape(roll(flat, shift, 0, name), value.shape, name)
-    shifts, places = ([n] if isinstance(n, int) else list(n) for n in (shift, axis))
-    if len(shifts) != len(places):
-        raise OptionError(f"{name}: got {len(shifts)} shifts for {len(places)} axes")
-    return g.tensor(g.call("roll", value, shift=tuple(shifts), axis=tuple(g.axis(k, value.rank) for k in places)))
+    places = g.axes(axis, value.rank)
+    return g.tensor(g.call("roll", value, shift=integers(shift, f"{name}: shift", len(places)), axis=places))
 
 
 def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0, name: str = "pad") -> Tensor:
@@ -239,11 +239,14 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "edge": "edge", "circular": "wrap"}
     if mode not in modes:
         raise OptionError(f"{name}: mode: got {mode!r}; expected one of: {', '.join(modes)}")
+    pad = integers(pad, f"{name}: pad")
     if len(pad) % 2 or len(pad) > 2 * data.rank:
         raise OptionError(f"{name}: pad: got {list(pad)}; expected two numbers for each of at most {data.rank} axes")
     widths = [(0, 0)] * (data.rank - len(pad) // 2) + [(pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)]
     for axis, (before, after) in enumerate(widths):
         if before < 0 or after < 0:
+            if dims.equal(dims.minimum(data.shape[axis] + before + after, 0), data.shape[axis] + before + after):
+                raise OptionError(f"{name}: pad: got {list(pad)} for {data.type}, of whose axis {axis} nothing is left")
             data = compose.part(g, data, axis, max(-before, 0), data.shape[axis] - max(-after, 0))
     positive = tuple((max(before, 0), max(after, 0)) for before, after in widths)
     if not any(map(any, positive)):
@@ -253,23 +256,29 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
 
 def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
     """Matrices with 0 below the diagonal that is ``diagonal`` above the main one."""
-    g = Context(name)
-    return g.tensor(g.call("trilu", g.value(x), g.constant(diagonal, "int64"), upper=True))
+    return _triangle(x, diagonal, True, name)
 
 
 def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
     """Matrices with 0 above the diagonal that is ``diagonal`` above the main one."""
+    return _triangle(x, diagonal, False, name)
+
+
+def _triangle(x: Tensor, diagonal: int, upper: bool, name: str) -> Tensor:
     g = Context(name)
-    return g.tensor(g.call("trilu", g.value(x), g.constant(diagonal, "int64"), upper=False))
+    return g.tensor(g.call("trilu", g.value(x), g.constant(integer(diagonal, f"{name}: diagonal"), "int64"), upper=upper))
 
 
 def pixel_shuffle(x: Tensor, upscale_factor: int, name: str = "pixel_shuffle") -> Tensor:
     """``(n, c * r * r, h, w)`` to ``(n, c, h * r, w * r)``."""
     g = Context(name)
-    return g.tensor(images.channels_to_space(g, g.value(x), upscale_factor))
+    return g.tensor(images.channels_to_space(g, g.value(x), integer(upscale_factor, f"{name}: upscale_factor", 1)))
 
 
 def pixel_unshuffle(x: Tensor, downscale_factor: int, name: str = "pixel_unshuffle") -> Tensor:
     """``(n, c, h * r, w * r)`` to ``(n, c * r * r, h, w)``."""
     g = Context(name)
-    return g.tensor(images.space_to_channels(g, g.value(x), downscale_factor))
+    value, factor = g.value(x), integer(downscale_factor, f"{name}: downscale_factor", 1)
+    if value.rank < 3 or any(dims.different(dims.floormod(size, factor), 0) for size in value.shape[-2:]):
+        raise OptionError(f"{name}: got {value.type}; expected (n, c, h, w) with h and w multiples of {factor}")
+    return g.tensor(images.space_to_channels(g, value, factor))

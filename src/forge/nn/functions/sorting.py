@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forge import dtypes
 from forge.errors import OptionError
+from forge.nn.functions.arguments import size
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context
 
@@ -20,7 +20,7 @@ def argsort(data: Tensor, axis: int = -1, descending: bool = False, dtype: str =
     g = Context(name)
     value = g.value(data)
     found = g.call("argsort", value, axis=g.axis(axis, value.rank), is_ascend=not descending, dtype="int64")
-    return g.tensor(g.cast(found, dtypes.canonical(dtype)))
+    return g.tensor(g.cast(found, g.dtype(dtype)))
 
 
 def topk(
@@ -47,7 +47,8 @@ def topk(
     g = Context(name)
     value = g.value(data)
     place = g.axis(axis, value.rank)
-    count = value.shape[place] if isinstance(k, int) and k < 1 else k
+    wanted = size(k, f"{name}: k", least=-(1 << 31))
+    count = value.shape[place] if isinstance(wanted, int) and wanted < 1 else wanted
     values, indices = g.multi("topk", value, k=count, axis=place, ret_type="both", is_ascend=not largest, dtype="int64")
-    found = g.tensors([values, g.cast(indices, dtypes.canonical(dtype))])
+    found = g.tensors([values, g.cast(indices, g.dtype(dtype))])
     return {"values": found[0], "indices": found[1]}.get(ret_type, (found[0], found[1]))

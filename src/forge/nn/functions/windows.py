@@ -11,23 +11,19 @@ from forge.compose.windows import same_padding
 from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.nodes import Value
+from forge.nn.functions import arguments
+from forge.nn.functions.arguments import integer, integers
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context, as_dim
+from forge.nn.tracing import Context
 
 Sizes = int | Sequence[int] | None
 OutputSizes = int | Dim | None | Sequence[int | Dim | None]
 Padding = int | Sequence[int] | str | None
 
 
-def _each(given: Any, rank: int, what: str, default: int = 1) -> tuple[Any, ...]:
-    """A number for each of ``rank`` axes."""
-    if given is None:
-        given = default
-    listed = (given,) * rank if isinstance(given, int) else tuple(given)
-    listed = listed * rank if len(listed) == 1 else listed
-    if len(listed) != rank or not all(isinstance(k, int) and k >= 0 for k in listed):
-        raise OptionError(f"{what}: got {given!r}; expected a number from 0 on, or {rank} of them")
-    return listed
+def _each(given: Any, rank: int, what: str, default: int = 1) -> tuple[int, ...]:
+    """A number for each of ``rank`` axes, not below ``default``."""
+    return integers(default if given is None else given, what, rank, default)
 
 
 def _padding(given: Padding, value: Value, kernel: Sequence[Dim], strides: Sequence[int], steps: Sequence[int], what: str) -> Any:
@@ -37,7 +33,7 @@ def _padding(given: Padding, value: Value, kernel: Sequence[Dim], strides: Seque
         if given.lower() not in ("same", "valid"):
             raise OptionError(f"{what}: padding: got {given!r}; expected numbers, 'same' or 'valid'")
         return (0,) * rank if given.lower() == "valid" else same_padding(value.shape[2:], kernel, strides, steps)
-    if not isinstance(given, int | None) and len(given) == 2 * rank and rank > 0 and len(given) != rank:
+    if isinstance(given, list | tuple) and len(given) == 2 * rank:
         return _each(given, 2 * rank, f"{what}: padding", 0)
     return _each(given, rank, f"{what}: padding", 0)
 
@@ -56,15 +52,18 @@ def _back(g: Context, value: Value, layout: str, plain: str) -> Value:
     return value if layout == plain else g.call("transpose", value, axes=(0, *range(2, value.rank), 1))
 
 
-def _checked(g: Context, x: Value, weight: Value, rank: int, groups: int, transposed: bool = False) -> None:
+def _checked(g: Context, x: Value, weight: Value, rank: int, given: int | None, transposed: bool = False) -> int:
+    """The number of groups, which fits."""
+    groups = 1 if given is None else integer(given, f"{g.name}: groups", 1)
     if x.rank != rank + 2 or weight.rank != rank + 2:
         raise OptionError(f"{g.name}: got {x.type} and weight {weight.type}; expected {rank + 2} axes each")
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     if dims.different(x.shape[1], wanted):
         raise OptionError(f"{g.name}: got {x.shape[1]} channels; expected {wanted}, which the weight {weight.type} has")
     outputs = weight.shape[0]
-    if groups < 1 or (isinstance(outputs, int) and outputs % groups):
+    if isinstance(outputs, int) and outputs % groups:
         raise OptionError(f"{g.name}: groups: got {groups}; expected a number that divides the channels {outputs}")
+    return groups
 
 
 def _conv(
@@ -75,11 +74,11 @@ def _conv(
     rank = len(plain) - 2
     data, kernel = g.alike(x, weight)
     data = _channels_first(g, data, layout, plain)
-    _checked(g, data, kernel, rank, groups or 1)
+    parts = _checked(g, data, kernel, rank, groups)
     strides, steps = _each(stride, rank, f"{name}: stride"), _each(dilation, rank, f"{name}: dilation")
     pads = _padding(padding, data, kernel.shape[2:], strides, steps, name)
     result = g.call(
-        f"nn.conv{rank}d", data, kernel, strides=strides, padding=pads, dilation=steps, groups=groups or 1,
+        f"nn.conv{rank}d", data, kernel, strides=strides, padding=pads, dilation=steps, groups=parts,
         kernel_size=kernel.shape[2:])  # fmt: skip
     return _biased(g, result, bias, layout, plain)
 
@@ -165,13 +164,13 @@ def _conv_transpose(
     g = Context(name)
     rank = len(plain) - 2
     data, kernel = g.alike(x, weight)
-    _checked(g, data, kernel, rank, groups or 1, transposed=True)
+    parts = _checked(g, data, kernel, rank, groups, transposed=True)
     options = {
         "strides": _each(stride, rank, f"{name}: stride"), "padding": _each(padding, rank, f"{name}: padding", 0),
         "output_padding": _each(output_padding, rank, f"{name}: output_padding", 0),
         "dilation": _each(dilation, rank, f"{name}: dilation"),
     }  # fmt: skip
-    result = g.call(f"nn.conv{rank}d_transpose", data, kernel, kernel_size=kernel.shape[2:], groups=groups or 1, **options)
+    result = g.call(f"nn.conv{rank}d_transpose", data, kernel, kernel_size=kernel.shape[2:], groups=parts, **options)
     return _biased(g, result, bias, plain, plain)
 
 
@@ -235,12 +234,12 @@ def _window(
 ) -> dict[str, Any]:
     if value.rank != rank + 2:
         raise OptionError(f"{g.name}: got {value.type}; expected {rank + 2} axes")
-    sizes = _each(kernel_size, rank, f"{g.name}: kernel_size")
-    return {
-        "pool_size": sizes, "strides": sizes if stride is None else _each(stride, rank, f"{g.name}: stride"),
-        "padding": _each(padding, rank, f"{g.name}: padding", 0), "dilation": _each(dilation, rank, f"{g.name}: dilation"),
-        "ceil_mode": ceil_mode,
-    }  # fmt: skip
+    sizes, steps = _each(kernel_size, rank, f"{g.name}: kernel_size"), _each(dilation, rank, f"{g.name}: dilation")
+    pads = _each(padding, rank, f"{g.name}: padding", 0)
+    if any(2 * pad > step * (size - 1) + 1 for pad, size, step in zip(pads, sizes, steps)):
+        raise OptionError(f"{g.name}: padding: got {padding}; expected at most half of the window of {kernel_size}")
+    strides = sizes if stride is None else _each(stride, rank, f"{g.name}: stride")
+    return {"pool_size": sizes, "strides": strides, "padding": pads, "dilation": steps, "ceil_mode": ceil_mode}
 
 
 def _max_pool(rank: int, x: Tensor, name: str, *window: Any) -> Tensor:
@@ -351,10 +350,9 @@ def _adaptive(kind: str, x: Tensor, output_size: Any, rank: int, name: str) -> T
     value = g.value(x)
     if value.rank != rank + 2:
         raise OptionError(f"{name}: got {value.type}; expected {rank + 2} axes")
-    listed = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
-    if len(listed) != rank:
-        raise OptionError(f"{name}: output_size: got {output_size!r}; expected a number or None, or {rank} of them")
-    sizes = tuple(own if k is None else as_dim(k, name) for own, k in zip(value.shape[2:], listed))
+    given = output_size if isinstance(output_size, list | tuple) else [output_size] * rank
+    kept = [own if k is None else k for own, k in zip(value.shape[2:], given)] if len(given) == rank else output_size
+    sizes = arguments.sizes(kept, f"{name}: output_size", rank, 1)
     if all(size == 1 for size in sizes):
         return g.tensor(pooling.global_pool(g, value, kind))
     return g.tensor(g.call(f"nn.adaptive_{kind}_pool{rank}d", value, output_size=sizes))
