@@ -121,7 +121,7 @@ def groups_normalized(x: np.ndarray, groups: int) -> np.ndarray:
 
 
 def root_mean_square(x: np.ndarray, axes: Any, eps: float = 1e-5) -> np.ndarray:
-    return x / np.sqrt((x * x).mean(axes, keepdims=True) + np.float32(eps))
+    return np.asarray(x / np.sqrt((x * x).mean(axes, keepdims=True) + np.float32(eps)))
 
 
 NORMALIZATIONS: dict[str, Case] = {

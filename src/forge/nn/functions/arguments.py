@@ -1,4 +1,4 @@
-"""Arguments of functions that are one integer or size, or several."""
+"""What functions take: operands, and arguments that are one integer or size, or several."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import numpy as np
 
 from forge.dims import Dim, DimExpr
 from forge.errors import OptionError
+from forge.nn.tensor import Tensor
+
+Operand = Tensor | np.ndarray | np.generic | complex | DimExpr
+"""A tensor, an array, a number, or a size of a tensor."""
 
 
 def integers(given: Any, what: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:

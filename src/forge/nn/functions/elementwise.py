@@ -9,6 +9,7 @@ from typing import Any
 
 from forge import dtypes
 from forge.errors import OptionError
+from forge.nn.functions.arguments import Operand
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context, is_number
 
@@ -32,37 +33,37 @@ def _real(operator: str, x: Tensor, name: str) -> Tensor:
     return g.tensor(g.call(operator, value))
 
 
-def add(a: Tensor, b: Tensor, name: str = "add") -> Tensor:
+def add(a: Operand, b: Operand, name: str = "add") -> Tensor:
     """``a + b``."""
     return _binary("add", a, b, name)
 
 
-def subtract(a: Tensor, b: Tensor, name: str = "subtract") -> Tensor:
+def subtract(a: Operand, b: Operand, name: str = "subtract") -> Tensor:
     """``a - b``."""
     return _binary("subtract", a, b, name)
 
 
-def multiply(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
+def multiply(a: Operand, b: Operand, name: str = "mul") -> Tensor:
     """``a * b``."""
     return _binary("multiply", a, b, name)
 
 
-def floor_divide(a: Tensor, b: Tensor, name: str = "floor_divide") -> Tensor:
+def floor_divide(a: Operand, b: Operand, name: str = "floor_divide") -> Tensor:
     """``floor(a / b)``."""
     return _binary("floor_divide", a, b, name)
 
 
-def remainder(a: Tensor, b: Tensor, name: str = "remainder") -> Tensor:
+def remainder(a: Operand, b: Operand, name: str = "remainder") -> Tensor:
     """``a - floor(a / b) * b``, which has the sign of ``b``."""
     return _binary("floor_mod", a, b, name)
 
 
-def power(a: Tensor, b: Tensor, name: str = "power") -> Tensor:
+def power(a: Operand, b: Operand, name: str = "power") -> Tensor:
     """``a ** b``."""
     return _binary("power", a, b, name)
 
 
-def divide(a: Tensor, b: Tensor, name: str = "divide") -> Tensor:
+def divide(a: Operand, b: Operand, name: str = "divide") -> Tensor:
     """``a / b``; the quotient of integers is of the default element type."""
     from forge.nn.defaults import get_default_dtype
 
@@ -73,52 +74,52 @@ def divide(a: Tensor, b: Tensor, name: str = "divide") -> Tensor:
     return g.tensor(g.call("divide", *values))
 
 
-def maximum(x1: Tensor, x2: Tensor, name: str = "maximum") -> Tensor:
+def maximum(x1: Operand, x2: Operand, name: str = "maximum") -> Tensor:
     """The larger element of two; NaN if one is."""
     return _binary("maximum", x1, x2, name)
 
 
-def minimum(x1: Tensor, x2: Tensor, name: str = "minimum") -> Tensor:
+def minimum(x1: Operand, x2: Operand, name: str = "minimum") -> Tensor:
     """The smaller element of two; NaN if one is."""
     return _binary("minimum", x1, x2, name)
 
 
-def less(a: Tensor, b: Tensor, name: str = "less") -> Tensor:
+def less(a: Operand, b: Operand, name: str = "less") -> Tensor:
     """``a < b``, of type bool."""
     return _binary("less", a, b, name)
 
 
-def less_equal(a: Tensor, b: Tensor, name: str = "less_equal") -> Tensor:
+def less_equal(a: Operand, b: Operand, name: str = "less_equal") -> Tensor:
     """``a <= b``, of type bool."""
     return _binary("less_equal", a, b, name)
 
 
-def greater(a: Tensor, b: Tensor, name: str = "greater") -> Tensor:
+def greater(a: Operand, b: Operand, name: str = "greater") -> Tensor:
     """``a > b``, of type bool."""
     return _binary("greater", a, b, name)
 
 
-def greater_equal(a: Tensor, b: Tensor, name: str = "greater_equal") -> Tensor:
+def greater_equal(a: Operand, b: Operand, name: str = "greater_equal") -> Tensor:
     """``a >= b``, of type bool."""
     return _binary("greater_equal", a, b, name)
 
 
-def equal(a: Tensor, b: Tensor, name: str = "equal") -> Tensor:
+def equal(a: Operand, b: Operand, name: str = "equal") -> Tensor:
     """``a == b``, of type bool."""
     return _binary("equal", a, b, name)
 
 
-def not_equal(a: Tensor, b: Tensor, name: str = "not_equal") -> Tensor:
+def not_equal(a: Operand, b: Operand, name: str = "not_equal") -> Tensor:
     """``a != b``, of type bool."""
     return _binary("not_equal", a, b, name)
 
 
-def logical_and(a: Tensor, b: Tensor, name: str = "logical_and") -> Tensor:
+def logical_and(a: Operand, b: Operand, name: str = "logical_and") -> Tensor:
     """Where both are true; of bools."""
     return _binary("logical_and", a, b, name)
 
 
-def logical_or(a: Tensor, b: Tensor, name: str = "logical_or") -> Tensor:
+def logical_or(a: Operand, b: Operand, name: str = "logical_or") -> Tensor:
     """Where one is true; of bools."""
     return _binary("logical_or", a, b, name)
 
@@ -255,7 +256,7 @@ def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
     return g.tensor(g.cast(g.value(x), g.dtype(dtype)))
 
 
-def where(condition: Tensor, x1: Tensor, x2: Tensor, name: str = "where") -> Tensor:
+def where(condition: Tensor, x1: Operand, x2: Operand, name: str = "where") -> Tensor:
     """Elements of ``x1`` where ``condition`` is true, else of ``x2``; all broadcast."""
     g = Context(name)
     chosen = g.value(condition)
@@ -268,4 +269,4 @@ def masked_fill(x: Tensor, mask: Tensor, value: float, name: str = "masked_fill"
     """``value`` where ``mask`` is true, else ``x``."""
     if not is_number(value):
         raise OptionError(f"{name}: value: got {type(value).__name__}; expected a number; use where for tensors")
-    return where(mask, value, x, name)  # type: ignore[arg-type]
+    return where(mask, value, x, name)

@@ -92,7 +92,7 @@ def cosine_similarity(a: Any, b: Any, axis: int = -1, eps: float = 1e-8, name: s
     from forge.nn.functions.reductions import sum as total
 
     lengths = multiply(norm(a, 2, axis), norm(b, 2, axis))
-    return divide(total(multiply(a, b), axis), maximum(lengths, eps), name)  # type: ignore[arg-type]
+    return divide(total(multiply(a, b), axis), maximum(lengths, eps), name)
 
 
 def normalize(x: Tensor, p: float = 2, axis: int = 1, eps: float = 1e-12, name: str = "normalize") -> Tensor:
@@ -100,4 +100,4 @@ def normalize(x: Tensor, p: float = 2, axis: int = 1, eps: float = 1e-12, name: 
     from forge.nn.functions.elementwise import divide, maximum
     from forge.nn.functions.reductions import norm
 
-    return divide(x, maximum(norm(x, p, axis, keepdims=True), eps), name)  # type: ignore[arg-type]
+    return divide(x, maximum(norm(x, p, axis, keepdims=True), eps), name)

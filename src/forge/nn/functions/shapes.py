@@ -16,7 +16,7 @@ from forge.nn.functions.arguments import integer, integers, size, sizes
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context, as_dim, as_dims
 
-Shape = Sequence[int | Dim]
+Shape = int | Dim | Sequence[int | Dim]
 
 
 def reshape(x: Tensor, shape: Shape, name: str = "reshape") -> Tensor:
