@@ -27,7 +27,11 @@ def _filled(g: Context, shape: Shape, number: Value) -> Tensor:
 
 
 def full(shape: Shape, fill_value: Any, dtype: str = "float32", name: str = "full") -> Tensor:
-    """A tensor of this shape, all of whose elements are ``fill_value``, a number or a tensor of rank 0."""
+    """A tensor of this shape, all of whose elements are ``fill_value``, a number or a tensor of rank 0.
+
+    >>> nn.full((2, 2), 7, 'int32').numpy().tolist()
+    [[7, 7], [7, 7]]
+    """
     g = Context(name)
     kind = g.dtype(dtype)
     number = g.cast(g.value(fill_value, kind), kind)
@@ -37,17 +41,29 @@ def full(shape: Shape, fill_value: Any, dtype: str = "float32", name: str = "ful
 
 
 def zeros(shape: Shape, dtype: str = "float32", name: str = "zeros") -> Tensor:
-    """A tensor of zeros."""
+    """A tensor of zeros.
+
+    >>> nn.zeros((2,)).numpy().tolist()
+    [0.0, 0.0]
+    """
     return full(shape, 0, dtype, name)
 
 
 def ones(shape: Shape, dtype: str = "float32", name: str = "ones") -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    >>> nn.ones((2,), 'int64').numpy().tolist()
+    [1, 1]
+    """
     return full(shape, 1, dtype, name)
 
 
 def empty(shape: Shape, dtype: str = "float32", name: str = "empty") -> Tensor:
-    """A tensor whose contents do not matter; they are zeros."""
+    """A tensor whose contents do not matter; they are zeros.
+
+    >>> nn.empty((2, 3)).shape
+    (2, 3)
+    """
     return full(shape, 0, dtype, name)
 
 
@@ -57,17 +73,29 @@ def _like(x: Tensor, number: Any, dtype: str | None, name: str) -> Tensor:
 
 
 def full_like(x: Tensor, fill_value: Any, dtype: str | None = None, name: str = "full_like") -> Tensor:
-    """`full`, of the shape of ``x``, and its element type by default."""
+    """`full`, of the shape of ``x``, and its element type by default.
+
+    >>> nn.full_like([1, 2], 9).numpy().tolist()
+    [9, 9]
+    """
     return _like(x, fill_value, dtype, name)
 
 
 def zeros_like(x: Tensor, dtype: str | None = None, name: str = "zeros_like") -> Tensor:
-    """`zeros`, of the shape of ``x``, and its element type by default."""
+    """`zeros`, of the shape of ``x``, and its element type by default.
+
+    >>> nn.zeros_like([1, 2]).numpy().tolist()
+    [0, 0]
+    """
     return _like(x, 0, dtype, name)
 
 
 def ones_like(x: Tensor, dtype: str | None = None, name: str = "ones_like") -> Tensor:
-    """`ones`, of the shape of ``x``, and its element type by default."""
+    """`ones`, of the shape of ``x``, and its element type by default.
+
+    >>> nn.ones_like([1.5, 2.5]).numpy().tolist()
+    [1.0, 1.0]
+    """
     return _like(x, 1, dtype, name)
 
 
@@ -77,6 +105,9 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = "floa
     Args:
         start, end, step: numbers, or sizes of tensors.
         dtype: None: int64 if all are integers, else the default element type.
+
+    >>> nn.arange(1, 8, 3, 'int64').numpy().tolist()
+    [1, 4, 7]
     """
     from forge.nn.defaults import get_default_dtype
 
@@ -111,7 +142,11 @@ def _counted(g: Context, begin: Dim, stop: Dim, step: int) -> Value:
 
 
 def linspace(start: float, end: float, steps: int, dtype: str = "float32", name: str = "linspace") -> Tensor:
-    """``steps`` numbers from ``start`` to ``end``, both included."""
+    """``steps`` numbers from ``start`` to ``end``, both included.
+
+    >>> nn.linspace(0, 1, 5).numpy().tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     if not all(isinstance(x, int | float) for x in (start, end)):
         raise OptionError(f"{name}: got {start!r} and {end!r}; expected two numbers")
     steps = integer(steps, f"{name}: steps", 0)
@@ -120,7 +155,11 @@ def linspace(start: float, end: float, steps: int, dtype: str = "float32", name:
 
 
 def eye(n: Dim, m: Dim | None = None, k: int = 0, dtype: str = "float32", name: str = "eye") -> Tensor:
-    """A matrix ``(n, m)`` of ones on the diagonal that is ``k`` above the main one, else zeros."""
+    """A matrix ``(n, m)`` of ones on the diagonal that is ``k`` above the main one, else zeros.
+
+    >>> nn.eye(2, 3, 1, 'int8').numpy().tolist()
+    [[0, 1, 0], [0, 0, 1]]
+    """
     g = Context(name)
     rows, columns = sizes((n, n if m is None else m), f"{name}: n, m", 2)
     return g.tensor(g.call("eye", n=rows, m=columns, k=k, dtype=g.dtype(dtype)))
@@ -131,6 +170,9 @@ def causal_mask(length: int | Dim, total: int | Dim | None = None, name: str = "
 
     Returns:
         bool ``(length, total)``, for ``attn_mask`` of `scaled_dot_product_attention`.
+
+    >>> nn.causal_mask(2, 3).numpy().tolist()
+    [[True, True, False], [True, True, True]]
     """
     from forge.nn.functions.elementwise import less_equal
     from forge.nn.functions.shapes import unsqueeze
@@ -141,7 +183,11 @@ def causal_mask(length: int | Dim, total: int | Dim | None = None, name: str = "
 
 
 def one_hot(x: Tensor, num_classes: Dim, dtype: str = "float32", name: str = "one_hot") -> Tensor:
-    """1 at the place that each integer names, else 0: ``(...)`` to ``(..., num_classes)``."""
+    """1 at the place that each integer names, else 0: ``(...)`` to ``(..., num_classes)``.
+
+    >>> nn.one_hot([1, 0], 3, 'int64').numpy().tolist()
+    [[0, 1, 0], [1, 0, 0]]
+    """
     g = Context(name)
     kind = g.dtype(dtype)
     num_classes = size(num_classes, f"{name}: num_classes")
@@ -170,6 +216,9 @@ def get_timestep_embedding(
 
     Returns:
         ``(n, embedding_dim)``, of the default element type.
+
+    >>> nn.get_timestep_embedding([0], 4).numpy().tolist()
+    [[0.0, 0.0, 1.0, 1.0]]
     """
     from forge.nn.defaults import get_default_dtype
 

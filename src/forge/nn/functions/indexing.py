@@ -22,6 +22,9 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take"
     """Elements at ``indices`` along ``axis``, as ``numpy.take``; of the flat tensor for None.
 
     Negative ones count from the end; those that are out of range are moved to the nearest end.
+
+    >>> nn.take([[1, 2], [3, 4]], [1, -1, 0], axis=0).numpy().tolist()
+    [[3, 4], [3, 4], [1, 2]]
     """
     g = Context(name)
     value, places = g.value(x), g.value(indices)
@@ -37,17 +40,29 @@ def _check_indices(name: str, places: Value) -> None:
 
 
 def index_select(x: Tensor, dim: int, index: Tensor, name: str = "index_select") -> Tensor:
-    """`take` with torch's order of arguments."""
+    """`take` with torch's order of arguments.
+
+    >>> nn.index_select([[1, 2], [3, 4]], 1, [1]).numpy().tolist()
+    [[2], [4]]
+    """
     return take(x, index, dim, name)
 
 
 def embedding(x: Tensor, weight: Tensor, name: str = "embedding") -> Tensor:
-    """Rows of a table: integers ``(...)`` and ``(num, dim)`` to ``(..., dim)``."""
+    """Rows of a table: integers ``(...)`` and ``(num, dim)`` to ``(..., dim)``.
+
+    >>> nn.embedding([2, 0], [[1, 1], [2, 2], [3, 3]]).numpy().tolist()
+    [[3, 3], [1, 1]]
+    """
     return take(weight, x, 0, name)
 
 
 def gather(x: Tensor, dim: int, index: Tensor, name: str = "gather") -> Tensor:
-    """``out[i, j] = x[index[i, j], j]`` for ``dim`` 0, as ``torch.gather``; indices that are out of range as `take`."""
+    """``out[i, j] = x[index[i, j], j]`` for ``dim`` 0, as ``torch.gather``; indices that are out of range as `take`.
+
+    >>> nn.gather([[1, 2], [3, 4]], 1, [[0, 0], [1, 0]]).numpy().tolist()
+    [[1, 1], [4, 3]]
+    """
     g = Context(name)
     value, places = g.value(x), g.value(index)
     _check_indices(name, places)
@@ -55,7 +70,11 @@ def gather(x: Tensor, dim: int, index: Tensor, name: str = "gather") -> Tensor:
 
 
 def take_along_dim(x: Tensor, indices: Tensor, dim: int = -1, name: str = "take_along_dim") -> Tensor:
-    """Elements at ``indices`` along ``dim``; other axes broadcast, as ``numpy.take_along_axis``."""
+    """Elements at ``indices`` along ``dim``; other axes broadcast, as ``numpy.take_along_axis``.
+
+    >>> nn.take_along_dim([[1, 2], [3, 4]], [[1], [0]], 1).numpy().tolist()
+    [[2], [3]]
+    """
     g = Context(name)
     value, places = g.value(x), g.value(indices)
     _check_indices(name, places)
@@ -66,12 +85,19 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Any, name: str = "scatter")
     """``x`` with ``out[index[i, j], j] = src[i, j]`` for ``dim`` 0, as ``torch.scatter``; ``src`` may be a number.
 
     What ``src`` has beyond the shape of ``index`` is not read.
+
+    >>> nn.scatter([0, 0, 0], 0, [2, 0], [5, 6]).numpy().tolist()
+    [6, 0, 5]
     """
     return _scattered(x, dim, index, src, "update", name)
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Any, name: str = "scatter_add") -> Tensor:
-    """As `scatter`, but what is there is added to."""
+    """As `scatter`, but what is there is added to.
+
+    >>> nn.scatter_add([1, 1, 1], 0, [2, 2], [5, 6]).numpy().tolist()
+    [1, 1, 12]
+    """
     return _scattered(x, dim, index, src, "add", name)
 
 
@@ -90,7 +116,11 @@ def _scattered(x: Tensor, dim: int, index: Tensor, src: Any, reduction: str, nam
 
 
 def nonzero(x: Tensor, name: str = "nonzero") -> Tensor:
-    """Where elements are not 0: ``(count, rank)`` of int64, as ``torch.nonzero``."""
+    """Where elements are not 0: ``(count, rank)`` of int64, as ``torch.nonzero``.
+
+    >>> nn.nonzero([[0, 1], [2, 0]]).numpy().tolist()
+    [[0, 1], [1, 0]]
+    """
     g = Context(name)
     return g.tensor(g.call("argwhere", g.value(x)))
 
@@ -103,6 +133,9 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
 
     Raises:
         OptionError: there are more indices than axes, or one is of another kind.
+
+    >>> nn.Tensor.from_const([[1, 2, 3], [4, 5, 6]])[:, ::-1].numpy().tolist()
+    [[3, 2, 1], [6, 5, 4]]
     """
     g = Context(name)
     value = g.value(x)

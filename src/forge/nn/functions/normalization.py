@@ -30,6 +30,9 @@ def layer_norm(
 
     Raises:
         OptionError: ``x`` has other sizes.
+
+    >>> nn.layer_norm([[1.0, 3.0]], 2).numpy().round(4).tolist()
+    [[-1.0, 1.0]]
     """
     g = Context(name)
     value = g.value(x)
@@ -50,6 +53,9 @@ def rms_norm(
         x: any shape.
         weight: broadcasts to these axes.
         axes: over which the mean is.
+
+    >>> nn.rms_norm([[3.0, 4.0]], None, -1).numpy().round(4).tolist()
+    [[0.8485, 1.1314]]
     """
     g = Context(name)
     value = g.value(x)
@@ -88,6 +94,9 @@ def group_norm(
         weight, bias: ``(channels,)``.
         channel_axis: where the channels are.
         axes: over which statistics are, besides the channels of a group; by default all from the second on.
+
+    >>> nn.group_norm([[1.0, 3.0, 5.0, 5.0]], 2, None, None).numpy().round(4).tolist()
+    [[-1.0, 1.0, 0.0, 0.0]]
     """
     g = Context(name)
     value = g.value(x)
@@ -130,6 +139,9 @@ def batch_norm(
     Args:
         x: ``(n, channels, ...)``.
         running_mean, running_var, weight, bias: ``(channels,)``.
+
+    >>> nn.batch_norm([[1.0, 3.0]], [0.0, 1.0], [1.0, 4.0]).numpy().round(4).tolist()
+    [[1.0, 1.0]]
     """
     g = Context(name)
     value = g.value(x)
@@ -148,6 +160,9 @@ def instance_norm(
     Args:
         x: ``(n, channels, ...)``.
         weight, bias: ``(channels,)``.
+
+    >>> nn.instance_norm([[[1.0, 3.0], [5.0, 5.0]]]).numpy().round(4).tolist()
+    [[[-1.0, 1.0], [0.0, 0.0]]]
     """
     g = Context(name)
     value = g.value(x)

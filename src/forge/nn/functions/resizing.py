@@ -53,6 +53,9 @@ def interpolate(
 
     Raises:
         OptionError: an argument does not fit.
+
+    >>> nn.interpolate([[[1.0, 3.0]]], 4, mode='linear').numpy().tolist()
+    [[[1.0, 1.5, 2.5, 3.0]]]
     """
     g = Context(name)
     value = g.value(x)

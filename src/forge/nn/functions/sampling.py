@@ -33,7 +33,6 @@ def multinomial_from_uniform(
     Raises:
         OptionError: shapes do not fit.
 
-    >>> from forge import nn
     >>> prob = nn.Tensor.from_const([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3]])
     >>> sample = nn.Tensor.from_const([[0.4], [0.9]])
     >>> nn.multinomial_from_uniform(prob, sample, nn.Tensor.from_const([[0], [1]])).numpy().tolist()
@@ -115,7 +114,6 @@ def sample_top_p_top_k_from_sorted_prob(
     Raises:
         OptionError: shapes do not fit.
 
-    >>> from forge import nn
     >>> c = nn.Tensor.from_const
     >>> prob, index = c([[0.5, 0.4, 0.1], [0.4, 0.3, 0.3]]), c([[2, 1, 0], [2, 0, 1]])
     >>> top_p, top_k, sample = c([[0.6], [0.9]]), c([[3], [2]]), c([[0.5], [0.6]])
@@ -152,6 +150,9 @@ def renormalize_top_p_top_k_prob(
 
     Returns:
         ``(batch, vocabulary)``; words as likely as the last one that is kept are kept, too.
+
+    >>> nn.renormalize_top_p_top_k_prob([[0.1, 0.4, 0.5]], [[0.5, 0.4, 0.1]], [[0.6]], [[2]]).numpy().round(4).tolist()
+    [[0.0, 0.4444, 0.5556]]
     """
     g = Context(name)
     table, ordered = g.alike(prob, sorted_prob)

@@ -24,6 +24,9 @@ def reshape(x: Tensor, shape: Shape, name: str = "reshape") -> Tensor:
 
     Raises:
         OptionError: the numbers of elements differ, or -1 cannot be known.
+
+    >>> nn.reshape([[1, 2, 3], [4, 5, 6]], (3, -1)).numpy().tolist()
+    [[1, 2], [3, 4], [5, 6]]
     """
     g = Context(name)
     value = g.value(x)
@@ -52,7 +55,11 @@ def _shown(shape: Sequence[Dim]) -> str:
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1, name: str = "flatten") -> Tensor:
-    """Axes ``start_dim`` to ``end_dim`` as one."""
+    """Axes ``start_dim`` to ``end_dim`` as one.
+
+    >>> nn.flatten([[1, 2], [3, 4]]).numpy().tolist()
+    [1, 2, 3, 4]
+    """
     g = Context(name)
     value = g.value(x)
     shape = value.shape or (1,)
@@ -63,7 +70,11 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1, name: str = "flatt
 
 
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = -1, name: str = "squeeze") -> Tensor:
-    """Without axes of size 1: those that are named, or all for None."""
+    """Without axes of size 1: those that are named, or all for None.
+
+    >>> nn.squeeze([[1], [2]]).numpy().tolist()
+    [1, 2]
+    """
     g = Context(name)
     value = g.value(x)
     if axis is None:
@@ -77,7 +88,11 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = -1, name: str = "squee
 
 
 def unsqueeze(x: Tensor, dim: int, name: str = "unsqueeze") -> Tensor:
-    """With one more axis, of size 1, which then is number ``dim``."""
+    """With one more axis, of size 1, which then is number ``dim``.
+
+    >>> nn.unsqueeze([1, 2], -1).numpy().tolist()
+    [[1], [2]]
+    """
     g = Context(name)
     value = g.value(x)
     return g.tensor(g.call("expand_dims", value, axis=g.axis(dim, value.rank + 1, "dim")))
@@ -88,6 +103,9 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None 
 
     Raises:
         OptionError: ``axes`` does not name each axis once.
+
+    >>> nn.permute_dims([[1, 2, 3], [4, 5, 6]]).numpy().tolist()
+    [[1, 4], [2, 5], [3, 6]]
     """
     g = Context(name or "permute_dims")
     value = g.value(x)
@@ -98,7 +116,11 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None 
 
 
 def permute(x: Tensor, axes: Sequence[int] | None, name: str = "permute") -> Tensor:
-    """As `permute_dims`."""
+    """As `permute_dims`.
+
+    >>> nn.permute([[1, 2, 3], [4, 5, 6]], [1, 0]).numpy().tolist()
+    [[1, 4], [2, 5], [3, 6]]
+    """
     return permute_dims(x, axes, name)
 
 
@@ -107,6 +129,9 @@ def broadcast_to(x: Tensor, shape: Shape, name: str = "broadcast_to") -> Tensor:
 
     Raises:
         OptionError: sizes do not broadcast.
+
+    >>> nn.broadcast_to([[1], [2]], (2, 3)).numpy().tolist()
+    [[1, 1, 1], [2, 2, 2]]
     """
     g = Context(name)
     value = g.value(x)
@@ -124,19 +149,31 @@ def broadcast_to(x: Tensor, shape: Shape, name: str = "broadcast_to") -> Tensor:
 
 
 def expand(x: Tensor, shape: Shape, name: str = "expand") -> Tensor:
-    """As `broadcast_to`."""
+    """As `broadcast_to`.
+
+    >>> nn.expand([[1], [2]], (-1, 3)).numpy().tolist()
+    [[1, 1, 1], [2, 2, 2]]
+    """
     return broadcast_to(x, shape, name)
 
 
 def concat(x: Sequence[Tensor], dim: int = 0, name: str = "concat") -> Tensor:
-    """Tensors one after the other along axis ``dim``."""
+    """Tensors one after the other along axis ``dim``.
+
+    >>> nn.concat([[1, 2], [3]], 0).numpy().tolist()
+    [1, 2, 3]
+    """
     g = Context(name)
     values = _listed(g, x)
     return g.tensor(g.call("concatenate", *values, axis=g.axis(dim, values[0].rank, "dim")))
 
 
 def stack(x: Sequence[Tensor], dim: int = 0, name: str = "stack") -> Tensor:
-    """Tensors of one shape along a new axis, which then is number ``dim``."""
+    """Tensors of one shape along a new axis, which then is number ``dim``.
+
+    >>> nn.stack([[1, 2], [3, 4]], -1).numpy().tolist()
+    [[1, 3], [2, 4]]
+    """
     g = Context(name)
     values = _listed(g, x)
     return g.tensor(g.call("stack", *values, axis=g.axis(dim, values[0].rank + 1, "dim")))
@@ -156,6 +193,9 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int | Dim], axis: int
 
     Raises:
         OptionError: the size is no multiple of the number of parts.
+
+    >>> [part.numpy().tolist() for part in nn.split([1, 2, 3, 4, 5], [1, 3])]
+    [[1], [2, 3], [4, 5]]
     """
     g = Context(name)
     value = g.value(ary)
@@ -173,7 +213,11 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int | Dim], axis: int
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0, name: str = "chunk") -> tuple[Tensor, ...]:
-    """At most ``chunks`` parts along axis ``dim``, of equal size but for the last one, as ``torch.chunk``."""
+    """At most ``chunks`` parts along axis ``dim``, of equal size but for the last one, as ``torch.chunk``.
+
+    >>> [part.numpy().tolist() for part in nn.chunk([1, 2, 3, 4, 5], 2)]
+    [[1, 2, 3], [4, 5]]
+    """
     g = Context(name)
     value = g.value(x)
     place = g.axis(dim, value.rank, "dim")
@@ -191,7 +235,11 @@ def _cut(g: Context, value: Value, axis: int, bounds: Sequence[Dim]) -> list[Val
 
 
 def repeat(x: Tensor, repeats: int, axis: int | None = None, name: str = "repeat") -> Tensor:
-    """Each element ``repeats`` times, along ``axis``, or of the flat tensor for None."""
+    """Each element ``repeats`` times, along ``axis``, or of the flat tensor for None.
+
+    >>> nn.repeat([[1, 2], [3, 4]], repeats=2, axis=1).numpy().tolist()
+    [[1, 1, 2, 2], [3, 3, 4, 4]]
+    """
     g = Context(name)
     value = g.value(x)
     if axis is None:
@@ -200,20 +248,32 @@ def repeat(x: Tensor, repeats: int, axis: int | None = None, name: str = "repeat
 
 
 def tile(x: Tensor, reps: int | Sequence[int], name: str = "tile") -> Tensor:
-    """``x`` repeated ``reps`` times along each axis, as ``numpy.tile``."""
+    """``x`` repeated ``reps`` times along each axis, as ``numpy.tile``.
+
+    >>> nn.tile([1, 2], 2).numpy().tolist()
+    [1, 2, 1, 2]
+    """
     g = Context(name)
     return g.tensor(g.call("tile", g.value(x), reps=sizes(reps, f"{name}: reps")))
 
 
 def flip(x: Tensor, axis: int | Sequence[int] | None = None, name: str = "flip") -> Tensor:
-    """The elements in the opposite order along some axes, all for None."""
+    """The elements in the opposite order along some axes, all for None.
+
+    >>> nn.flip([[1, 2], [3, 4]], -1).numpy().tolist()
+    [[2, 1], [4, 3]]
+    """
     g = Context(name)
     value = g.value(x)
     return g.tensor(compose.flip(g, value, g.axes(axis, value.rank)))
 
 
 def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str = "roll") -> Tensor:
-    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the begin."""
+    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the begin.
+
+    >>> nn.roll([1, 2, 3, 4], 1).numpy().tolist()
+    [4, 1, 2, 3]
+    """
     g = Context(name)
     value = g.value(x)
     if axis is None:
@@ -233,6 +293,9 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
 
     Raises:
         OptionError: an unknown mode, or an odd number of numbers, or too many.
+
+    >>> nn.pad([[1, 2], [3, 4]], [1, 0, 0, 1]).numpy().tolist()
+    [[0, 1, 2], [0, 3, 4], [0, 0, 0]]
     """
     g = Context(name)
     data = g.value(x)
@@ -255,12 +318,20 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
 
 
 def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
-    """Matrices with 0 below the diagonal that is ``diagonal`` above the main one."""
+    """Matrices with 0 below the diagonal that is ``diagonal`` above the main one.
+
+    >>> nn.triu([[1, 2], [3, 4]]).numpy().tolist()
+    [[1, 2], [0, 4]]
+    """
     return _triangle(x, diagonal, True, name)
 
 
 def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
-    """Matrices with 0 above the diagonal that is ``diagonal`` above the main one."""
+    """Matrices with 0 above the diagonal that is ``diagonal`` above the main one.
+
+    >>> nn.tril([[1, 2], [3, 4]]).numpy().tolist()
+    [[1, 0], [3, 4]]
+    """
     return _triangle(x, diagonal, False, name)
 
 
@@ -270,13 +341,21 @@ def _triangle(x: Tensor, diagonal: int, upper: bool, name: str) -> Tensor:
 
 
 def pixel_shuffle(x: Tensor, upscale_factor: int, name: str = "pixel_shuffle") -> Tensor:
-    """``(n, c * r * r, h, w)`` to ``(n, c, h * r, w * r)``."""
+    """``(n, c * r * r, h, w)`` to ``(n, c, h * r, w * r)``.
+
+    >>> nn.pixel_shuffle([[[[1]], [[2]], [[3]], [[4]]]], 2).numpy().tolist()
+    [[[[1, 2], [3, 4]]]]
+    """
     g = Context(name)
     return g.tensor(images.channels_to_space(g, g.value(x), integer(upscale_factor, f"{name}: upscale_factor", 1)))
 
 
 def pixel_unshuffle(x: Tensor, downscale_factor: int, name: str = "pixel_unshuffle") -> Tensor:
-    """``(n, c, h * r, w * r)`` to ``(n, c * r * r, h, w)``."""
+    """``(n, c, h * r, w * r)`` to ``(n, c * r * r, h, w)``.
+
+    >>> nn.pixel_unshuffle([[[[1, 2], [3, 4]]]], 2).numpy().tolist()
+    [[[[1]], [[2]], [[3]], [[4]]]]
+    """
     g = Context(name)
     value, factor = g.value(x), integer(downscale_factor, f"{name}: downscale_factor", 1)
     if value.rank < 3 or any(dims.different(dims.floormod(size, factor), 0) for size in value.shape[-2:]):

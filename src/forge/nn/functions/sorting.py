@@ -9,14 +9,22 @@ from forge.nn.tracing import Context
 
 
 def sort(x: Tensor, axis: int = -1, descending: bool = False, name: str = "sort") -> Tensor:
-    """The elements in order along ``axis``."""
+    """The elements in order along ``axis``.
+
+    >>> nn.sort([3, 1, 2], descending=True).numpy().tolist()
+    [3, 2, 1]
+    """
     g = Context(name)
     value = g.value(x)
     return g.tensor(g.call("sort", value, axis=g.axis(axis, value.rank), is_ascend=not descending))
 
 
 def argsort(data: Tensor, axis: int = -1, descending: bool = False, dtype: str = "int32", name: str = "argsort") -> Tensor:
-    """Where the elements in order come from along ``axis``; equal ones keep their order."""
+    """Where the elements in order come from along ``axis``; equal ones keep their order.
+
+    >>> nn.argsort([3, 1, 2]).numpy().tolist()
+    [1, 2, 0]
+    """
     g = Context(name)
     value = g.value(data)
     found = g.call("argsort", value, axis=g.axis(axis, value.rank), is_ascend=not descending, dtype="int64")
@@ -41,6 +49,9 @@ def topk(
 
     Raises:
         OptionError: an unknown ``ret_type``.
+
+    >>> [part.numpy().tolist() for part in nn.topk([3, 1, 2], 2)]
+    [[3, 2], [0, 2]]
     """
     if ret_type not in ("both", "values", "indices"):
         raise OptionError(f"{name}: ret_type: got {ret_type!r}; expected 'both', 'values' or 'indices'")

@@ -116,6 +116,9 @@ def conv1d(
 
     Raises:
         OptionError: sizes do not fit.
+
+    >>> nn.conv1d([[[1.0, 2.0, 3.0, 4.0]]], [[[1.0, 1.0]]], stride=2).numpy().tolist()
+    [[[3.0, 7.0]]]
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, "NCW", "NCW", name)
 
@@ -138,6 +141,9 @@ def conv2d(
         weight: ``(out_channels, in_channels / groups, kernel_h, kernel_w)``.
         bias: ``(out_channels,)``, or of any shape with as many elements.
         stride, padding, dilation: a number, or one for each axis; ``padding`` also as of `conv1d`.
+
+    >>> nn.conv2d(nn.ones((1, 1, 2, 2)), nn.ones((1, 1, 3, 3)), padding='same').numpy().tolist()
+    [[[[4.0, 4.0], [4.0, 4.0]]]]
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, data_layout or "NCHW", "NCHW", name)
 
@@ -153,7 +159,11 @@ def conv3d(
     data_layout: str | None = "NCDHW",
     name: str = "conv3d",
 ) -> Tensor:
-    """The convolution along three axes, as `conv2d`, of ``(n, in_channels, d, h, w)`` or, for "NDHWC", channels last."""
+    """The convolution along three axes, as `conv2d`, of ``(n, in_channels, d, h, w)`` or, for "NDHWC", channels last.
+
+    >>> nn.conv3d(nn.ones((1, 2, 2, 2, 2)), nn.ones((1, 2, 2, 2, 2))).numpy().tolist()
+    [[[[[16.0]]]]]
+    """
     return _conv(x, weight, bias, stride, padding, dilation, groups, data_layout or "NCDHW", "NCDHW", name)
 
 
@@ -195,6 +205,9 @@ def conv1d_transpose(
 
     Returns:
         ``(n, out_channels, (w - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1)``.
+
+    >>> nn.conv1d_transpose([[[1.0, 2.0]]], [[[1.0, 1.0, 1.0]]], stride=2).numpy().tolist()
+    [[[1.0, 1.0, 3.0, 2.0, 2.0]]]
     """
     return _conv_transpose(x, weight, bias, stride, padding, output_padding, dilation, groups, "NCW", name)
 
@@ -210,7 +223,11 @@ def conv2d_transpose(
     groups: int | None = 1,
     name: str = "conv2d_transpose",
 ) -> Tensor:
-    """The transposed convolution along two axes, as `conv1d_transpose`."""
+    """The transposed convolution along two axes, as `conv1d_transpose`.
+
+    >>> nn.conv2d_transpose(nn.ones((1, 1, 1, 2)), nn.ones((1, 1, 1, 2))).numpy().tolist()
+    [[[[1.0, 2.0, 1.0]]]]
+    """
     return _conv_transpose(x, weight, bias, stride, padding, output_padding, dilation, groups, "NCHW", name)
 
 
@@ -225,7 +242,11 @@ def conv3d_transpose(
     groups: int | None = 1,
     name: str = "conv3d_transpose",
 ) -> Tensor:
-    """The transposed convolution along three axes, as `conv1d_transpose`."""
+    """The transposed convolution along three axes, as `conv1d_transpose`.
+
+    >>> nn.conv3d_transpose(nn.ones((1, 1, 2, 2, 2)), nn.ones((1, 4, 3, 3, 3))).shape
+    (1, 4, 4, 4, 4)
+    """
     return _conv_transpose(x, weight, bias, stride, padding, output_padding, dilation, groups, "NCDHW", name)
 
 
@@ -269,6 +290,9 @@ def max_pool1d(
         stride: by default ``kernel_size``.
         padding: at both ends, of what never is the largest.
         ceil_mode: a last window that is only partly inside counts, too.
+
+    >>> nn.max_pool1d([[[1.0, 3.0, 2.0, 5.0]]], 2).numpy().tolist()
+    [[[3.0, 5.0]]]
     """
     return _max_pool(1, x, name, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -282,7 +306,11 @@ def max_pool2d(
     ceil_mode: bool = False,
     name: str = "max_pool2d",
 ) -> Tensor:
-    """As `max_pool1d`, of ``(n, c, h, w)``."""
+    """As `max_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.max_pool2d([[[[1.0, 3.0], [2.0, 5.0]]]], 2).numpy().tolist()
+    [[[[5.0]]]]
+    """
     return _max_pool(2, x, name, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -295,7 +323,11 @@ def max_pool3d(
     ceil_mode: bool = False,
     name: str = "max_pool3d",
 ) -> Tensor:
-    """As `max_pool1d`, of ``(n, c, d, h, w)``."""
+    """As `max_pool1d`, of ``(n, c, d, h, w)``.
+
+    >>> nn.max_pool3d(nn.ones((1, 2, 4, 4, 4)), 2).shape
+    (1, 2, 2, 2, 2)
+    """
     return _max_pool(3, x, name, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -315,6 +347,9 @@ def avg_pool1d(
         padding: zeros at both ends.
         ceil_mode: a last window that is only partly inside counts, too.
         count_include_pad: zeros of the padding count.
+
+    >>> nn.avg_pool1d([[[1.0, 3.0, 2.0, 5.0]]], 2).numpy().tolist()
+    [[[2.0, 3.5]]]
     """
     return _avg_pool(1, x, name, count_include_pad, kernel_size, stride, padding, 1, ceil_mode)
 
@@ -328,7 +363,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     name: str = "avg_pool2d",
 ) -> Tensor:
-    """As `avg_pool1d`, of ``(n, c, h, w)``."""
+    """As `avg_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.avg_pool2d([[[[1.0, 3.0], [2.0, 6.0]]]], 2).numpy().tolist()
+    [[[[3.0]]]]
+    """
     return _avg_pool(2, x, name, count_include_pad, kernel_size, stride, padding, 1, ceil_mode)
 
 
@@ -341,7 +380,11 @@ def avg_pool3d(
     count_include_pad: bool = True,
     name: str = "avg_pool3d",
 ) -> Tensor:
-    """As `avg_pool1d`, of ``(n, c, d, h, w)``."""
+    """As `avg_pool1d`, of ``(n, c, d, h, w)``.
+
+    >>> nn.avg_pool3d(nn.ones((1, 2, 4, 4, 4)), 2).shape
+    (1, 2, 2, 2, 2)
+    """
     return _avg_pool(3, x, name, count_include_pad, kernel_size, stride, padding, 1, ceil_mode)
 
 
@@ -359,20 +402,36 @@ def _adaptive(kind: str, x: Tensor, output_size: Any, rank: int, name: str) -> T
 
 
 def adaptive_avg_pool1d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_avg_pool1d") -> Tensor:
-    """Means of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size."""
+    """Means of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size.
+
+    >>> nn.adaptive_avg_pool1d([[[1.0, 3.0, 2.0, 6.0]]], 2).numpy().tolist()
+    [[[2.0, 4.0]]]
+    """
     return _adaptive("avg", x, output_size, 1, name)
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_avg_pool2d") -> Tensor:
-    """As `adaptive_avg_pool1d`, of ``(n, c, h, w)``."""
+    """As `adaptive_avg_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.adaptive_avg_pool2d([[[[1.0, 3.0], [2.0, 6.0]]]], 1).numpy().tolist()
+    [[[[3.0]]]]
+    """
     return _adaptive("avg", x, output_size, 2, name)
 
 
 def adaptive_max_pool1d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_max_pool1d") -> Tensor:
-    """The largest elements of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size."""
+    """The largest elements of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size.
+
+    >>> nn.adaptive_max_pool1d([[[1.0, 3.0, 2.0, 6.0]]], 2).numpy().tolist()
+    [[[3.0, 6.0]]]
+    """
     return _adaptive("max", x, output_size, 1, name)
 
 
 def adaptive_max_pool2d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_max_pool2d") -> Tensor:
-    """As `adaptive_max_pool1d`, of ``(n, c, h, w)``."""
+    """As `adaptive_max_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.adaptive_max_pool2d([[[[1.0, 3.0], [2.0, 6.0]]]], (1, None)).numpy().tolist()
+    [[[[2.0, 6.0]]]]
+    """
     return _adaptive("max", x, output_size, 2, name)
