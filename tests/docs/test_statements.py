@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import forge
+from forge import nn
 from forge.module import IRModule
 
 ROOT = Path(__file__).parent.parent.parent
@@ -65,6 +66,14 @@ def documented() -> set[str]:
         for name in re.findall(r"^\.\. auto(?:class|function|method|property):: (\S+)", path.read_text(), re.MULTILINE):
             found.add(name.removeprefix("forge.").removeprefix("forge_runtime."))
     return found
+
+
+def test_the_reference_of_nn_has_every_public_name() -> None:
+    page = (INTERFACE / "nn.rst").read_text()
+    listed = set(re.findall(r"^\.\. auto(?:class|function):: (\w+)$", page, re.MULTILINE))
+    modules = {"layers", "op", "spec"}
+    members = set(re.findall(r"\w+", page.split(".. automodule:: forge.nn.spec")[1].splitlines()[1]))
+    assert set(nn.__all__) - modules - listed - members == set()
 
 
 def test_the_reference_has_every_public_name() -> None:

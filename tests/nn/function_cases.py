@@ -177,7 +177,7 @@ def padded(x: np.ndarray, *widths: int, value: float = 0.0) -> np.ndarray:
 
 def normalized(x: np.ndarray, axes: tuple[int, ...], eps: float = 1e-5) -> np.ndarray:
     """``(x - mean) / sqrt(variance + eps)``."""
-    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + np.asarray(eps, x.dtype))
+    return np.asarray((x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + np.asarray(eps, x.dtype)))
 
 
 def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -194,4 +194,4 @@ def attention(
     scores = np.einsum("bqhd,bkhd->bhqk", query, key) * np.float32(scale or 1 / math.sqrt(query.shape[3]))
     if mask is not None:
         scores = np.where(mask, scores, np.float32(-np.inf)) if mask.dtype == bool else scores + mask
-    return np.einsum("bhqk,bkhd->bqhd", softmax(scores), value)
+    return np.asarray(np.einsum("bhqk,bkhd->bqhd", softmax(scores), value))

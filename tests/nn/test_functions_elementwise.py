@@ -33,6 +33,8 @@ ARITHMETIC: dict[str, Case] = {
     "add/array": case(lambda x: x + B, lambda x: x + B, A, fixed=[5]),
     "add/size": case(lambda x: x + x.shape[2], lambda x: x + np.float32(5), A),
     "add/int8": case(lambda x: nn.add(x, 120), lambda x: x + np.int8(120), integers(4, dtype="int8"), exact=True),
+    "add/float_to_integers": case(lambda x: x + 0.5, lambda x: x.astype(np.float32) + np.float32(0.5), I),
+    "add/integer_to_bools": case(lambda x: x + 1, lambda x: x.astype(np.int64) + 1, L, exact=True),
     "subtract": case(nn.subtract, np.subtract, A, B),
     "subtract/reversed": case(lambda x: 1 - x, lambda x: 1 - x, A),
     "multiply": case(nn.multiply, np.multiply, A, B),
@@ -75,6 +77,8 @@ ARITHMETIC: dict[str, Case] = {
     "masked_fill": case(
         lambda x, m: nn.masked_fill(x, m, -np.inf), lambda x, m: np.where(m, np.float32(-np.inf), x), A, M, exact=True),
     "clip": case(lambda x: nn.clip(x, -0.5, 1), lambda x: np.clip(x, -0.5, 1), A, exact=True),
+    "clip/float_bounds_of_integers": case(
+        lambda x: nn.clip(x, 0.5, None), lambda x: np.maximum(x.astype(np.float32), np.float32(0.5)), I, exact=True),
     "clip/nothing": case(nn.clip, lambda x: x, A, exact=True),
     "clip/below": case(lambda x: nn.clip(x, min=2), lambda x: np.maximum(x, 2), I, exact=True),
     "clip/tensors": case(nn.clip, np.clip, A, -Q, Q, exact=True),

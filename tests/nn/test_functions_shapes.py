@@ -204,7 +204,7 @@ CREATION: dict[str, Case] = {
     "zeros_like": exactly(lambda x: nn.zeros_like(x, "bool"), lambda x: np.zeros_like(x, bool), X),
     "ones_like": exactly(nn.ones_like, np.ones_like, PAIR),
     "arange": exactly(lambda: nn.arange(5), lambda: np.arange(5, dtype=np.float32)),
-    "arange/steps": exactly(lambda: nn.arange(9, 2, -3, "int32"), lambda: np.arange(9, 2, -3, np.int32)),
+    "arange/steps": exactly(lambda: nn.arange(9, 2, -3, "int32"), lambda: np.arange(9, 2, -3, dtype=np.int32)),
     "arange/floats": case(lambda: nn.arange(0.5, 2, 0.3), lambda: np.arange(0.5, 2, 0.3).astype(np.float32)),
     "arange/nothing": exactly(lambda: nn.arange(3, 1, dtype="int64"), lambda: np.arange(3, 1)),
     "arange/default": exactly(

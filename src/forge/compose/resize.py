@@ -113,7 +113,7 @@ def resize_images(
     if is_known:
         return resized(g, x, [p for p in plans if p.size != p.target or p.scale != 1.0], method)
     if method.antialias or any(not _follows(plan, scale) for plan, scale in zip(plans, scales or given)):
-        by_scale = None if any(plan.scale is None for plan in plans) else g.constant([plan.scale for plan in plans], "float32")
+        by_scale = None if any(plan.scale is None for plan in plans) else g.constant([plan.scale for plan in plans], "float64")
         sizes = g.vector(targets) if by_scale is None else None
         return g.reshape(resize(g, x, [p.axis for p in plans], method, scales=by_scale, sizes=sizes), (*x.shape[:2], *targets))
     nearest = {"asymmetric": "floor", "tf_half_pixel_for_nn": "round_prefer_ceil"}

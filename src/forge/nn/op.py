@@ -1,4 +1,8 @@
-"""Functions of tensors. ``forge.nn`` has them, too: ``nn.relu(x)`` is ``nn.op.relu(x)``."""
+"""Functions of tensors. ``forge.nn`` has them, too: ``nn.relu(x)`` is ``nn.op.relu(x)``.
+
+Numbers, arrays and nested lists in the place of a tensor are constants. ``name`` is what results are called in the graph, and
+what messages begin with. Operands and arguments that do not fit raise OptionError.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
-from forge.errors import ForgeError, InvalidGraphError, OpAttributeInvalid, OptionError
+from forge.errors import ForgeError, InvalidGraphError, OpAttributeInvalid, OpAttributeUnimplemented, OptionError
 from forge.frontends.scope import ImportState
 from forge.frontends.state.sizes import SizeScope
 from forge.ir import retype
@@ -151,7 +151,7 @@ class Context(Composer):
         Raises:
             OptionError: operands or attributes do not fit.
         """
-        with self._named():
+        with self.named():
             return super().multi(op, *operands, regions=regions, **attributes)
 
     def axis(self, axis: int, rank: int, what: str = "axis") -> int:
@@ -162,16 +162,44 @@ class Context(Composer):
         """
         if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
             raise OptionError(f"{self.name}: {what}: got {axis!r}; expected an integer")
-        with self._named():
+        with self.named():
             return super().axis(int(axis), rank, what)
 
+    def axes(self, axes: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
+        """One axis or several, counted from the front; all for None.
+
+        Raises:
+            OptionError: one is no integer, out of range, or named twice.
+        """
+        if axes is None:
+            return tuple(range(rank))
+        found = tuple(self.axis(axis, rank, what) for axis in (axes if isinstance(axes, list | tuple) else [axes]))
+        if len(set(found)) != len(found):
+            raise OptionError(f"{self.name}: {what}: got {axes}, which names an axis twice; expected each once")
+        return found
+
+    def dtype(self, dtype: Any) -> str:
+        """The name of an element type.
+
+        Raises:
+            OptionError: there is none of that name.
+        """
+        try:
+            return dtypes.canonical(dtype)
+        except TypeError as error:
+            raise OptionError(f"{self.name}: {error}") from error
+
+    def unsupported(self, message: str) -> OpAttributeUnimplemented:
+        return super().unsupported(f"{self.name}: {message}")
+
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def named(self) -> Iterator[None]:
         """What does not fit is an error of the operation that the user called."""
         try:
             yield
         except (InvalidGraphError, OpAttributeInvalid) as error:
-            raise OptionError(f"{self.name}: {error}") from error
+            text = str(error).removeprefix(f"{self.name}: ")
+            raise OptionError(f"{self.name}: {text}") from error
 
     def size(self, size: Dim) -> Value:
         """``size`` as a tensor of rank 0 and type int64."""
@@ -192,7 +220,10 @@ class Context(Composer):
         if isinstance(x, DimExpr):
             return self.cast(self.size(x), dtype or "int64")
         if isinstance(x, bool | int | float | complex | np.generic | np.ndarray | list | tuple):
-            return self.constant(x, dtype if isinstance(x, bool | int | float | complex) else None)
+            try:
+                return self.constant(x, dtype if isinstance(x, bool | int | float | complex) else None)
+            except (InvalidGraphError, OverflowError, ValueError, TypeError) as error:
+                raise OptionError(f"{self.name}: got {x!r} where {dtype or 'an array'} is expected: {error}") from error
         raise OptionError(f"{self.name}: got {type(x).__name__}; expected a Tensor or a number")
 
     def _of_tensor(self, x: Tensor) -> Value:
@@ -224,6 +255,8 @@ class Context(Composer):
     def alike(self, *operands: Any) -> list[Value]:
         """Operands of an element-wise operation: numbers take the element type of the tensors.
 
+        A float with integers, and an integer with bools, make all of the type that floats, and integers, have by default.
+
         Raises:
             OptionError: element types of tensors differ.
         """
@@ -232,8 +265,11 @@ class Context(Composer):
         if len(kinds) > 1:
             raise OptionError(f"{self.name}: got {' and '.join(kinds)}; expected one element type; convert with astype")
         given = iter(tensors)
-        kind = kinds[0] if kinds else _of_numbers(operands)
-        return [self.value(x, kind) if is_number(x) else next(given) for x in operands]
+        numbers = [x for x in operands if is_number(x)]
+        kind = _of_numbers(numbers) if numbers else kinds[0]
+        if kinds and _rank_of(kind) <= _rank_of(kinds[0]):
+            kind = kinds[0]
+        return [self.value(x, kind) if is_number(x) else self.cast(next(given), kind) for x in operands]
 
     def tensor(self, value: Value) -> Tensor:
         """``value`` as the user holds it."""
@@ -253,7 +289,10 @@ class Context(Composer):
         if value.constant is not None:
             return value.constant
         self.trace.graph.outputs = [value]
-        (result,) = run_graph(self.trace.graph, [])
+        try:
+            (result,) = run_graph(self.trace.graph, [])
+        except ForgeError as error:
+            raise OptionError(f"{self.name}: {error}") from error
         assert isinstance(result, np.ndarray | np.generic)
         return np.asarray(result)
 
@@ -261,6 +300,13 @@ class Context(Composer):
 def is_number(x: Any) -> bool:
     """Whether ``x`` takes the element type of what it is combined with."""
     return isinstance(x, bool | int | float | complex | DimExpr) and not isinstance(x, np.generic)
+
+
+def _rank_of(dtype: str) -> int:
+    """Bools are before integers, then come floats and complex numbers."""
+    if dtypes.is_complex(dtype):
+        return 3
+    return 0 if dtype == "bool" else 1 if dtypes.is_integer(dtype) else 2
 
 
 def _of_numbers(numbers: Sequence[Any]) -> str:

@@ -34,6 +34,9 @@ def scaled_dot_product_attention(
 
     Raises:
         OptionError: sizes do not fit.
+
+    >>> nn.scaled_dot_product_attention([[[[0.0, 1.0]]]], [[[[1.0, 0.0]], [[1.0, 0.0]]]], [[[[1.0]], [[3.0]]]]).numpy().tolist()
+    [[[[2.0]]]]
     """
     g = Context(name)
     q, k, v = g.alike(query, key, value)

@@ -22,6 +22,9 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take"
     """Elements at ``indices`` along ``axis``, as ``numpy.take``; of the flat tensor for None.
 
     Negative ones count from the end; those that are out of range are moved to the nearest end.
+
+    >>> nn.take([[1, 2], [3, 4]], [1, -1, 0], axis=0).numpy().tolist()
+    [[3, 4], [3, 4], [1, 2]]
     """
     g = Context(name)
     value, places = g.value(x), g.value(indices)
@@ -37,17 +40,29 @@ def _check_indices(name: str, places: Value) -> None:
 
 
 def index_select(x: Tensor, dim: int, index: Tensor, name: str = "index_select") -> Tensor:
-    """`take` with torch's order of arguments."""
+    """`take` with torch's order of arguments.
+
+    >>> nn.index_select([[1, 2], [3, 4]], 1, [1]).numpy().tolist()
+    [[2], [4]]
+    """
     return take(x, index, dim, name)
 
 
 def embedding(x: Tensor, weight: Tensor, name: str = "embedding") -> Tensor:
-    """Rows of a table: integers ``(...)`` and ``(num, dim)`` to ``(..., dim)``."""
+    """Rows of a table: integers ``(...)`` and ``(num, dim)`` to ``(..., dim)``.
+
+    >>> nn.embedding([2, 0], [[1, 1], [2, 2], [3, 3]]).numpy().tolist()
+    [[3, 3], [1, 1]]
+    """
     return take(weight, x, 0, name)
 
 
 def gather(x: Tensor, dim: int, index: Tensor, name: str = "gather") -> Tensor:
-    """``out[i, j] = x[index[i, j], j]`` for ``dim`` 0, as ``torch.gather``."""
+    """``out[i, j] = x[index[i, j], j]`` for ``dim`` 0, as ``torch.gather``; indices that are out of range as `take`.
+
+    >>> nn.gather([[1, 2], [3, 4]], 1, [[0, 0], [1, 0]]).numpy().tolist()
+    [[1, 1], [4, 3]]
+    """
     g = Context(name)
     value, places = g.value(x), g.value(index)
     _check_indices(name, places)
@@ -55,7 +70,11 @@ def gather(x: Tensor, dim: int, index: Tensor, name: str = "gather") -> Tensor:
 
 
 def take_along_dim(x: Tensor, indices: Tensor, dim: int = -1, name: str = "take_along_dim") -> Tensor:
-    """Elements at ``indices`` along ``dim``; other axes broadcast, as ``numpy.take_along_axis``."""
+    """Elements at ``indices`` along ``dim``; other axes broadcast, as ``numpy.take_along_axis``.
+
+    >>> nn.take_along_dim([[1, 2], [3, 4]], [[1], [0]], 1).numpy().tolist()
+    [[2], [3]]
+    """
     g = Context(name)
     value, places = g.value(x), g.value(indices)
     _check_indices(name, places)
@@ -63,12 +82,22 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int = -1, name: str = "take_
 
 
 def scatter(x: Tensor, dim: int, index: Tensor, src: Any, name: str = "scatter") -> Tensor:
-    """``x`` with ``out[index[i, j], j] = src[i, j]`` for ``dim`` 0, as ``torch.scatter``; ``src`` may be a number."""
+    """``x`` with ``out[index[i, j], j] = src[i, j]`` for ``dim`` 0, as ``torch.scatter``; ``src`` may be a number.
+
+    What ``src`` has beyond the shape of ``index`` is not read.
+
+    >>> nn.scatter([0, 0, 0], 0, [2, 0], [5, 6]).numpy().tolist()
+    [6, 0, 5]
+    """
     return _scattered(x, dim, index, src, "update", name)
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Any, name: str = "scatter_add") -> Tensor:
-    """As `scatter`, but what is there is added to."""
+    """As `scatter`, but what is there is added to.
+
+    >>> nn.scatter_add([1, 1, 1], 0, [2, 2], [5, 6]).numpy().tolist()
+    [1, 1, 12]
+    """
     return _scattered(x, dim, index, src, "add", name)
 
 
@@ -79,12 +108,19 @@ def _scattered(x: Tensor, dim: int, index: Tensor, src: Any, reduction: str, nam
     _check_indices(name, places)
     if updates.rank == 0:
         updates = compose.broadcast(g, updates, places.shape)
+    for axis, (given, used) in enumerate(zip(updates.shape, places.shape)):
+        if isinstance(given, int) and isinstance(used, int) and given > used:
+            updates = compose.part(g, updates, axis, 0, used)
     place = g.axis(dim, value.rank, "dim")
     return g.tensor(g.call("scatter_elements", value, places, updates, axis=place, reduction=reduction))
 
 
 def nonzero(x: Tensor, name: str = "nonzero") -> Tensor:
-    """Where elements are not 0: ``(count, rank)`` of int64, as ``torch.nonzero``."""
+    """Where elements are not 0: ``(count, rank)`` of int64, as ``torch.nonzero``.
+
+    >>> nn.nonzero([[0, 1], [2, 0]]).numpy().tolist()
+    [[0, 1], [1, 0]]
+    """
     g = Context(name)
     return g.tensor(g.call("argwhere", g.value(x)))
 
@@ -97,6 +133,9 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
 
     Raises:
         OptionError: there are more indices than axes, or one is of another kind.
+
+    >>> nn.Tensor.from_const([[1, 2, 3], [4, 5, 6]])[:, ::-1].numpy().tolist()
+    [[3, 2, 1], [6, 5, 4]]
     """
     g = Context(name)
     value = g.value(x)
@@ -113,7 +152,7 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
         if _is_array(part):
             index = g.value(part if isinstance(part, Tensor) else np.asarray(part))
             used = index.rank if index.dtype == "bool" else 1
-            arrays.append(index)
+            arrays.append(_checked(g, index, value.shape[axis : axis + used]))
             shape += value.shape[axis : axis + used]
             axis += used
             continue
@@ -126,8 +165,22 @@ def getitem(x: Tensor, key: Any, name: str = "getitem") -> Tensor:
         axis += 1
     value = g.reshape(value, shape)
     if any(index is not None for index in arrays):
-        value = indexing.index(g, value, arrays)
+        with g.named():
+            value = indexing.index(g, value, arrays)
     return g.tensor(value)
+
+
+def _checked(g: Context, index: Value, shape: Sequence[Dim]) -> Value:
+    """An index, if it is integers or a mask of that shape; the run checks sizes of masks that are not known."""
+    if index.dtype != "bool":
+        _check_indices(g.name, index)
+        return index
+    if any(map(dims.different, index.shape, shape)):
+        sizes = ", ".join(map(str, shape))
+        raise OptionError(f"{g.name}: mask: got {index.type}; expected the sizes ({sizes}) of the axes that it indexes")
+    if all(map(dims.equal, index.shape, shape)):
+        return index
+    return g.call("broadcast_to", index, shape=tuple(shape), exact=True)
 
 
 def _with_arrays(g: Context, keys: list[Any]) -> list[Any]:
@@ -180,11 +233,13 @@ def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim 
     if not isinstance(step, int) or step == 0:
         raise OptionError(f"{g.name}: step of a slice: got {part.step!r}; expected an integer that is not 0")
     if step < 0:
-        begin, end = (_backward(bound, size, default) for bound, default in ((part.start, 0), (part.stop, size)))
+        begin, end = (_backward(g, bound, size, default) for bound, default in ((part.start, 0), (part.stop, size)))
         result = compose.part(g, compose.flip(g, value, [axis]), axis, begin, end, -step)
         return result, result.shape[axis]
-    begin, end = (default if b is None else b if isinstance(b, DimExpr) else operator.index(b)
+    begin, end = (default if b is None else b if isinstance(b, DimExpr) else _index(g, b)
                   for b, default in ((part.start, 0), (part.stop, size)))  # fmt: skip
+    if isinstance(begin, DimExpr) and isinstance(end, int) and end < 0:
+        end = size + end
     result = compose.part(g, value, axis, begin, end, step)
     stated = end - begin
     if step == 1 and isinstance(begin, DimExpr) and not dims.equal(result.shape[axis], stated):
@@ -193,11 +248,18 @@ def _sliced(g: Context, value: Value, axis: int, part: Any) -> tuple[Value, Dim 
     return result, result.shape[axis]
 
 
-def _backward(bound: Any, size: Dim, default: Dim) -> Dim:
+def _index(g: Context, bound: Any) -> int:
+    try:
+        return operator.index(bound)
+    except TypeError as error:
+        raise OptionError(f"{g.name}: bound of a slice: got {bound!r}; expected an integer or a size of a tensor") from error
+
+
+def _backward(g: Context, bound: Any, size: Dim, default: Dim) -> Dim:
     """A bound of a slice that runs backwards, counted in the reversed axis."""
     if bound is None:
         return default
-    if not isinstance(bound, DimExpr) and operator.index(bound) < 0:
-        place = -1 - operator.index(bound)
-        return min(place, size) if isinstance(size, int) else place
-    return dims.maximum(size - 1 - bound, 0)
+    place = bound if isinstance(bound, DimExpr) else _index(g, bound)
+    if isinstance(place, int) and place < 0:
+        return min(-1 - place, size) if isinstance(size, int) else -1 - place
+    return dims.maximum(size - 1 - place, 0)

@@ -8,6 +8,7 @@ from forge import dims
 from forge.compose import norms
 from forge.errors import OptionError
 from forge.ir.nodes import Value
+from forge.nn.functions.arguments import integer
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context, as_dims
 
@@ -29,6 +30,9 @@ def layer_norm(
 
     Raises:
         OptionError: ``x`` has other sizes.
+
+    >>> nn.layer_norm([[1.0, 3.0]], 2).numpy().round(4).tolist()
+    [[-1.0, 1.0]]
     """
     g = Context(name)
     value = g.value(x)
@@ -49,10 +53,15 @@ def rms_norm(
         x: any shape.
         weight: broadcasts to these axes.
         axes: over which the mean is.
+
+    >>> nn.rms_norm([[3.0, 4.0]], None, -1).numpy().round(4).tolist()
+    [[0.8485, 1.1314]]
     """
     g = Context(name)
     value = g.value(x)
-    places = sorted(g.axis(k, value.rank, "axes") for k in ([axes] if isinstance(axes, int) else axes))
+    places = sorted(g.axes(axes, value.rank, "axes"))
+    if not places:
+        raise OptionError(f"{name}: axes: got {axes}; expected at least one")
     scale = None if weight is None else g.value(weight)
     if places == list(range(places[0], value.rank)):
         return g.tensor(norms.rms_norm(g, value, scale, first=places[0], epsilon=epsilon))
@@ -85,15 +94,20 @@ def group_norm(
         weight, bias: ``(channels,)``.
         channel_axis: where the channels are.
         axes: over which statistics are, besides the channels of a group; by default all from the second on.
+
+    >>> nn.group_norm([[1.0, 3.0, 5.0, 5.0]], 2, None, None).numpy().round(4).tolist()
+    [[-1.0, 1.0, 0.0, 0.0]]
     """
     g = Context(name)
     value = g.value(x)
     channel = g.axis(channel_axis, value.rank, "channel_axis")
     channels = value.shape[channel]
-    if not dims.equal(dims.floormod(channels, num_groups), 0):
+    if not dims.equal(dims.floormod(channels, integer(num_groups, f"{name}: num_groups", 1)), 0):
         raise OptionError(f"{name}: got {channels} channels; expected a multiple of num_groups, which is {num_groups}")
     others = [k for k in range(1, value.rank) if k != channel]
-    chosen = others if axes is None else sorted(g.axis(k, value.rank, "axes") for k in axes)
+    chosen = others if axes is None else sorted(g.axes(axes, value.rank, "axes"))
+    if channel in chosen:
+        raise OptionError(f"{name}: axes: got {axes}, which has the channels; expected other axes")
     scale, shift = (None if v is None else g.value(v) for v in (weight, bias))
     kept = [k for k in range(value.rank) if k not in chosen and k != channel]
     order = [*kept, channel, *chosen]
@@ -104,6 +118,11 @@ def group_norm(
     if moved is not value:
         result = g.call("transpose", result, axes=tuple(order.index(k) for k in range(value.rank)))
     return g.tensor(result)
+
+
+def _check_rank(name: str, x: Value, least: int) -> None:
+    if x.rank < least:
+        raise OptionError(f"{name}: got {x.type}; expected (n, channels, ...), at least {least} axes")
 
 
 def batch_norm(
@@ -120,9 +139,13 @@ def batch_norm(
     Args:
         x: ``(n, channels, ...)``.
         running_mean, running_var, weight, bias: ``(channels,)``.
+
+    >>> nn.batch_norm([[1.0, 3.0]], [0.0, 1.0], [1.0, 4.0]).numpy().round(4).tolist()
+    [[1.0, 1.0]]
     """
     g = Context(name)
     value = g.value(x)
+    _check_rank(name, value, 2)
     mean, variance = g.value(running_mean), g.value(running_var)
     scale, shift = (None if v is None else g.value(v) for v in (weight, bias))
     gamma, beta = norms.parameters(g, value, scale, shift, value.dtype)
@@ -137,9 +160,13 @@ def instance_norm(
     Args:
         x: ``(n, channels, ...)``.
         weight, bias: ``(channels,)``.
+
+    >>> nn.instance_norm([[[1.0, 3.0], [5.0, 5.0]]]).numpy().round(4).tolist()
+    [[[-1.0, 1.0], [0.0, 0.0]]]
     """
     g = Context(name)
     value = g.value(x)
+    _check_rank(name, value, 3)
     scale, shift = (None if v is None else g.value(v) for v in (weight, bias))
     gamma, beta = norms.parameters(g, value, scale, shift, value.dtype)
     return g.tensor(g.call("nn.instance_norm", value, gamma, beta, epsilon=eps))

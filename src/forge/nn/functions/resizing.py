@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from forge import dims
+from forge import dtypes
 from forge.compose import resize
 from forge.compose.resize_rules import Method
 from forge.dims import Dim
 from forge.errors import OptionError
+from forge.frontends.state import ratios
+from forge.frontends.state.ratios import Ratio
+from forge.nn.functions.arguments import sizes
 from forge.nn.functions.windows import _back, _channels_first
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context, as_dim
+from forge.nn.tracing import Context
 
 _METHODS: dict[str, Method] = {
     "nearest": Method("nearest", "asymmetric", "floor"), "nearest-exact": Method("nearest", "tf_half_pixel_for_nn", "floor"),
@@ -49,15 +53,22 @@ def interpolate(
 
     Raises:
         OptionError: an argument does not fit.
+
+    >>> nn.interpolate([[[1.0, 3.0]]], 4, mode='linear').numpy().tolist()
+    [[[1.0, 1.5, 2.5, 3.0]]]
     """
     g = Context(name)
     value = g.value(x)
     rank = value.rank - 2
+    if rank not in _LAYOUTS:
+        raise OptionError(f"{name}: got {value.type}; expected (n, c, w), (n, c, h, w) or (n, c, d, h, w)")
     method = _method(name, mode, rank, bool(align_corners), bool(antialias))
     plain = _LAYOUTS[rank]
     layout = data_layout or plain
     if rank != 2 and layout in ("NCHW", "NHWC"):
         layout = plain if layout == "NCHW" else f"N{plain[2:]}C"
+    if not mode.startswith("nearest") and not dtypes.is_float(value.dtype) and value.dtype != "uint8":
+        raise OptionError(f"{name}: got {value.dtype} for mode {mode!r}; expected floating-point numbers; convert with astype")
     value = _channels_first(g, value, layout, plain)
     targets, scales = _targets(name, value.shape[2:], size, scale_factor)
     if mode == "area":
@@ -92,23 +103,23 @@ def _targets(name: str, own: Sequence[Dim], size: Any, scale_factor: Any) -> tup
     if (size is None) == (scale_factor is None):
         got = "both" if size is not None else "neither"
         raise OptionError(f"{name}: got {got} of size and scale_factor; expected one of them")
-    given = size if scale_factor is None else scale_factor
-    listed = list(given) if isinstance(given, Sequence) else [given] * len(own)
-    if len(listed) != len(own):
-        raise OptionError(f"{name}: got {given!r}; expected a number, or {len(own)} of them")
     if scale_factor is None:
-        return [as_dim(k, name) for k in listed], [None] * len(own)
-    if not all(isinstance(scale, int | float) and scale > 0 for scale in listed):
-        raise OptionError(f"{name}: scale_factor: got {scale_factor!r}; expected positive numbers")
-    return [_scaled(extent, float(scale)) for extent, scale in zip(own, listed)], [float(scale) for scale in listed]
+        return list(sizes(size, f"{name}: size", len(own), 1)), [None] * len(own)
+    scales = list(scale_factor) if isinstance(scale_factor, list | tuple) else [scale_factor] * len(own)
+    if len(scales) != len(own) or not all(isinstance(k, int | float) and 0 < k < math.inf for k in scales):
+        raise OptionError(f"{name}: scale_factor: got {scale_factor!r}; expected a positive number, or {len(own)} of them")
+    targets = [_scaled(name, extent, float(scale)) for extent, scale in zip(own, scales)]
+    if any(isinstance(target, int) and target < 1 for target in targets):
+        raise OptionError(f"{name}: scale_factor: got {scale_factor!r} for sizes {tuple(own)}, of which nothing is left")
+    return targets, [float(scale) for scale in scales]
 
 
-def _scaled(size: Dim, scale: float) -> Dim:
-    """``floor(size * scale)``."""
+def _scaled(name: str, size: Dim, scale: float) -> Dim:
+    """``floor(size * scale)`` as float64 rounds the product."""
     if isinstance(size, int):
         return int(size * scale)
-    numerator, denominator = scale.as_integer_ratio()
-    if denominator > 1 << 20:
-        expected = f"for the symbolic size {size}; expected a simple fraction, or size"
-        raise OptionError(f"interpolate: scale_factor: got {scale} {expected}")
-    return dims.floordiv(size * numerator, denominator)
+    try:
+        return ratios.floor(Ratio(size) * Ratio.of(scale))
+    except ValueError as error:
+        expected = "expected a ratio of small integers, or size"
+        raise OptionError(f"{name}: scale_factor: got {scale} for the symbolic size {size}; {expected}") from error

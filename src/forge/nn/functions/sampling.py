@@ -33,7 +33,6 @@ def multinomial_from_uniform(
     Raises:
         OptionError: shapes do not fit.
 
-    >>> from forge import nn
     >>> prob = nn.Tensor.from_const([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3]])
     >>> sample = nn.Tensor.from_const([[0.4], [0.9]])
     >>> nn.multinomial_from_uniform(prob, sample, nn.Tensor.from_const([[0], [1]])).numpy().tolist()
@@ -42,14 +41,19 @@ def multinomial_from_uniform(
     g = Context(name)
     table, sample = _operands(g, prob, uniform_sample)
     sums = g.call("cumsum", _rows(g, table, sample, sample_indices), axis=1)
-    return g.tensor(_first_above(g, sums, sample, sums.shape[1], dtypes.canonical(dtype)))
+    return g.tensor(_first_above(g, sums, sample, sums.shape[1], g.dtype(dtype)))
 
 
 def _operands(g: Context, prob: Tensor, uniform_sample: Tensor) -> tuple[Value, Value]:
     table, sample = g.alike(prob, uniform_sample)
-    if table.rank != 2 or sample.rank != 2 or dims.different(sample.shape[1], 1):
+    if table.rank != 2 or sample.rank != 2 or dims.different(sample.shape[1], 1) or dims.equal(table.shape[1], 0):
         raise OptionError(f"{g.name}: got {table.type} and {sample.type}; expected (batch, vocabulary) and (n, 1)")
     return table, sample
+
+
+def _check_alike(g: Context, what: str, given: Value, table: Value) -> None:
+    if given.rank != table.rank or any(map(dims.different, given.shape, table.shape)):
+        raise OptionError(f"{g.name}: {what}: got {given.type}; expected the sizes of {table.type}")
 
 
 def _rows(g: Context, table: Value, sample: Value, indices: Tensor | None) -> Value:
@@ -59,8 +63,8 @@ def _rows(g: Context, table: Value, sample: Value, indices: Tensor | None) -> Va
             raise OptionError(f"{g.name}: got {sample.shape[0]} samples for {table.shape[0]} rows; expected sample_indices")
         return table
     places = g.value(indices)
-    if places.shape != sample.shape:
-        raise OptionError(f"{g.name}: sample_indices: got {places.type}; expected as many as samples, {sample.type}")
+    if places.rank != 2 or not dtypes.is_integer(places.dtype) or any(map(dims.different, places.shape, sample.shape)):
+        raise OptionError(f"{g.name}: sample_indices: got {places.type}; expected integers, as many as samples, {sample.type}")
     return g.call("take", table, g.reshape(places, places.shape[:1]), axis=0)
 
 
@@ -75,8 +79,8 @@ def _kept(g: Context, sorted_prob: Value, top_p: Tensor, top_k: Tensor) -> Term:
     """Which elements of sorted rows are among the first ``top_k`` and begin below ``top_p``: at least one."""
     share, count = g.value(top_p), g.value(top_k)
     for what, given in (("top_p", share), ("top_k", count)):
-        if given.rank != 2 or dims.different(given.shape[1], 1):
-            raise OptionError(f"{g.name}: {what}: got {given.type}; expected (batch, 1)")
+        if given.rank != 2 or dims.different(given.shape[1], 1) or dims.different(given.shape[0], sorted_prob.shape[0]):
+            raise OptionError(f"{g.name}: {what}: got {given.type}; expected ({sorted_prob.shape[0]}, 1)")
     before = Term(g, g.call("cumsum", sorted_prob, axis=1, exclusive=True))
     places = Term(g, g.call("expand_dims", g.count(g.extent(sorted_prob, 1), sorted_prob.shape[1]), axis=0))
     inside = g.call("logical_and", (before < Term(g, g.cast(share, sorted_prob.dtype))).value,
@@ -110,7 +114,6 @@ def sample_top_p_top_k_from_sorted_prob(
     Raises:
         OptionError: shapes do not fit.
 
-    >>> from forge import nn
     >>> c = nn.Tensor.from_const
     >>> prob, index = c([[0.5, 0.4, 0.1], [0.4, 0.3, 0.3]]), c([[2, 1, 0], [2, 0, 1]])
     >>> top_p, top_k, sample = c([[0.6], [0.9]]), c([[3], [2]]), c([[0.5], [0.6]])
@@ -128,7 +131,9 @@ def sample_top_p_top_k_from_sorted_prob(
     last = g.call("subtract", _rows(g, count, sample, sample_indices), g.constant(1, "int64"))
     below = g.call("sum", g.cast(g.call("less_equal", running, scaled), "int64"), axis=(1,), keepdims=True)
     place = g.call("minimum", below, last)
-    words = _rows(g, g.value(sorted_index), sample, sample_indices)
+    index = g.value(sorted_index)
+    _check_alike(g, "sorted_index", index, table)
+    words = _rows(g, index, sample, sample_indices)
     return g.tensor(g.call("gather", words, place, axis=1))
 
 
@@ -145,9 +150,13 @@ def renormalize_top_p_top_k_prob(
 
     Returns:
         ``(batch, vocabulary)``; words as likely as the last one that is kept are kept, too.
+
+    >>> nn.renormalize_top_p_top_k_prob([[0.1, 0.4, 0.5]], [[0.5, 0.4, 0.1]], [[0.6]], [[2]]).numpy().round(4).tolist()
+    [[0.0, 0.4444, 0.5556]]
     """
     g = Context(name)
     table, ordered = g.alike(prob, sorted_prob)
+    _check_alike(g, "sorted_prob", ordered, table)
     kept = _kept(g, ordered, top_p, top_k)
     infinite = g.scalar(float("inf"), ordered)
     least = g.call("min", g.call("where", kept.value, ordered, infinite), axis=(1,), keepdims=True)

@@ -12,10 +12,11 @@ from forge.compose import images
 from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.nodes import Value
+from forge.nn.functions.arguments import integer, integers, size, sizes
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context, as_dim
+from forge.nn.tracing import Context, as_dim, as_dims
 
-Shape = Sequence[int | Dim]
+Shape = int | Dim | Sequence[int | Dim]
 
 
 def reshape(x: Tensor, shape: Shape, name: str = "reshape") -> Tensor:
@@ -23,6 +24,9 @@ def reshape(x: Tensor, shape: Shape, name: str = "reshape") -> Tensor:
 
     Raises:
         OptionError: the numbers of elements differ, or -1 cannot be known.
+
+    >>> nn.reshape([[1, 2, 3], [4, 5, 6]], (3, -1)).numpy().tolist()
+    [[1, 2], [3, 4], [5, 6]]
     """
     g = Context(name)
     value = g.value(x)
@@ -51,7 +55,11 @@ def _shown(shape: Sequence[Dim]) -> str:
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1, name: str = "flatten") -> Tensor:
-    """Axes ``start_dim`` to ``end_dim`` as one."""
+    """Axes ``start_dim`` to ``end_dim`` as one.
+
+    >>> nn.flatten([[1, 2], [3, 4]]).numpy().tolist()
+    [1, 2, 3, 4]
+    """
     g = Context(name)
     value = g.value(x)
     shape = value.shape or (1,)
@@ -62,13 +70,17 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1, name: str = "flatt
 
 
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = -1, name: str = "squeeze") -> Tensor:
-    """Without axes of size 1: those that are named, or all for None."""
+    """Without axes of size 1: those that are named, or all for None.
+
+    >>> nn.squeeze([[1], [2]]).numpy().tolist()
+    [1, 2]
+    """
     g = Context(name)
     value = g.value(x)
     if axis is None:
         named = [k for k, size in enumerate(value.shape) if isinstance(size, int) and size == 1]
     else:
-        named = [g.axis(k, value.rank) for k in ([axis] if isinstance(axis, int) else axis)]
+        named = list(g.axes(axis, value.rank))
     wrong = next((k for k in named if not dims.equal(value.shape[k], 1)), None)
     if wrong is not None:
         raise OptionError(f"{name}: axis {wrong} has size {value.shape[wrong]}; expected 1")
@@ -76,7 +88,11 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = -1, name: str = "squee
 
 
 def unsqueeze(x: Tensor, dim: int, name: str = "unsqueeze") -> Tensor:
-    """With one more axis, of size 1, which then is number ``dim``."""
+    """With one more axis, of size 1, which then is number ``dim``.
+
+    >>> nn.unsqueeze([1, 2], -1).numpy().tolist()
+    [[1], [2]]
+    """
     g = Context(name)
     value = g.value(x)
     return g.tensor(g.call("expand_dims", value, axis=g.axis(dim, value.rank + 1, "dim")))
@@ -87,6 +103,9 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None 
 
     Raises:
         OptionError: ``axes`` does not name each axis once.
+
+    >>> nn.permute_dims([[1, 2, 3], [4, 5, 6]]).numpy().tolist()
+    [[1, 4], [2, 5], [3, 6]]
     """
     g = Context(name or "permute_dims")
     value = g.value(x)
@@ -97,7 +116,11 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None 
 
 
 def permute(x: Tensor, axes: Sequence[int] | None, name: str = "permute") -> Tensor:
-    """As `permute_dims`."""
+    """As `permute_dims`.
+
+    >>> nn.permute([[1, 2, 3], [4, 5, 6]], [1, 0]).numpy().tolist()
+    [[1, 4], [2, 5], [3, 6]]
+    """
     return permute_dims(x, axes, name)
 
 
@@ -106,12 +129,17 @@ def broadcast_to(x: Tensor, shape: Shape, name: str = "broadcast_to") -> Tensor:
 
     Raises:
         OptionError: sizes do not broadcast.
+
+    >>> nn.broadcast_to([[1], [2]], (2, 3)).numpy().tolist()
+    [[1, 1, 1], [2, 2, 2]]
     """
     g = Context(name)
     value = g.value(x)
-    listed = [as_dim(size, name) for size in shape]
+    listed = list(as_dims(shape, name))
     if len(listed) < value.rank:
         raise OptionError(f"{name}: got shape {_shown(listed)} for {_shown(value.shape)}; expected at least as many axes")
+    if any(isinstance(size, int) and size == -1 for size in listed[: len(listed) - value.rank]):
+        raise OptionError(f"{name}: got shape {_shown(listed)} for {_shown(value.shape)}; expected no -1 for axes that are new")
     own = [1] * (len(listed) - value.rank) + list(value.shape)
     targets = [old if isinstance(new, int) and new == -1 else new for old, new in zip(own, listed)]
     wrong = next(((old, new) for old, new in zip(own, targets) if old != 1 and dims.different(old, new)), None)
@@ -121,19 +149,31 @@ def broadcast_to(x: Tensor, shape: Shape, name: str = "broadcast_to") -> Tensor:
 
 
 def expand(x: Tensor, shape: Shape, name: str = "expand") -> Tensor:
-    """As `broadcast_to`."""
+    """As `broadcast_to`.
+
+    >>> nn.expand([[1], [2]], (-1, 3)).numpy().tolist()
+    [[1, 1, 1], [2, 2, 2]]
+    """
     return broadcast_to(x, shape, name)
 
 
 def concat(x: Sequence[Tensor], dim: int = 0, name: str = "concat") -> Tensor:
-    """Tensors one after the other along axis ``dim``."""
+    """Tensors one after the other along axis ``dim``.
+
+    >>> nn.concat([[1, 2], [3]], 0).numpy().tolist()
+    [1, 2, 3]
+    """
     g = Context(name)
     values = _listed(g, x)
     return g.tensor(g.call("concatenate", *values, axis=g.axis(dim, values[0].rank, "dim")))
 
 
 def stack(x: Sequence[Tensor], dim: int = 0, name: str = "stack") -> Tensor:
-    """Tensors of one shape along a new axis, which then is number ``dim``."""
+    """Tensors of one shape along a new axis, which then is number ``dim``.
+
+    >>> nn.stack([[1, 2], [3, 4]], -1).numpy().tolist()
+    [[1, 3], [2, 4]]
+    """
     g = Context(name)
     values = _listed(g, x)
     return g.tensor(g.call("stack", *values, axis=g.axis(dim, values[0].rank + 1, "dim")))
@@ -153,6 +193,9 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int | Dim], axis: int
 
     Raises:
         OptionError: the size is no multiple of the number of parts.
+
+    >>> [part.numpy().tolist() for part in nn.split([1, 2, 3, 4, 5], [1, 3])]
+    [[1], [2, 3], [4, 5]]
     """
     g = Context(name)
     value = g.value(ary)
@@ -170,7 +213,11 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int | Dim], axis: int
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0, name: str = "chunk") -> tuple[Tensor, ...]:
-    """At most ``chunks`` parts along axis ``dim``, of equal size but for the last one, as ``torch.chunk``."""
+    """At most ``chunks`` parts along axis ``dim``, of equal size but for the last one, as ``torch.chunk``.
+
+    >>> [part.numpy().tolist() for part in nn.chunk([1, 2, 3, 4, 5], 2)]
+    [[1, 2, 3], [4, 5]]
+    """
     g = Context(name)
     value = g.value(x)
     place = g.axis(dim, value.rank, "dim")
@@ -188,39 +235,52 @@ def _cut(g: Context, value: Value, axis: int, bounds: Sequence[Dim]) -> list[Val
 
 
 def repeat(x: Tensor, repeats: int, axis: int | None = None, name: str = "repeat") -> Tensor:
-    """Each element ``repeats`` times, along ``axis``, or of the flat tensor for None."""
+    """Each element ``repeats`` times, along ``axis``, or of the flat tensor for None.
+
+    >>> nn.repeat([[1, 2], [3, 4]], repeats=2, axis=1).numpy().tolist()
+    [[1, 1, 2, 2], [3, 3, 4, 4]]
+    """
     g = Context(name)
     value = g.value(x)
     if axis is None:
         value, axis = compose.ravel(g, value), 0
-    return g.tensor(compose.repeat(g, value, repeats, g.axis(axis, value.rank)))
+    return g.tensor(compose.repeat(g, value, size(repeats, f"{name}: repeats"), g.axis(axis, value.rank)))
 
 
 def tile(x: Tensor, reps: int | Sequence[int], name: str = "tile") -> Tensor:
-    """``x`` repeated ``reps`` times along each axis, as ``numpy.tile``."""
+    """``x`` repeated ``reps`` times along each axis, as ``numpy.tile``.
+
+    >>> nn.tile([1, 2], 2).numpy().tolist()
+    [1, 2, 1, 2]
+    """
     g = Context(name)
-    return g.tensor(g.call("tile", g.value(x), reps=(reps,) if isinstance(reps, int) else tuple(reps)))
+    return g.tensor(g.call("tile", g.value(x), reps=sizes(reps, f"{name}: reps")))
 
 
 def flip(x: Tensor, axis: int | Sequence[int] | None = None, name: str = "flip") -> Tensor:
-    """The elements in the opposite order along some axes, all for None."""
+    """The elements in the opposite order along some axes, all for None.
+
+    >>> nn.flip([[1, 2], [3, 4]], -1).numpy().tolist()
+    [[2, 1], [4, 3]]
+    """
     g = Context(name)
     value = g.value(x)
-    named = range(value.rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    return g.tensor(compose.flip(g, value, [g.axis(k, value.rank) for k in named]))
+    return g.tensor(compose.flip(g, value, g.axes(axis, value.rank)))
 
 
 def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str = "roll") -> Tensor:
-    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the begin."""
+    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the begin.
+
+    >>> nn.roll([1, 2, 3, 4], 1).numpy().tolist()
+    [4, 1, 2, 3]
+    """
     g = Context(name)
     value = g.value(x)
     if axis is None:
         flat = g.tensor(compose.ravel(g, value))
         return reshape(roll(flat, shift, 0, name), value.shape, name)
-    shifts, places = ([n] if isinstance(n, int) else list(n) for n in (shift, axis))
-    if len(shifts) != len(places):
-        raise OptionError(f"{name}: got {len(shifts)} shifts for {len(places)} axes")
-    return g.tensor(g.call("roll", value, shift=tuple(shifts), axis=tuple(g.axis(k, value.rank) for k in places)))
+    places = g.axes(axis, value.rank)
+    return g.tensor(g.call("roll", value, shift=integers(shift, f"{name}: shift", len(places)), axis=places))
 
 
 def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0, name: str = "pad") -> Tensor:
@@ -233,17 +293,23 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
 
     Raises:
         OptionError: an unknown mode, or an odd number of numbers, or too many.
+
+    >>> nn.pad([[1, 2], [3, 4]], [1, 0, 0, 1]).numpy().tolist()
+    [[0, 1, 2], [0, 3, 4], [0, 0, 0]]
     """
     g = Context(name)
     data = g.value(x)
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "edge": "edge", "circular": "wrap"}
     if mode not in modes:
         raise OptionError(f"{name}: mode: got {mode!r}; expected one of: {', '.join(modes)}")
+    pad = integers(pad, f"{name}: pad")
     if len(pad) % 2 or len(pad) > 2 * data.rank:
         raise OptionError(f"{name}: pad: got {list(pad)}; expected two numbers for each of at most {data.rank} axes")
     widths = [(0, 0)] * (data.rank - len(pad) // 2) + [(pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)]
     for axis, (before, after) in enumerate(widths):
         if before < 0 or after < 0:
+            if dims.equal(dims.minimum(data.shape[axis] + before + after, 0), data.shape[axis] + before + after):
+                raise OptionError(f"{name}: pad: got {list(pad)} for {data.type}, of whose axis {axis} nothing is left")
             data = compose.part(g, data, axis, max(-before, 0), data.shape[axis] - max(-after, 0))
     positive = tuple((max(before, 0), max(after, 0)) for before, after in widths)
     if not any(map(any, positive)):
@@ -252,24 +318,46 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
 
 
 def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
-    """Matrices with 0 below the diagonal that is ``diagonal`` above the main one."""
-    g = Context(name)
-    return g.tensor(g.call("trilu", g.value(x), g.constant(diagonal, "int64"), upper=True))
+    """Matrices with 0 below the diagonal that is ``diagonal`` above the main one.
+
+    >>> nn.triu([[1, 2], [3, 4]]).numpy().tolist()
+    [[1, 2], [0, 4]]
+    """
+    return _triangle(x, diagonal, True, name)
 
 
 def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
-    """Matrices with 0 above the diagonal that is ``diagonal`` above the main one."""
+    """Matrices with 0 above the diagonal that is ``diagonal`` above the main one.
+
+    >>> nn.tril([[1, 2], [3, 4]]).numpy().tolist()
+    [[1, 0], [3, 4]]
+    """
+    return _triangle(x, diagonal, False, name)
+
+
+def _triangle(x: Tensor, diagonal: int, upper: bool, name: str) -> Tensor:
     g = Context(name)
-    return g.tensor(g.call("trilu", g.value(x), g.constant(diagonal, "int64"), upper=False))
+    return g.tensor(g.call("trilu", g.value(x), g.constant(integer(diagonal, f"{name}: diagonal"), "int64"), upper=upper))
 
 
 def pixel_shuffle(x: Tensor, upscale_factor: int, name: str = "pixel_shuffle") -> Tensor:
-    """``(n, c * r * r, h, w)`` to ``(n, c, h * r, w * r)``."""
+    """``(n, c * r * r, h, w)`` to ``(n, c, h * r, w * r)``.
+
+    >>> nn.pixel_shuffle([[[[1]], [[2]], [[3]], [[4]]]], 2).numpy().tolist()
+    [[[[1, 2], [3, 4]]]]
+    """
     g = Context(name)
-    return g.tensor(images.channels_to_space(g, g.value(x), upscale_factor))
+    return g.tensor(images.channels_to_space(g, g.value(x), integer(upscale_factor, f"{name}: upscale_factor", 1)))
 
 
 def pixel_unshuffle(x: Tensor, downscale_factor: int, name: str = "pixel_unshuffle") -> Tensor:
-    """``(n, c, h * r, w * r)`` to ``(n, c * r * r, h, w)``."""
+    """``(n, c, h * r, w * r)`` to ``(n, c * r * r, h, w)``.
+
+    >>> nn.pixel_unshuffle([[[[1, 2], [3, 4]]]], 2).numpy().tolist()
+    [[[[1]], [[2]], [[3]], [[4]]]]
+    """
     g = Context(name)
-    return g.tensor(images.space_to_channels(g, g.value(x), downscale_factor))
+    value, factor = g.value(x), integer(downscale_factor, f"{name}: downscale_factor", 1)
+    if value.rank < 3 or any(dims.different(dims.floormod(size, factor), 0) for size in value.shape[-2:]):
+        raise OptionError(f"{name}: got {value.type}; expected (n, c, h, w) with h and w multiples of {factor}")
+    return g.tensor(images.space_to_channels(g, value, factor))

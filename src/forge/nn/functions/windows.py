@@ -11,22 +11,19 @@ from forge.compose.windows import same_padding
 from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.nodes import Value
+from forge.nn.functions import arguments
+from forge.nn.functions.arguments import integer, integers
 from forge.nn.tensor import Tensor
-from forge.nn.tracing import Context, as_dim
+from forge.nn.tracing import Context
 
 Sizes = int | Sequence[int] | None
+OutputSizes = int | Dim | None | Sequence[int | Dim | None]
 Padding = int | Sequence[int] | str | None
 
 
-def _each(given: Any, rank: int, what: str, default: int = 1) -> tuple[Any, ...]:
-    """A number for each of ``rank`` axes."""
-    if given is None:
-        given = default
-    listed = (given,) * rank if isinstance(given, int) else tuple(given)
-    listed = listed * rank if len(listed) == 1 else listed
-    if len(listed) != rank or not all(isinstance(k, int) and k >= 0 for k in listed):
-        raise OptionError(f"{what}: got {given!r}; expected a number from 0 on, or {rank} of them")
-    return listed
+def _each(given: Any, rank: int, what: str, default: int = 1) -> tuple[int, ...]:
+    """A number for each of ``rank`` axes, not below ``default``."""
+    return integers(default if given is None else given, what, rank, default)
 
 
 def _padding(given: Padding, value: Value, kernel: Sequence[Dim], strides: Sequence[int], steps: Sequence[int], what: str) -> Any:
@@ -36,7 +33,7 @@ def _padding(given: Padding, value: Value, kernel: Sequence[Dim], strides: Seque
         if given.lower() not in ("same", "valid"):
             raise OptionError(f"{what}: padding: got {given!r}; expected numbers, 'same' or 'valid'")
         return (0,) * rank if given.lower() == "valid" else same_padding(value.shape[2:], kernel, strides, steps)
-    if not isinstance(given, int | None) and len(given) == 2 * rank and rank > 0 and len(given) != rank:
+    if isinstance(given, list | tuple) and len(given) == 2 * rank:
         return _each(given, 2 * rank, f"{what}: padding", 0)
     return _each(given, rank, f"{what}: padding", 0)
 
@@ -55,15 +52,18 @@ def _back(g: Context, value: Value, layout: str, plain: str) -> Value:
     return value if layout == plain else g.call("transpose", value, axes=(0, *range(2, value.rank), 1))
 
 
-def _checked(g: Context, x: Value, weight: Value, rank: int, groups: int, transposed: bool = False) -> None:
+def _checked(g: Context, x: Value, weight: Value, rank: int, given: int | None, transposed: bool = False) -> int:
+    """The number of groups, which fits."""
+    groups = 1 if given is None else integer(given, f"{g.name}: groups", 1)
     if x.rank != rank + 2 or weight.rank != rank + 2:
         raise OptionError(f"{g.name}: got {x.type} and weight {weight.type}; expected {rank + 2} axes each")
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     if dims.different(x.shape[1], wanted):
         raise OptionError(f"{g.name}: got {x.shape[1]} channels; expected {wanted}, which the weight {weight.type} has")
     outputs = weight.shape[0]
-    if groups < 1 or (isinstance(outputs, int) and outputs % groups):
+    if isinstance(outputs, int) and outputs % groups:
         raise OptionError(f"{g.name}: groups: got {groups}; expected a number that divides the channels {outputs}")
+    return groups
 
 
 def _conv(
@@ -74,11 +74,11 @@ def _conv(
     rank = len(plain) - 2
     data, kernel = g.alike(x, weight)
     data = _channels_first(g, data, layout, plain)
-    _checked(g, data, kernel, rank, groups or 1)
+    parts = _checked(g, data, kernel, rank, groups)
     strides, steps = _each(stride, rank, f"{name}: stride"), _each(dilation, rank, f"{name}: dilation")
     pads = _padding(padding, data, kernel.shape[2:], strides, steps, name)
     result = g.call(
-        f"nn.conv{rank}d", data, kernel, strides=strides, padding=pads, dilation=steps, groups=groups or 1,
+        f"nn.conv{rank}d", data, kernel, strides=strides, padding=pads, dilation=steps, groups=parts,
         kernel_size=kernel.shape[2:])  # fmt: skip
     return _biased(g, result, bias, layout, plain)
 
@@ -116,6 +116,9 @@ def conv1d(
 
     Raises:
         OptionError: sizes do not fit.
+
+    >>> nn.conv1d([[[1.0, 2.0, 3.0, 4.0]]], [[[1.0, 1.0]]], stride=2).numpy().tolist()
+    [[[3.0, 7.0]]]
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, "NCW", "NCW", name)
 
@@ -138,6 +141,9 @@ def conv2d(
         weight: ``(out_channels, in_channels / groups, kernel_h, kernel_w)``.
         bias: ``(out_channels,)``, or of any shape with as many elements.
         stride, padding, dilation: a number, or one for each axis; ``padding`` also as of `conv1d`.
+
+    >>> nn.conv2d(nn.ones((1, 1, 2, 2)), nn.ones((1, 1, 3, 3)), padding='same').numpy().tolist()
+    [[[[4.0, 4.0], [4.0, 4.0]]]]
     """
     return _conv(x, weight, bias, stride, padding, dilation, groups, data_layout or "NCHW", "NCHW", name)
 
@@ -153,7 +159,11 @@ def conv3d(
     data_layout: str | None = "NCDHW",
     name: str = "conv3d",
 ) -> Tensor:
-    """The convolution along three axes, as `conv2d`, of ``(n, in_channels, d, h, w)`` or, for "NDHWC", channels last."""
+    """The convolution along three axes, as `conv2d`, of ``(n, in_channels, d, h, w)`` or, for "NDHWC", channels last.
+
+    >>> nn.conv3d(nn.ones((1, 2, 2, 2, 2)), nn.ones((1, 2, 2, 2, 2))).numpy().tolist()
+    [[[[[16.0]]]]]
+    """
     return _conv(x, weight, bias, stride, padding, dilation, groups, data_layout or "NCDHW", "NCDHW", name)
 
 
@@ -164,13 +174,13 @@ def _conv_transpose(
     g = Context(name)
     rank = len(plain) - 2
     data, kernel = g.alike(x, weight)
-    _checked(g, data, kernel, rank, groups or 1, transposed=True)
+    parts = _checked(g, data, kernel, rank, groups, transposed=True)
     options = {
         "strides": _each(stride, rank, f"{name}: stride"), "padding": _each(padding, rank, f"{name}: padding", 0),
         "output_padding": _each(output_padding, rank, f"{name}: output_padding", 0),
         "dilation": _each(dilation, rank, f"{name}: dilation"),
     }  # fmt: skip
-    result = g.call(f"nn.conv{rank}d_transpose", data, kernel, kernel_size=kernel.shape[2:], groups=groups or 1, **options)
+    result = g.call(f"nn.conv{rank}d_transpose", data, kernel, kernel_size=kernel.shape[2:], groups=parts, **options)
     return _biased(g, result, bias, plain, plain)
 
 
@@ -195,6 +205,9 @@ def conv1d_transpose(
 
     Returns:
         ``(n, out_channels, (w - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1)``.
+
+    >>> nn.conv1d_transpose([[[1.0, 2.0]]], [[[1.0, 1.0, 1.0]]], stride=2).numpy().tolist()
+    [[[1.0, 1.0, 3.0, 2.0, 2.0]]]
     """
     return _conv_transpose(x, weight, bias, stride, padding, output_padding, dilation, groups, "NCW", name)
 
@@ -210,7 +223,11 @@ def conv2d_transpose(
     groups: int | None = 1,
     name: str = "conv2d_transpose",
 ) -> Tensor:
-    """The transposed convolution along two axes, as `conv1d_transpose`."""
+    """The transposed convolution along two axes, as `conv1d_transpose`.
+
+    >>> nn.conv2d_transpose(nn.ones((1, 1, 1, 2)), nn.ones((1, 1, 1, 2))).numpy().tolist()
+    [[[[1.0, 2.0, 1.0]]]]
+    """
     return _conv_transpose(x, weight, bias, stride, padding, output_padding, dilation, groups, "NCHW", name)
 
 
@@ -225,7 +242,11 @@ def conv3d_transpose(
     groups: int | None = 1,
     name: str = "conv3d_transpose",
 ) -> Tensor:
-    """The transposed convolution along three axes, as `conv1d_transpose`."""
+    """The transposed convolution along three axes, as `conv1d_transpose`.
+
+    >>> nn.conv3d_transpose(nn.ones((1, 1, 2, 2, 2)), nn.ones((1, 4, 3, 3, 3))).shape
+    (1, 4, 4, 4, 4)
+    """
     return _conv_transpose(x, weight, bias, stride, padding, output_padding, dilation, groups, "NCDHW", name)
 
 
@@ -234,12 +255,12 @@ def _window(
 ) -> dict[str, Any]:
     if value.rank != rank + 2:
         raise OptionError(f"{g.name}: got {value.type}; expected {rank + 2} axes")
-    sizes = _each(kernel_size, rank, f"{g.name}: kernel_size")
-    return {
-        "pool_size": sizes, "strides": sizes if stride is None else _each(stride, rank, f"{g.name}: stride"),
-        "padding": _each(padding, rank, f"{g.name}: padding", 0), "dilation": _each(dilation, rank, f"{g.name}: dilation"),
-        "ceil_mode": ceil_mode,
-    }  # fmt: skip
+    sizes, steps = _each(kernel_size, rank, f"{g.name}: kernel_size"), _each(dilation, rank, f"{g.name}: dilation")
+    pads = _each(padding, rank, f"{g.name}: padding", 0)
+    if any(2 * pad > step * (size - 1) + 1 for pad, size, step in zip(pads, sizes, steps)):
+        raise OptionError(f"{g.name}: padding: got {padding}; expected at most half of the window of {kernel_size}")
+    strides = sizes if stride is None else _each(stride, rank, f"{g.name}: stride")
+    return {"pool_size": sizes, "strides": strides, "padding": pads, "dilation": steps, "ceil_mode": ceil_mode}
 
 
 def _max_pool(rank: int, x: Tensor, name: str, *window: Any) -> Tensor:
@@ -269,6 +290,9 @@ def max_pool1d(
         stride: by default ``kernel_size``.
         padding: at both ends, of what never is the largest.
         ceil_mode: a last window that is only partly inside counts, too.
+
+    >>> nn.max_pool1d([[[1.0, 3.0, 2.0, 5.0]]], 2).numpy().tolist()
+    [[[3.0, 5.0]]]
     """
     return _max_pool(1, x, name, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -282,7 +306,11 @@ def max_pool2d(
     ceil_mode: bool = False,
     name: str = "max_pool2d",
 ) -> Tensor:
-    """As `max_pool1d`, of ``(n, c, h, w)``."""
+    """As `max_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.max_pool2d([[[[1.0, 3.0], [2.0, 5.0]]]], 2).numpy().tolist()
+    [[[[5.0]]]]
+    """
     return _max_pool(2, x, name, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -295,7 +323,11 @@ def max_pool3d(
     ceil_mode: bool = False,
     name: str = "max_pool3d",
 ) -> Tensor:
-    """As `max_pool1d`, of ``(n, c, d, h, w)``."""
+    """As `max_pool1d`, of ``(n, c, d, h, w)``.
+
+    >>> nn.max_pool3d(nn.ones((1, 2, 4, 4, 4)), 2).shape
+    (1, 2, 2, 2, 2)
+    """
     return _max_pool(3, x, name, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -315,6 +347,9 @@ def avg_pool1d(
         padding: zeros at both ends.
         ceil_mode: a last window that is only partly inside counts, too.
         count_include_pad: zeros of the padding count.
+
+    >>> nn.avg_pool1d([[[1.0, 3.0, 2.0, 5.0]]], 2).numpy().tolist()
+    [[[2.0, 3.5]]]
     """
     return _avg_pool(1, x, name, count_include_pad, kernel_size, stride, padding, 1, ceil_mode)
 
@@ -328,7 +363,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     name: str = "avg_pool2d",
 ) -> Tensor:
-    """As `avg_pool1d`, of ``(n, c, h, w)``."""
+    """As `avg_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.avg_pool2d([[[[1.0, 3.0], [2.0, 6.0]]]], 2).numpy().tolist()
+    [[[[3.0]]]]
+    """
     return _avg_pool(2, x, name, count_include_pad, kernel_size, stride, padding, 1, ceil_mode)
 
 
@@ -341,7 +380,11 @@ def avg_pool3d(
     count_include_pad: bool = True,
     name: str = "avg_pool3d",
 ) -> Tensor:
-    """As `avg_pool1d`, of ``(n, c, d, h, w)``."""
+    """As `avg_pool1d`, of ``(n, c, d, h, w)``.
+
+    >>> nn.avg_pool3d(nn.ones((1, 2, 4, 4, 4)), 2).shape
+    (1, 2, 2, 2, 2)
+    """
     return _avg_pool(3, x, name, count_include_pad, kernel_size, stride, padding, 1, ceil_mode)
 
 
@@ -350,27 +393,45 @@ def _adaptive(kind: str, x: Tensor, output_size: Any, rank: int, name: str) -> T
     value = g.value(x)
     if value.rank != rank + 2:
         raise OptionError(f"{name}: got {value.type}; expected {rank + 2} axes")
-    sizes = tuple(as_dim(k, name) for k in _each(output_size, rank, f"{name}: output_size"))
+    given = output_size if isinstance(output_size, list | tuple) else [output_size] * rank
+    kept = [own if k is None else k for own, k in zip(value.shape[2:], given)] if len(given) == rank else output_size
+    sizes = arguments.sizes(kept, f"{name}: output_size", rank, 1)
     if all(size == 1 for size in sizes):
         return g.tensor(pooling.global_pool(g, value, kind))
     return g.tensor(g.call(f"nn.adaptive_{kind}_pool{rank}d", value, output_size=sizes))
 
 
-def adaptive_avg_pool1d(x: Tensor, output_size: Sizes, name: str = "adaptive_avg_pool1d") -> Tensor:
-    """Means of windows that divide ``(n, c, w)`` into ``output_size`` parts."""
+def adaptive_avg_pool1d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_avg_pool1d") -> Tensor:
+    """Means of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size.
+
+    >>> nn.adaptive_avg_pool1d([[[1.0, 3.0, 2.0, 6.0]]], 2).numpy().tolist()
+    [[[2.0, 4.0]]]
+    """
     return _adaptive("avg", x, output_size, 1, name)
 
 
-def adaptive_avg_pool2d(x: Tensor, output_size: Sizes, name: str = "adaptive_avg_pool2d") -> Tensor:
-    """As `adaptive_avg_pool1d`, of ``(n, c, h, w)``."""
+def adaptive_avg_pool2d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_avg_pool2d") -> Tensor:
+    """As `adaptive_avg_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.adaptive_avg_pool2d([[[[1.0, 3.0], [2.0, 6.0]]]], 1).numpy().tolist()
+    [[[[3.0]]]]
+    """
     return _adaptive("avg", x, output_size, 2, name)
 
 
-def adaptive_max_pool1d(x: Tensor, output_size: Sizes, name: str = "adaptive_max_pool1d") -> Tensor:
-    """The largest elements of windows that divide ``(n, c, w)`` into ``output_size`` parts."""
+def adaptive_max_pool1d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_max_pool1d") -> Tensor:
+    """The largest elements of windows that divide ``(n, c, w)`` into ``output_size`` parts; None keeps a size.
+
+    >>> nn.adaptive_max_pool1d([[[1.0, 3.0, 2.0, 6.0]]], 2).numpy().tolist()
+    [[[3.0, 6.0]]]
+    """
     return _adaptive("max", x, output_size, 1, name)
 
 
-def adaptive_max_pool2d(x: Tensor, output_size: Sizes, name: str = "adaptive_max_pool2d") -> Tensor:
-    """As `adaptive_max_pool1d`, of ``(n, c, h, w)``."""
+def adaptive_max_pool2d(x: Tensor, output_size: OutputSizes, name: str = "adaptive_max_pool2d") -> Tensor:
+    """As `adaptive_max_pool1d`, of ``(n, c, h, w)``.
+
+    >>> nn.adaptive_max_pool2d([[[[1.0, 3.0], [2.0, 6.0]]]], (1, None)).numpy().tolist()
+    [[[[2.0, 6.0]]]]
+    """
     return _adaptive("max", x, output_size, 2, name)
