@@ -19,6 +19,7 @@ from forge.kernels.cpu import (
     matmul,
     ordering,
     orthogonal,
+    programs,
     rnn,
     running,
     scattering,
@@ -34,7 +35,7 @@ from forge.kernels.cpu import (
 
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
-    "detection", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering", "orthogonal", "rnn",
-    "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product", "suppression", "trees",
-    "winograd",
+    "detection", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul", "ordering", "orthogonal",
+    "programs", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product", "suppression",
+    "trees", "winograd",
 ]
