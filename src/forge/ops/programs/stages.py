@@ -122,7 +122,7 @@ class _Splitter:
         return tuple(as_dim(substitute(e, self.sizes)) for e in shape)
 
     def _product(self, tensor: Tensor, operands: dict[Tensor, Value]) -> Value | None:
-        """A sum of products of two tensors, each at axes of its own, as an einsum."""
+        """A sum of products of two tensors, each at axes of its own, that is a product of matrices, as an einsum."""
         body = tensor.body
         if not isinstance(body, E.Reduce) or body.kind != "sum" or not dtypes.is_float(tensor.dtype) or tensor.axes is None:
             return None
@@ -139,9 +139,11 @@ class _Splitter:
             if not all(map(dims.equal, wanted, operands[factor.tensor].shape)):
                 return None
             terms.append("".join(letters[i] for i in factor.indices if isinstance(i, Var)))
+        result = "".join(letters[a] for a in tensor.axes)
         if len(terms) != 2 or set("".join(terms)) != set(letters.values()) or len(letters) != len(extents):
             return None
-        result = "".join(letters[a] for a in tensor.axes)
+        if not all(set(result) & set(one) - set(other) for one, other in (terms, terms[::-1])):
+            return None  # no product of matrices: a reduction along rows, or of one matrix and one vector
         values = [operands[f.tensor] for f in factors if isinstance(f, E.Read)]
         return self.builder.call("einsum", *values, equation=f"{','.join(terms)}->{result}")
 
