@@ -34,15 +34,17 @@ class Values:
 
     def _typed(self, depth: int) -> str:
         """One that is no plain number."""
-        return f"float32({self.integer(0)})" if self.rng.random() < 0.2 else f"({self.rng.choice(self.reads)} + {self.float32(depth)})"
+        if self.rng.random() < 0.2:
+            return f"float32({self.integer(0)})"
+        return f"({self.rng.choice(self.reads)} + {self.float32(depth)})"
 
     def integer(self, depth: int = 2) -> str:
         rng = self.rng
         index = rng.choice(self.indices)
         if not depth or rng.random() < 0.4:
             return f"({index} + {rng.randrange(-3, 4)})"
-        return rng.choice(("({} * {})", "({} - {})", "({} // {})", "({} % {})", "max({}, {})", "min({}, {})", "truncdiv({}, {})")).format(
-            self.integer(depth - 1), rng.choice((index, "2", "3", self.integer(0))))
+        form = rng.choice(("({} * {})", "({} - {})", "({} // {})", "({} % {})", "max({}, {})", "min({}, {})", "truncdiv({}, {})"))
+        return form.format(self.integer(depth - 1), rng.choice((index, "2", "3", self.integer(0))))
 
     def condition(self, depth: int = 1) -> str:
         rng = self.rng
@@ -64,7 +66,8 @@ def random_program(seed: int) -> str:
 
 
 def _nest(rng: random.Random) -> list[str]:
-    reads = ["A[i, j]", "B[j]", f"A[i, j + {rng.randrange(-2, 3)}]", "B[K[i]]", f"B[j - i + {rng.randrange(3)}]", "A[int64(K[i]) % n, j]", "R[i, j]"]
+    reads = ["A[i, j]", "B[j]", f"A[i, j + {rng.randrange(-2, 3)}]", "B[K[i]]", f"B[j - i + {rng.randrange(3)}]",
+             "A[int64(K[i]) % n, j]", "R[i, j]"]
     values = Values(rng, reads, ("i", "j", "k", "n", "m"))
     outer = Values(rng, ["B[i]", "S[i]", "A[i, 0]", "A[i, K[i]]"], ("i", "k", "n"))
     match rng.randrange(6):
@@ -72,16 +75,17 @@ def _nest(rng: random.Random) -> list[str]:
             return [f"    for i in {rng.choice(('range', 'parallel'))}(n):", "        for j in range(m):",
                     f"            R[i, j] = {values.float32()}"]
         case 1:
-            return ["    for i, j in grid(n, m):", f"        x = {values.float32()} + A[i, j]", f"        if {values.condition()}:",
-                    f"            R[i, j + {rng.randrange(-1, 2)}] = x * 0.5", "        else:", f"            R[i, j] += {values.float32(1)}"]
+            return ["    for i, j in grid(n, m):", f"        x = {values.float32()} + A[i, j]",
+                    f"        if {values.condition()}:", f"            R[i, j + {rng.randrange(-1, 2)}] = x * 0.5", "        else:",
+                    f"            R[i, j] += {values.float32(1)}"]
         case 2:
-            return ["    for i in range(n):", f"        total = {outer.float32(1)} * float32(1)",
-                    "        for j in range(m):", f"            total += {values.float32(2)}", "        S[i] = total"]
+            return ["    for i in range(n):", f"        total = {outer.float32(1)} * float32(1)", "        for j in range(m):",
+                    f"            total += {values.float32(2)}", "        S[i] = total"]
         case 3:
             return ["    for i in range(n):", '        t = local((4,), "float32")',
                     "        for u in unrolled(4):", f"            t[u] = {outer.float32(2)}",
-                    f"        for j in range({rng.randrange(3)}, m):", "            t[j % 4] += A[i, j]", "        for u in range(4):",
-                    "            R[i, u] = t[u]"]
+                    f"        for j in range({rng.randrange(3)}, m):", "            t[j % 4] += A[i, j]",
+                    "        for u in range(4):", "            R[i, u] = t[u]"]
         case 4:
             lanes = rng.choice((2, 4, 8))
             return ["    for i in range(n):", f"        for b in range((m + {lanes - 1}) // {lanes}):",
@@ -93,7 +97,8 @@ def _nest(rng: random.Random) -> list[str]:
 def random_expression(seed: int) -> str:
     """Tensors A (n, m), B (m, n) of float32 and K (n,) of int32; one or two results."""
     rng = random.Random(seed)
-    lines = [f'def expression_{seed}(A: Tensor[(n, m), "float32"], B: Tensor[(m, n), "float32"], K: Tensor[(n,), "int32"], k: int64):']
+    lines = [f'def expression_{seed}(A: Tensor[(n, m), "float32"], B: Tensor[(m, n), "float32"], K: Tensor[(n,), "int32"], '
+             'k: int64):']
     reads = ["A[i, j]", "B[j, i]", f"A[i, j + {rng.randrange(-2, 3)}]", "B[K[i], i]", "A[i, K[i]]"]
     names: list[str] = []
     for number in range(rng.randrange(1, 5)):

@@ -111,8 +111,7 @@ def test_script() -> None:
 
 
 LATER = (
-    "ExternModule", "ObjectModule", "SourceModule", "add_extern", "extern", "tensor_expr_op", "tensor_ir_inplace_op",
-    "tensor_ir_op", "ccl_allgather", "ccl_allreduce", "ccl_broadcast_from_worker0",
+    "ExternModule", "ObjectModule", "SourceModule", "add_extern", "extern", "ccl_allgather", "ccl_allreduce", "ccl_broadcast_from_worker0",
 )
 
 

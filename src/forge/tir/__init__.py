@@ -4,6 +4,6 @@
 `Program`; ``forge.tir.text`` documents its language.
 """
 
-from forge.tir.text import Builder, Program, program, read_program
+from forge.tir.text import Buffer, Builder, Program, program, read_program
 
-__all__ = ["Builder", "Program", "program", "read_program"]
+__all__ = ["Buffer", "Builder", "Program", "program", "read_program"]

@@ -21,7 +21,7 @@ Parameters
     ``Buffer[shape, dtype]`` and ``Tensor[shape, dtype]``; element types are bool, integers of 8 to 64 bits and floats of 16 to
     64. A shape has numbers, names of sizes, and ``+ - * // % min max`` of them; a name that stands alone in a shape is bound by
     the size that is given there. ``k: int64`` is a number that is given with each use. Names of sizes may be texts
-    (``("n", "m")``), so that Python can evaluate the annotation.
+    (``("n", "m")``), so that Python can evaluate the annotation, and those of types may be names.
 
 Statements of programs
     ``for i in range(n)``, ``range(a, b)``; ``for i, j in grid(n, m)``; ``parallel``, ``vectorized`` and ``unrolled`` in place of
@@ -51,8 +51,8 @@ does not write them first. Sizes are at most ``MAX_SIZE``.
 """
 
 from forge.tir.text.builder import Builder
-from forge.tir.text.decorator import program
+from forge.tir.text.decorator import Buffer, program
 from forge.tir.text.expressions import Expression, expression_of, read_expression
 from forge.tir.text.programs import Program, read_program
 
-__all__ = ["Builder", "Expression", "Program", "expression_of", "program", "read_expression", "read_program"]
+__all__ = ["Buffer", "Builder", "Expression", "Program", "expression_of", "program", "read_expression", "read_program"]

@@ -251,10 +251,11 @@ class Facts:
         if isinstance(p, int):
             return p
         inner = self._innermost(p)
-        parts = None if inner is None else split(p, inner)
-        if inner is None or parts is None or not isinstance(parts[0], int) or inner in self.extremes:
-            return 0 if lowest and inner is None and self._sizes_at_least_0(p) else None
-        factor, rest = parts
+        if inner is None:
+            return 0 if lowest and self._sizes_at_least_0(p) else None
+        factor, rest = split(p, inner) or (p, 0)
+        if not isinstance(factor, int) or inner in self.extremes:
+            return None
         own = self.ranges[inner]
         return self.end(factor * (own.low if (factor > 0) == lowest else own.high) + rest, lowest)
 

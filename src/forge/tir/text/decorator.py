@@ -12,6 +12,13 @@ from forge.errors import OptionError
 from forge.tir.text.programs import Program, parse_program, read_program
 
 
+class Buffer:
+    """For annotations of programs: ``Buffer[("n", 4), "float32"]``, which Python evaluates, and which is read as text."""
+
+    def __class_getitem__(cls, _: object) -> type[Buffer]:
+        return cls
+
+
 def program(function: Callable[..., Any]) -> Program:
     """Decorator: the program that the source of ``function`` is; it is read, and never called.
 

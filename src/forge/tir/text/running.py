@@ -36,7 +36,8 @@ def run_on(program: Program, arguments: Sequence[Any]) -> None:
     sizes = sizes_of(where, program, [a.shape for a in arrays], numbers)
     for parameter, array, is_written in zip(program.parameters, arrays, program.written):
         if is_written and not (array.flags.c_contiguous and array.flags.writeable):
-            raise OptionError(f"{where}: {parameter.name}: got an array that cannot be written in place; expected a contiguous one")
+            expected = "expected a contiguous one that may be written"
+            raise OptionError(f"{where}: {parameter.name}: got an array that cannot be changed in place; {expected}")
     run(program, arrays, sizes)
 
 

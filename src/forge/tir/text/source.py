@@ -157,7 +157,7 @@ def _parameter(source: Source, argument: ast.arg, kind: str) -> Declared:
         parts = list(annotation.slice.elts) if isinstance(annotation.slice, ast.Tuple) else []
     elif call and call[0] == kind:
         parts = [*call[1], *call[2].values()] if set(call[2]) <= {"dtype"} else []
-    dtype = text_of(parts[1]) if len(parts) == 2 else None
+    dtype = text_of(parts[1]) or name_of(parts[1]) if len(parts) == 2 else None
     if dtype is None:
         source.fail(annotation, f"parameter {argument.arg!r}; {expected}")
     return Declared(argument, argument.arg, extents_of(source, parts[0]), checked_dtype(source, parts[1], dtype))
