@@ -282,24 +282,25 @@ def split(p: Dim, name: str) -> tuple[Dim, Dim] | None:
 
 @dataclass(frozen=True)
 class Checked:
-    """Indices that are in bounds, what must hold for them to be meant, and whether nothing had to be moved.
+    """Indices that are in bounds.
 
-    ``exists``: whether the tensor has elements, where that is not sure.
+    Attributes:
+        indices: those, moved where it must be.
+        inside: whether those before were in bounds; None: they provably are.
+        exists: whether the tensor has elements; None: it has.
+        moved: axes along which indices may have moved.
     """
 
     indices: tuple[Expr, ...]
     inside: Expr | None
     exists: Expr | None
-
-    @property
-    def proven(self) -> bool:
-        return self.inside is None
+    moved: tuple[int, ...]
 
 
 def check(facts: Facts, shape: Sequence[Expr], indices: Sequence[Expr]) -> Checked:
     """``indices`` moved into the bounds, axis by axis, where they are not provably there."""
-    moved, inside, exists = [], list[Expr](), list[Expr]()
-    for extent, index in zip(shape, indices, strict=True):
+    placed, inside, exists, moved = [], list[Expr](), list[Expr](), []
+    for axis, (extent, index) in enumerate(zip(shape, indices, strict=True)):
         size, place = facts.value(extent), facts.value(index)
         above = place is None or not facts.is_at_least_0(place)
         below = place is None or size is None or not facts.is_at_least_0(size - 1 - place)
@@ -313,8 +314,9 @@ def check(facts: Facts, shape: Sequence[Expr], indices: Sequence[Expr]) -> Check
             index = E.binary("min", index, extent - 1)
         if above or below:
             index = E.binary("max", index, 0)
-        moved.append(index)
-    return Checked(tuple(moved), _all(inside), _all(exists))
+            moved.append(axis)
+        placed.append(index)
+    return Checked(tuple(placed), _all(inside), _all(exists), tuple(moved))
 
 
 def _all(conditions: Sequence[Expr]) -> Expr | None:

@@ -301,7 +301,7 @@ class _Access:
     tensor: Tensor
     places: tuple[Dim | None, ...]
     facts: Facts
-    is_proven: bool
+    moved: tuple[int, ...]  # axes along which it is not provably in bounds
 
 
 class _Accesses:
@@ -353,7 +353,7 @@ class _Accesses:
 
     def _note(self, facts: Facts, tensor: Tensor, indices: tuple[Expr, ...]) -> None:
         places = tuple(map(facts.value, indices))
-        self.found.append(_Access(tensor, places, facts.inside(), check(facts, tensor.shape, indices).proven))
+        self.found.append(_Access(tensor, places, facts.inside(), check(facts, tensor.shape, indices).moved))
 
     def conflicts(self) -> list[Tensor]:
         """Tensors of which iterations may access what others write."""
@@ -362,9 +362,10 @@ class _Accesses:
     def _tells_apart(self, tensor: Tensor, axis: int) -> bool:
         """Whether different iterations have different indices along ``axis``: factor * variable + a rest that is smaller."""
         accesses = [a for a in self.found if a.tensor is tensor]
-        parts = [None if a.places[axis] is None or not a.is_proven else split(a.places[axis] or 0, self.name) for a in accesses]
+        places = [a.places[axis] for a in accesses if axis not in a.moved]
+        parts = [None if place is None else split(place, self.name) for place in places]
         known = [p for p in parts if p is not None]
-        if len(known) != len(parts) or not known:
+        if len(known) != len(accesses):
             return False
         factor = known[0][0]
         if any(p[0] != factor for p in known) or self._is_inner(factor, accesses[0].facts):
