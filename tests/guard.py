@@ -25,7 +25,7 @@ from forge.codegen.tables import MODEL_SYMBOL
 from forge.ir.graph import Graph
 from forge.ir.nodes import Value
 from forge.tir.expr import Const, Expr, Var, const
-from forge.tir.program import Program, StateMemory, TensorSpec
+from forge.tir.library import Program, StateMemory, TensorSpec
 from forge.tir.rewrite import Rewriter
 
 PAGE = mmap.PAGESIZE

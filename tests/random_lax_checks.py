@@ -19,7 +19,7 @@ from forge.errors import ImportModelError
 from forge.frontends.stablehlo.jax import from_jax
 from tests.error_model import Judge
 from tests.random_checks import compiled_results, failures_of, with_own_constants
-from tests.random_lax import Program, random_program
+from tests.random_lax import random_program
 
 TALLY = Counter[str]()
 

@@ -24,7 +24,7 @@ from forge.errors import ForgeError, InputError, MemoryLimitError
 from forge.ir.functions.reference import Reference
 from forge.ir.graph import Module
 from forge.ir.printer import print_module
-from forge.tir.program import StateMemory
+from forge.tir.library import StateMemory
 from forge_runtime import Session, donate
 from tests.guard_runtime import GuardedSession
 from tests.random_sessions import random_inputs, random_module

@@ -35,10 +35,12 @@ from forge.tir.tensor import (
     substitute_reads,
     symbol_var,
 )
+from forge.tir.text import Expression, read_expression
+from forge.tir.text import expression_of as expression
 
 __all__ = [
-    "BFLOAT16_INTRINSICS", "Axis", "Call", "Expr", "Tensor", "Var", "binary", "broadcast_read", "call", "cast", "clamp",
-    "compare", "complex_of", "compute", "const", "dim", "imaginary_part", "inline", "is_const", "logical_and", "logical_not",
-    "negate", "placeholder", "reads", "real_part", "reduce", "reduce_axis", "select", "shape_of", "substitute_reads",
-    "symbol_var",
+    "BFLOAT16_INTRINSICS", "Axis", "Call", "Expr", "Expression", "Tensor", "Var", "binary", "broadcast_read", "call", "cast",
+    "clamp", "compare", "complex_of", "compute", "const", "dim", "expression", "imaginary_part", "inline", "is_const",
+    "logical_and", "logical_not", "negate", "placeholder", "read_expression", "reads", "real_part", "reduce", "reduce_axis",
+    "select", "shape_of", "substitute_reads", "symbol_var",
 ]

@@ -12,10 +12,10 @@ import numpy as np
 from forge import dtypes
 from forge.target import Target, host
 from forge.tir import expr as tir
+from forge.tir import interpret as interp
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
 from tests.codegen.compiled import build
-from tests.tir import interp
 
 Array = np.ndarray[Any, Any]
 

@@ -12,11 +12,11 @@ from forge import dtypes, loops
 from forge.codegen.module import emit_module, llvm_features
 from forge.target import Target
 from forge.tir import expr as tir
+from forge.tir import interpret as interp
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
 from tests.codegen.compiled import build
 from tests.codegen.native import LEVELS, Array, assert_identical, interpret_map, map_function, run_map
-from tests.tir import interp
 
 INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")

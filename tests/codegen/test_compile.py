@@ -34,7 +34,7 @@ from forge.target.isa import ARCHITECTURES, X86_64, Architecture
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
-from forge.tir.program import Binding, Control, Library, Program, StateMemory, StateSpec, TensorSpec
+from forge.tir.library import Binding, Control, Library, Program, StateMemory, StateSpec, TensorSpec
 from tests.codegen.native import map_function, run_map
 
 HOST = Target.parse("llvm")

@@ -9,12 +9,12 @@ from forge.codegen.module import emit_module
 from forge.errors import CompileError, TargetError
 from forge.target import Target
 from forge.tir import expr as tir
+from forge.tir import interpret as interp
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr, Var
 from tests.codegen import compiled
 from tests.codegen.compiled import aligned, build, serial_host
 from tests.codegen.native import LEVELS, Array, GuardedPage, assert_identical
-from tests.tir import interp
 
 n = tir.var("n")
 i = tir.var("i")

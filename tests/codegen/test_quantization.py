@@ -8,11 +8,11 @@ import pytest
 from forge.codegen.module import emit_module
 from forge.target import Target
 from forge.tir import expr as tir
+from forge.tir import interpret as interp
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
 from tests.codegen.compiled import build
 from tests.codegen.native import LEVELS
-from tests.tir import interp
 
 EDGES = [np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, -0.5, 1.5, 2.5, 254.5, 255.0, 255.5, 256.0, -7.5, -8.5, 3e9, -3e9, 1e38,
          2.0**31, -(2.0**31), 247.5, 248.5]

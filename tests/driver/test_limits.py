@@ -13,7 +13,7 @@ from forge.codegen.entry import emit_library_entry
 from forge.driver import compile_module
 from forge.errors import MemoryLimitError, TimeLimitError
 from forge.target import Target
-from forge.tir.program import Library
+from forge.tir.library import Library
 from forge_runtime import Runtime
 
 CHAIN = """def @main(%x: Tensor[({n}), float32]) {{

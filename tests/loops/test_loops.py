@@ -11,10 +11,10 @@ from forge import loops
 from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
+from forge.tir import interpret as interp
 from forge.tir import stmt as S
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Stmt
-from tests.tir import interp
 
 N = E.var("n")
 Y = Buffer("y", "int64", (N,))

@@ -11,8 +11,8 @@ from forge import dtypes
 from forge.backends.compiled import CompiledModel
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.interpret import Array, Interpreter
 from tests.guard import shared_pairs
-from tests.tir.interp import Array, Interpreter
 
 Memory = dict[tuple[str, int], np.ndarray]
 

@@ -16,7 +16,7 @@ from forge.ir.interp import run_graph
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
-from forge.tir.program import StateMemory
+from forge.tir.library import StateMemory
 from tests.lowering import entry
 from tests.passes.checks import random_input
 

@@ -20,7 +20,7 @@ from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan, storage_of
 from forge.lowering.program import GroupedGraph, LoweredProgram, Lowering
 from forge.lowering.texts import groups_text
-from forge.tir.program import StateMemory
+from forge.tir.library import StateMemory
 from tests import guard
 
 

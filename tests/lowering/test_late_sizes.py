@@ -14,7 +14,7 @@ from forge.ir.interp import run_module
 from forge.ir.op import get_op
 from forge.ir.parser import parse_module
 from forge.target import Target
-from forge.tir.program import Library
+from forge.tir.library import Library
 from forge_runtime import ExecutionError, InputError, Runtime
 
 TEXT = """def @main(%x: Tensor[(n, 6), float32], %s: Tensor[(2), int64], %r: Tensor[(2), int64]) {

@@ -11,7 +11,7 @@ from forge.ir.interp import run_graph
 from forge.ir.text.parser import parse_module
 from forge.ir.verifier import verify
 from forge.passes import append_states
-from forge.tir.program import StateMemory
+from forge.tir.library import StateMemory
 from tests import guard
 from tests.passes.checks import random_input, text_of
 

@@ -14,7 +14,7 @@ import forge
 from forge.errors import ImportModelError, OptionError
 from forge.relax.frontend import nn
 from tests.frontends.onnx.support import model
-from tests.seeds.items import differs, later, works
+from tests.seeds.items import differs, works
 from tests.seeds.models import X, network
 from tests.seeds.nn_signatures import SIGNATURES
 
@@ -110,21 +110,11 @@ def test_script() -> None:
     assert "nn.conv2d" in forge.relax.from_onnx(network()).script()
 
 
-LATER = (
-    "tensor_expr_op", "tensor_ir_inplace_op", "tensor_ir_op",
-)
+NAMES = [*CLASSES, *FUNCTIONS]
 
 
-@later(*(f"`relax.frontend.nn.{name}`" for name in LATER), note="the `nn` interface")
-def test_later() -> None:
-    assert not [name for name in LATER if hasattr(nn, name)]
-
-
-BUILT = [name for name in (*CLASSES, *FUNCTIONS) if name not in LATER]
-
-
-@works(*(f"`relax.frontend.nn.{name}`" for name in BUILT), note="`tests/nn` compares results")
-@pytest.mark.parametrize("signature", [s for s in SIGNATURES.split("\n") if s and s.partition("(")[0] not in LATER])
+@works(*(f"`relax.frontend.nn.{name}`" for name in NAMES), note="`tests/nn` compares results")
+@pytest.mark.parametrize("signature", [s for s in SIGNATURES.split("\n") if s])
 def test_nn(signature: str) -> None:
     name, _, rest = signature.removesuffix(")").partition("(")
     described = inspect.signature(eval(f"lambda {rest}: None")).parameters.values()  # noqa: S307 - of this repository
@@ -137,7 +127,7 @@ def test_nn(signature: str) -> None:
 
 
 def test_nn_is_complete() -> None:
-    assert [name for name in (*CLASSES, *FUNCTIONS) if name not in LATER and not hasattr(nn, name)] == []
+    assert [name for name in NAMES if not hasattr(nn, name)] == []
 
 
 @works("`relax.frontend.stablehlo.from_stablehlo`")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from forge.tir import expr as tir
+from forge.tir import interpret as interp
 from forge.tir import rows, stmt, visit
 from forge.tir.expr import Buffer, Expr
-from tests.tir import interp
 
 p, i, j, k, n, m, first, end = (tir.var(name) for name in ("p", "i", "j", "k", "n", "m", "first", "end"))
 SEEN = Buffer("seen", "int64", (tir.const(64),))

@@ -9,8 +9,8 @@ from forge.errors import CompileError
 from forge.tir import expr as tir
 from forge.tir import split_complex, stmt, visit
 from forge.tir.expr import Buffer, Expr, Var, const
+from forge.tir.interpret import run
 from forge.tir.stmt import Function
-from tests.tir.interp import run
 
 
 def buffer(name: str, size: int, dtype: str = "complex64") -> Buffer:

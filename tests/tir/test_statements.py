@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from forge.tir import expr as tir
+from forge.tir import interpret as interp
 from forge.tir import stmt, visit
 from forge.tir.expr import Buffer, Var
 from forge.tir.printer import print_expression, print_function, print_statement
-from tests.tir import interp
 
 n, i, j = tir.var("n"), tir.var("i"), tir.var("j")
 X = Buffer("x", "float32", (n,), writable=False)

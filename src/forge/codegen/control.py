@@ -8,7 +8,7 @@ from forge.codegen import abi
 from forge.codegen.functions import FunctionEmitter
 from forge.tir import expr as tir
 from forge.tir import stmt
-from forge.tir.program import Control
+from forge.tir.library import Control
 
 KINDS = (
     "if", "loop", "scan", "sequence_map", "sequence_construct", "sequence_insert", "sequence_erase", "sequence_at",

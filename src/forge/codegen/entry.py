@@ -14,7 +14,7 @@ from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt, visit
-from forge.tir.program import Library, Program
+from forge.tir.library import Library, Program
 from forge.tir.steps import steps
 
 WEIGHTS_SYMBOL = "forge_weights"

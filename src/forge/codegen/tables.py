@@ -8,7 +8,7 @@ from forge.codegen import abi
 from forge.codegen.llvm import c_string
 from forge.errors import CompileError
 from forge.tir import expr as tir
-from forge.tir.program import Library, Program, StateMemory, StateSpec, TensorSpec
+from forge.tir.library import Library, Program, StateMemory, StateSpec, TensorSpec
 
 MODEL_SYMBOL = "forge_model_data"
 

@@ -20,7 +20,7 @@ from forge.lowering.memory import Location, MemoryPlan
 from forge.lowering.objects import described, is_unranked_copy, runs_on_host, tensor_symbols
 from forge.ops.core.op import Op
 from forge.tir.expr import Expr
-from forge.tir.program import Control, Program
+from forge.tir.library import Control, Program
 from forge.tir.stmt import Address, ControlOperand, ControlResult, LoadSymbol, MoveOutput, RunControl, Stmt
 
 MAX_RANK = 8

@@ -16,7 +16,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge.tir import expr as E
 from forge.tir.expr import Buffer
-from forge.tir.program import TensorSpec
+from forge.tir.library import TensorSpec
 from forge.tir.stmt import Function, seq, store
 
 HANDLE_BYTES = 24  # forge_sequence

@@ -42,7 +42,7 @@ from forge.progress import Progress
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
-from forge.tir.program import Control, Library, Program, TensorSpec
+from forge.tir.library import Control, Library, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, Let, LoadSymbol, Stmt, seq
 
 LARGEST_ARENA = float(1 << 62)

@@ -7,7 +7,7 @@ from forge.ir.functions.states import State, state_type
 from forge.ir.graph import Graph
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan, WeightTable, storage_of
-from forge.tir.program import Binding, StateMemory, StateSpec
+from forge.tir.library import Binding, StateMemory, StateSpec
 
 
 class StateTable:

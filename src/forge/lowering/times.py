@@ -6,7 +6,7 @@ import dataclasses
 
 from forge.lowering.program import LoweredProgram
 from forge.tir.expr import const
-from forge.tir.program import TensorSpec
+from forge.tir.library import TensorSpec
 from forge.tir.stmt import Address, CallKernel, RunControl, Seq, Stmt, Timestamp, seq
 
 TIMES = "forge.times"

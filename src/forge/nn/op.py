@@ -188,6 +188,11 @@ from forge.nn.functions.windows import (
     max_pool2d,
     max_pool3d,
 )
+from forge.nn.programs import (
+    tensor_expr_op,
+    tensor_ir_inplace_op,
+    tensor_ir_op,
+)
 
 __all__ = [
     "abs",
@@ -335,6 +340,9 @@ __all__ = [
     "take_along_dim",
     "tan",
     "tanh",
+    "tensor_expr_op",
+    "tensor_ir_inplace_op",
+    "tensor_ir_op",
     "tile",
     "topk",
     "tril",

@@ -10,7 +10,7 @@ from forge.ops.core.op import Op, register
 
 # Families that the core works without. Each has a table ``OPERATORS``: the modules that register its operators, when one is first
 # used, with their names. Where such a folder is deleted, its operators are unknown.
-OPTIONAL_FAMILIES = ("classical", "special", "text")
+OPTIONAL_FAMILIES = ("classical", "programs", "special", "text")
 
 for _family in iter_modules(__path__, f"{__name__}."):
     _package = import_module(_family.name)

@@ -37,6 +37,15 @@ def evaluate(
     return _Evaluator(dict(inputs), dict(symbols or {})).tensor(tensor)
 
 
+def size(x: E.Expr, symbols: Mapping[str, int]) -> int:
+    """The number that an expression over symbols is.
+
+    Raises:
+        KeyError: a variable has no value.
+    """
+    return _Evaluator({}, dict(symbols)).scalar(x)
+
+
 class _Evaluator:
     def __init__(self, known: dict[Tensor, Array], symbols: dict[str, int]) -> None:
         self.known = known

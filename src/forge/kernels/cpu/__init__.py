@@ -21,6 +21,7 @@ from forge.kernels.cpu import (
     matmul,
     ordering,
     orthogonal,
+    programs,
     rnn,
     running,
     scattering,
@@ -37,6 +38,6 @@ from forge.kernels.cpu import (
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
     "detection", "eigenvalues", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul",
-    "ordering", "orthogonal", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel", "subpixel_product",
-    "suppression", "trees", "winograd",
+    "ordering", "orthogonal", "programs", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel",
+    "subpixel_product", "suppression", "trees", "winograd",
 ]

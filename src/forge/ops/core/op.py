@@ -116,7 +116,7 @@ class Op(OpDef[A]):
         return None
 
     def host_options(self, node: Node) -> Mapping[str, Any]:
-        """What the host needs to know of ``node`` besides its regions: fields of ``forge.tir.program.Control``.
+        """What the host needs to know of ``node`` besides its regions: fields of ``forge.tir.library.Control``.
 
         Raises:
             CompileError: the host cannot run it.
