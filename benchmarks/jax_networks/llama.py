@@ -92,7 +92,7 @@ class Decoder(nn.Module):
             own = [None if caches is None else (caches[0][k], caches[1][k]) for k in range(self.layers)]
             for k, cache in enumerate(own):
                 x, own[k] = Layer(*sizes, name=f"layer_{k}")(x, place, cache)
-            caches = None if caches is None else tuple(jnp.stack(c) for c in zip(*own))  # type: ignore[misc, arg-type, assignment]
+            caches = None if caches is None else tuple(jnp.stack(c) for c in zip(*own))
         logits = nn.Dense(self.vocabulary, use_bias=False, name="head")(nn.RMSNorm()(x[:, -1]))
         return logits if caches is None else (logits, caches)
 
@@ -119,7 +119,7 @@ def greedy(model: Decoder, steps: int) -> Callable[[Any, jax.Array], jax.Array]:
             tokens = lax.dynamic_update_slice(tokens, jnp.argmax(logits, axis=-1)[:, None].astype(tokens.dtype), (0, place + 1))
             return tokens, cache
 
-        return lax.fori_loop(length, length + steps - 1, step, (tokens, cache))[0]  # type: ignore[no-any-return]
+        return lax.fori_loop(length, length + steps - 1, step, (tokens, cache))[0]
 
     return generate
 
