@@ -202,7 +202,7 @@ def attention(
     """Of ``(batch, length, heads, size)``; a mask is bool or added."""
     groups = query.shape[2] // key.shape[2]
     key, value = (np.repeat(x, groups, axis=2) for x in (key, value))
-    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * np.float32(scale or 1 / math.sqrt(query.shape[3]))
+    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * (scale or 1 / math.sqrt(query.shape[3]))
     if mask is not None:
-        scores = np.where(mask, scores, np.float32(-np.inf)) if mask.dtype == bool else scores + mask
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     return np.asarray(np.einsum("bhqk,bkhd->bqhd", softmax(scores), value))

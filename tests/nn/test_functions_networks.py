@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from forge import nn
+from forge.dtypes import numpy_dtype
 from tests.nn.function_cases import (
     Case,
     attention,
@@ -127,7 +128,7 @@ def groups_normalized(x: np.ndarray, groups: int) -> np.ndarray:
 
 
 def root_mean_square(x: np.ndarray, axes: Any, eps: float = 1e-5) -> np.ndarray:
-    return np.asarray(x / np.sqrt((x * x).mean(axes, keepdims=True) + np.float32(eps)))
+    return np.asarray(x / np.sqrt((x * x).mean(axes, keepdims=True) + eps))
 
 
 NORMALIZATIONS: dict[str, Case] = {
@@ -164,10 +165,10 @@ NORMALIZATIONS: dict[str, Case] = {
         + channelled(b, 2), IMAGE, SCALE, SHIFT, fixed=[4]),
     "batch_norm": case(
         nn.batch_norm,
-        lambda x, m, v, w, b: (x - channelled(m, 2)) / np.sqrt(channelled(v, 2) + np.float32(1e-5)) * channelled(w, 2)
+        lambda x, m, v, w, b: (x - channelled(m, 2)) / np.sqrt(channelled(v, 2) + 1e-5) * channelled(w, 2)
         + channelled(b, 2), IMAGE, SHIFT, SCALE + 1, SCALE, SHIFT + 1),
     "batch_norm/plain": case(
-        nn.batch_norm, lambda x, m, v: (x - m) / np.sqrt(v + np.float32(1e-5)), normal(3, 4), SHIFT, SCALE),
+        nn.batch_norm, lambda x, m, v: (x - m) / np.sqrt(v + 1e-5), normal(3, 4), SHIFT, SCALE),
     "instance_norm": case(
         nn.instance_norm, lambda x, w, b: normalized(x, (2, 3)) * channelled(w, 2) + channelled(b, 2), IMAGE, SCALE, SHIFT),
     "instance_norm/plain": case(nn.instance_norm, lambda x: normalized(x, (2,)), LINE),
@@ -289,7 +290,34 @@ SAMPLING: dict[str, Case] = {
         np.array([[0.1, 0.5, 0.4]], np.float32), ORDERED[:1], np.array([[1.0]], np.float32), np.array([[1]]), grows=False),
 }  # fmt: skip
 
-CASES = {**CONVOLUTIONS, **POOLING, **NORMALIZATIONS, **ATTENTION, **RESIZING, **SAMPLING}
+IN_EVERY_PRECISION = [
+    "conv1d/all", "conv2d", "conv2d_transpose", "conv3d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool1d", "layer_norm",
+    "rms_norm", "rms_norm/middle", "group_norm", "batch_norm", "instance_norm", "scaled_dot_product_attention/mask",
+    "scaled_dot_product_attention/grouped", "interpolate", "interpolate/bilinear",
+]  # fmt: skip
+
+
+def in_every_precision(cases: dict[str, Case]) -> dict[str, Case]:
+    """The cases with inputs of other element types; the other library computes in float64.
+
+    Not batch_norm of bfloat16, of which the compiler makes a product and a sum whose factor and summand are rounded.
+    """
+    found = {}
+    for name in IN_EVERY_PRECISION:
+        for dtype in ("float64", "float16", "bfloat16")[: 2 if name == "batch_norm" else 3]:
+            of = cases[name]
+
+            def other(*inputs: np.ndarray, of: Case = of) -> Any:
+                wide = [x if x.dtype == bool else x.astype(np.float64) for x in inputs]
+                return np.asarray(of.other(*wide)).astype(inputs[0].dtype)
+
+            inputs = [x if x.dtype == bool else x.astype(numpy_dtype(dtype)) for x in of.inputs]
+            found[f"{name}/{dtype}"] = case(of.own, other, *inputs, fixed=list(of.fixed), exact=of.exact, grows=of.grows)
+    return found
+
+
+KNOWN = {**CONVOLUTIONS, **POOLING, **NORMALIZATIONS, **ATTENTION, **RESIZING, **SAMPLING}
+CASES = KNOWN | in_every_precision(KNOWN)
 
 
 @pytest.mark.parametrize("name", CASES)

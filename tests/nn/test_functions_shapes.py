@@ -226,7 +226,7 @@ CREATION: dict[str, Case] = {
     "causal_mask": exactly(lambda x: nn.causal_mask(x.shape[0]), lambda x: np.tri(len(x), dtype=bool), ROWS),
     "causal_mask/total": exactly(
         lambda x: nn.causal_mask(x.shape[1], x.shape[0]),
-        lambda x: np.tri(*x.shape[::-1], len(x) - x.shape[1], dtype=bool), ROWS),
+        lambda x: np.tri(x.shape[1], len(x), len(x) - x.shape[1], dtype=bool), ROWS),
     "one_hot": exactly(lambda i: nn.one_hot(i, 5), lambda i: np.eye(5, dtype=np.float32)[i], integers(2, 3, high=5)),
     "one_hot/bool": exactly(
         lambda i: nn.one_hot(i, 5, "bool"), lambda i: np.eye(5, dtype=bool)[i], integers(4, high=5, dtype="int32")),

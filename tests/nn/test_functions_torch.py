@@ -147,7 +147,8 @@ KNOWN: dict[str, tuple[int, ...]] = {
     "conv2d_transpose": (2, 3, 4, 6),
 }  # fmt: skip
 """Sizes that the functions need to know."""
-CASES = {name: case(own, of_torch(other), *inputs, fixed=KNOWN.get(name, ())) for name, (own, other, inputs) in SAME.items()} | resizing()
+CASES = resizing() | {
+    name: case(own, of_torch(other), *inputs, fixed=KNOWN.get(name, ())) for name, (own, other, inputs) in SAME.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
