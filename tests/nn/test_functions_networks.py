@@ -325,7 +325,7 @@ def test_functions(name: str) -> None:
     check(CASES[name])
 
 
-TESTED_ELSEWHERE = {"forge.nn.functions.collectives": "test_collectives.py"}
+TESTED_ELSEWHERE = {"forge.nn.functions.collectives": "test_collectives.py", "forge.nn.programs": "test_own_programs.py"}
 """Modules of functions with tests of their own."""
 
 
