@@ -32,7 +32,7 @@ class Case:
         inputs: contents of the tensors.
         fixed: sizes that stay known where others are not; so does 1.
         exact: results are equal, not only close.
-        eager: it can be called with constants.
+        grows: ``other`` is right for other sizes, too, which the compiled function gets then.
     """
 
     own: Callable[..., Any]
@@ -40,15 +40,15 @@ class Case:
     inputs: tuple[np.ndarray, ...]
     fixed: frozenset[int]
     exact: bool
-    eager: bool
+    grows: bool
 
 
 def case(
     own: Callable[..., Any], other: Callable[..., Any], *inputs: Any, fixed: Sequence[int] = (), exact: bool = False,
-    eager: bool = True,
+    grows: bool = True,
 ) -> Case:  # fmt: skip
     """A case; equal sizes that are not ``fixed`` have one name."""
-    return Case(own, other, tuple(map(np.asarray, inputs)), frozenset(fixed), exact, eager)
+    return Case(own, other, tuple(map(np.asarray, inputs)), frozenset(fixed), exact, grows)
 
 
 def function_of(name: str) -> str:
@@ -94,7 +94,7 @@ def exported(of: Case) -> forge.IRModule:
     """Its methods ``known`` and ``unknown``, by sizes of inputs."""
 
     def named(shape: tuple[int, ...]) -> list[int | str]:
-        return [size if size == 1 or size in of.fixed else f"n{size}" for size in shape]
+        return [size if is_known(size, of) else f"n{size}" for size in shape]
 
     methods = {
         method: {
@@ -107,14 +107,25 @@ def exported(of: Case) -> forge.IRModule:
 def check(of: Case) -> None:
     """Judges the case everywhere."""
     expected = [np.asarray(leaf) for leaf in listed(of.other(*of.inputs))]
-    if of.eager:
-        judge(of, "constants", [t.numpy() for t in flattened(of.own(*map(nn.Tensor.from_const, of.inputs)))[0]], expected)
+    judge(of, "constants", [t.numpy() for t in flattened(of.own(*map(nn.Tensor.from_const, of.inputs)))[0]], expected)
     ir = exported(of)
     for method in ("known", "unknown"):
         judge(of, f"{method}, interpreter", run_graph(ir[method], list(of.inputs)), expected)
     run = forge.compile(ir)
     for method in ("known", "unknown"):
         judge(of, f"{method}, compiled", listed(run[method](*of.inputs)), expected)
+    if of.grows:
+        inputs = [grown(x, of) for x in of.inputs]
+        judge(of, "larger, compiled", listed(run["unknown"](*inputs)), [np.asarray(x) for x in listed(of.other(*inputs))])
+
+
+def grown(x: np.ndarray, of: Case) -> np.ndarray:
+    """The elements of ``x`` again and again, in a tensor whose unknown sizes are larger."""
+    return np.resize(x, [size if is_known(size, of) else 2 * size + 1 for size in x.shape])
+
+
+def is_known(size: int, of: Case) -> bool:
+    return size == 1 or size in of.fixed
 
 
 def listed(results: Any) -> list[Any]:
@@ -191,7 +202,7 @@ def attention(
     """Of ``(batch, length, heads, size)``; a mask is bool or added."""
     groups = query.shape[2] // key.shape[2]
     key, value = (np.repeat(x, groups, axis=2) for x in (key, value))
-    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * np.float32(scale or 1 / math.sqrt(query.shape[3]))
+    scores = np.einsum("bqhd,bkhd->bhqk", query, key) * (scale or 1 / math.sqrt(query.shape[3]))
     if mask is not None:
-        scores = np.where(mask, scores, np.float32(-np.inf)) if mask.dtype == bool else scores + mask
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     return np.asarray(np.einsum("bhqk,bkhd->bqhd", softmax(scores), value))

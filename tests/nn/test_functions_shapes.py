@@ -26,12 +26,12 @@ SHAPES: dict[str, Case] = {
     "reshape/flat": exactly(lambda x: nn.reshape(x, (-1,)), lambda x: x.reshape(-1), X),
     "reshape/number": exactly(lambda x: nn.reshape(x, -1), lambda x: x.reshape(-1), X),
     "reshape/sizes": exactly(
-        lambda x: x.reshape(x.shape[0] * x.shape[1], -1), lambda x: x.reshape(6, 5), X),
-    "reshape/method": exactly(lambda x: x.reshape([x.shape[2], -1]), lambda x: x.reshape(5, 6), X),
+        lambda x: x.reshape(x.shape[0] * x.shape[1], -1), lambda x: x.reshape(-1, x.shape[2]), X),
+    "reshape/method": exactly(lambda x: x.reshape([x.shape[2], -1]), lambda x: x.reshape(x.shape[2], -1), X),
     "reshape/empty": exactly(lambda x: nn.reshape(x, (0, 7)), lambda x: x.reshape(0, 7), normal(3, 0), fixed=[0]),
     "reshape/scalar": exactly(lambda x: nn.reshape(x, ()), lambda x: x.reshape(()), normal(1, 1)),
     "flatten": exactly(nn.flatten, lambda x: x.reshape(-1), X),
-    "flatten/some": exactly(lambda x: nn.flatten(x, -2), lambda x: x.reshape(2, 15), X),
+    "flatten/some": exactly(lambda x: nn.flatten(x, -2), lambda x: x.reshape(len(x), -1), X),
     "flatten/scalar": exactly(nn.flatten, lambda x: x.reshape(1), normal()),
     "squeeze": exactly(nn.squeeze, lambda x: x.squeeze(-1), normal(3, 1, 1)),
     "squeeze/axes": exactly(lambda x: nn.squeeze(x, (0, -1)), lambda x: x.squeeze((0, -1)), normal(1, 3, 1)),
@@ -45,11 +45,12 @@ SHAPES: dict[str, Case] = {
         lambda x: (x.T, x.transpose(2, 0, 1), x.transpose(2, 0, 1)), X),
     "permute": exactly(lambda x: nn.permute(x, [1, 0, 2]), lambda x: x.transpose(1, 0, 2), X),
     "permute/reversed": exactly(lambda x: nn.permute(x, None), lambda x: x.T, X),
-    "broadcast_to": exactly(lambda x: nn.broadcast_to(x, (4, 3, 5)), lambda x: np.broadcast_to(x, (4, 3, 5)), normal(3, 1)),
+    "broadcast_to": exactly(
+        lambda x: nn.broadcast_to(x, (4, 3, 5)), lambda x: np.broadcast_to(x, (4, 3, 5)), normal(3, 1), fixed=[3]),
     "broadcast_to/sizes": exactly(
-        lambda x, y: nn.broadcast_to(x, (y.shape[0], -1, y.shape[1])), lambda x, y: np.broadcast_to(x, (7, 5, 3)), normal(5, 1),
-        ROWS),
-    "expand": exactly(lambda x: nn.expand(x, (-1, 4)), lambda x: np.broadcast_to(x, (3, 4)), normal(3, 1)),
+        lambda x, y: nn.broadcast_to(x, (y.shape[0], -1, y.shape[1])),
+        lambda x, y: np.broadcast_to(x, (len(y), len(x), y.shape[1])), normal(5, 1), ROWS),
+    "expand": exactly(lambda x: nn.expand(x, (-1, 4)), lambda x: np.broadcast_to(x, (len(x), 4)), normal(3, 1)),
     "concat": exactly(
         lambda a, b, c: nn.concat([a, b, c], -1), lambda a, b, c: np.concatenate([a, b, c], -1), X, normal(2, 3, 1),
         normal(2, 3, 4)),
@@ -74,7 +75,7 @@ SHAPES: dict[str, Case] = {
     "repeat/axis": exactly(lambda x: nn.repeat(x, repeats=2, axis=1), lambda x: np.repeat(x, 2, 1), PAIR),
     "repeat/method": exactly(lambda x: x.repeat(3, -2), lambda x: np.repeat(x, 3, -2), X),
     "repeat/none": exactly(lambda x: nn.repeat(x, 0, 1), lambda x: np.repeat(x, 0, 1), X),
-    "repeat/size": exactly(lambda x: nn.repeat(x, x.shape[1], 0), lambda x: np.repeat(x, 3, 0), X),
+    "repeat/size": exactly(lambda x: nn.repeat(x, x.shape[1], 0), lambda x: np.repeat(x, x.shape[1], 0), X),
     "tile": exactly(lambda x: nn.tile(x, (2, 1, 3)), lambda x: np.tile(x, (2, 1, 3)), X),
     "tile/longer": exactly(lambda x: nn.tile(x, (4, 2, 1)), lambda x: np.tile(x, (4, 2, 1)), normal(3, 5)),
     "tile/number": exactly(lambda x: nn.tile(x, 2), lambda x: np.tile(x, 2), normal(3, 5)),
@@ -104,11 +105,12 @@ SHAPES: dict[str, Case] = {
     "tril/diagonal": exactly(lambda x: nn.tril(x, 2), lambda x: np.tril(x, 2), integers(5, 5)),
     "pixel_shuffle": exactly(
         lambda x: nn.pixel_shuffle(x, 2),
-        lambda x: x.reshape(2, 3, 2, 2, 5, 7).transpose(0, 1, 4, 2, 5, 3).reshape(2, 3, 10, 14), normal(2, 12, 5, 7), fixed=[12]),
+        lambda x: x.reshape(-1, 3, 2, 2, *x.shape[2:]).transpose(0, 1, 4, 2, 5, 3).reshape(
+            -1, 3, 2 * x.shape[2], 2 * x.shape[3]), normal(2, 12, 5, 7), fixed=[12]),
     "pixel_unshuffle": exactly(
         lambda x: nn.pixel_unshuffle(x, 2),
         lambda x: x.reshape(2, 3, 5, 2, 7, 2).transpose(0, 1, 3, 5, 2, 4).reshape(2, 12, 5, 7), normal(2, 3, 10, 14),
-        fixed=[10, 14]),
+        fixed=[10, 14], grows=False),
 }  # fmt: skip
 
 INDICES = np.array([[2, 0], [-1, 1]], np.int64)
@@ -172,7 +174,8 @@ INDEXING: dict[str, Case] = {
         lambda x: (x[..., 1], x[1, ...], x[0, ..., 2], x[...]), lambda x: (x[..., 1], x[1, ...], x[0, ..., 2], x), X),
     "getitem/nothing": exactly(lambda x: x[()], lambda x: x, X),
     "getitem/sizes": exactly(
-        lambda x, y: (x[:, : y.shape[0]], x[..., y.shape[0] - 1]), lambda x, y: (x[:, :2], x[..., 1]), X, normal(2)),
+        lambda x, y: (x[:, : y.shape[0]], x[..., y.shape[0] - 1]),
+        lambda x, y: (x[:, : len(y)], x[..., len(y) - 1]), X, normal(2)),
     "getitem/numpy_integer": exactly(lambda x: x[np.int64(1), np.int32(-1)], lambda x: x[1, -1], X),
     "getitem/tensor": exactly(lambda x, i: x[:, i], lambda x, i: x[:, i], X, INDICES),
     "getitem/tensor_of_rank_0": exactly(lambda x, i: x[:, i], lambda x, i: x[:, i], X, np.int64(-1)),
@@ -193,7 +196,7 @@ INDEXING: dict[str, Case] = {
 }  # fmt: skip
 
 CREATION: dict[str, Case] = {
-    "full": exactly(lambda x: nn.full((2, x.shape[0]), 1.5), lambda x: np.full((2, 5), 1.5, np.float32), normal(5)),
+    "full": exactly(lambda x: nn.full((2, x.shape[0]), 1.5), lambda x: np.full((2, len(x)), 1.5, np.float32), normal(5)),
     "full/tensor": exactly(lambda v: nn.full((2, 3), v, "int32"), lambda v: np.full((2, 3), v, np.int32), np.float32(7)),
     "full/bool": exactly(lambda x: nn.full(x.shape, True, "bool"), lambda x: np.ones(x.shape, bool), normal(2, 3)),
     "zeros": exactly(lambda x: nn.zeros(x.shape), np.zeros_like, X),
@@ -211,17 +214,19 @@ CREATION: dict[str, Case] = {
         lambda: (nn.arange(3, dtype=None), nn.arange(2.0, dtype=None)), lambda: (np.arange(3), np.arange(2, dtype=np.float32))),
     "arange/size": exactly(
         lambda x: (nn.arange(x.shape[0]), nn.arange(1, x.shape[0], dtype="int32"), nn.arange(x.shape[0], 9)),
-        lambda x: (np.arange(7, dtype=np.float32), np.arange(1, 7, dtype=np.int32), np.arange(7, 9, dtype=np.float32)), ROWS),
+        lambda x: (np.arange(len(x), dtype=np.float32), np.arange(1, len(x), dtype=np.int32),
+                   np.arange(len(x), 9, dtype=np.float32)), ROWS),
     "arange/size_steps": exactly(
-        lambda x: nn.arange(0, x.shape[0], 2, "int64"), lambda x: np.arange(0, 7, 2), ROWS),
+        lambda x: nn.arange(0, x.shape[0], 2, "int64"), lambda x: np.arange(0, len(x), 2), ROWS),
     "linspace": case(lambda: nn.linspace(-1, 2, 7), lambda: np.linspace(-1, 2, 7, dtype=np.float32)),
     "linspace/one": exactly(lambda: nn.linspace(3, 9, 1), lambda: np.array([3], np.float32)),
     "eye": exactly(lambda: nn.eye(3), lambda: np.eye(3, dtype=np.float32)),
     "eye/diagonal": exactly(lambda: nn.eye(3, 5, 1, "int64"), lambda: np.eye(3, 5, 1, np.int64)),
-    "eye/size": exactly(lambda x: nn.eye(x.shape[0], k=-1), lambda x: np.eye(7, k=-1, dtype=np.float32), ROWS),
-    "causal_mask": exactly(lambda x: nn.causal_mask(x.shape[0]), lambda x: np.tri(7, dtype=bool), ROWS),
+    "eye/size": exactly(lambda x: nn.eye(x.shape[0], k=-1), lambda x: np.eye(len(x), k=-1, dtype=np.float32), ROWS),
+    "causal_mask": exactly(lambda x: nn.causal_mask(x.shape[0]), lambda x: np.tri(len(x), dtype=bool), ROWS),
     "causal_mask/total": exactly(
-        lambda x: nn.causal_mask(x.shape[1], x.shape[0]), lambda x: np.tri(3, 7, 4, dtype=bool), ROWS),
+        lambda x: nn.causal_mask(x.shape[1], x.shape[0]),
+        lambda x: np.tri(x.shape[1], len(x), len(x) - x.shape[1], dtype=bool), ROWS),
     "one_hot": exactly(lambda i: nn.one_hot(i, 5), lambda i: np.eye(5, dtype=np.float32)[i], integers(2, 3, high=5)),
     "one_hot/bool": exactly(
         lambda i: nn.one_hot(i, 5, "bool"), lambda i: np.eye(5, dtype=bool)[i], integers(4, high=5, dtype="int32")),
