@@ -175,6 +175,12 @@ def test_functions_that_make_no_expression() -> None:
         with pytest.raises(OptionError, match=message):
             te.expression(function, x)
 
+    def deep(a: te.Tensor) -> te.Tensor:
+        return te.compute((4,), lambda i: sum((a[i] for _ in range(500)), a[i]))
+
+    with pytest.raises(OptionError, match="nested more than 64 deep"):
+        te.expression(deep, x)
+
     def doubled(a: te.Tensor) -> te.Tensor:
         value = te.compute((4,), lambda i: a[i])
         body = value[te.const(0)]

@@ -111,7 +111,8 @@ def test_script() -> None:
 
 
 LATER = (
-    "ExternModule", "ObjectModule", "SourceModule", "add_extern", "extern", "ccl_allgather", "ccl_allreduce", "ccl_broadcast_from_worker0",
+    "ExternModule", "ObjectModule", "SourceModule", "add_extern", "extern", "ccl_allgather", "ccl_allreduce",
+    "ccl_broadcast_from_worker0",
 )
 
 
