@@ -368,7 +368,7 @@ BODIES = {
     "for n in range(3): pass": "'n' is the name of something else",
     "for i in unrolled(n): pass": "known at run time only",
     "for i in unrolled(5000): pass": "unrolled loops write out",
-    "for i in unrolled(64):\n        for j in unrolled(64):\n            A[i, 0] = 1.0; A[i, 1] = 1.0": "unrolled loops write out",
+    "for i in unrolled(64):\n        for j in unrolled(64):\n            A[i, 0] = 1.0; A[i, 1] = 1.0": "loops write out",
     "for i in vectorized(128): pass": "expected at most 64",
     "for i in parallel(n): A[0, 0] = 1.0": "iterations may access elements of A that others write",
     "for i in parallel(n): A[i, 0] = A[i + 1, 0]": "iterations may access elements of A that others write",
