@@ -76,7 +76,8 @@ def _nest(rng: random.Random) -> list[str]:
                     f"            R[i, j] = {values.float32()}"]
         case 1:
             return ["    for i, j in grid(n, m):", f"        x = {values.float32()} + A[i, j]",
-                    f"        if {values.condition()}:", f"            R[i, j + {rng.randrange(-1, 2)}] = x * 0.5", "        else:",
+                    f"        if {values.condition()}:",
+                    f"            R[i, j + {rng.randrange(-1, 2)}] = x * 0.5", "        else:",
                     f"            R[i, j] += {values.float32(1)}"]
         case 2:
             return ["    for i in range(n):", f"        total = {outer.float32(1)} * float32(1)", "        for j in range(m):",

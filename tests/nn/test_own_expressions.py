@@ -58,7 +58,8 @@ def parts_of(text: str, *types: TensorType) -> list[str]:
     """The operators that an expression is taken apart into."""
     graph = model(list(types), lambda g, v: apply_expression(g, text, v))._module.main.copy()
     decompose.run(graph, check_options())
-    return sorted(node.op for node in graph.nodes if node.op.startswith("tensor_expression") or "matmul" in node.op)
+    shown = ("nn.matmul", "nn.softmax")
+    return sorted(node.op for node in graph.nodes if node.op.startswith("tensor_expression") or node.op in shown)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -98,13 +99,46 @@ def test_a_product_with_what_comes_after(rows: Any) -> None:
     assert parts_of(DENSE, *types) == ["nn.matmul", "tensor_expression.elementwise"]
 
 
+ROWS = SOFTMAX.replace("exp(A[i, j] - M[i]) / S[i]", "(A[i, j] - M[i]) * rsqrt(S[i] + 1.0)")
+STORED = """
+def softmax(A: Tensor[(n, k), "float32"]):
+    r = reduce_axis(k)
+    M = compute((n,), lambda i: max(A[i, r], axis=r))
+    E = compute((n, k), lambda i, j: exp(A[i, j] - M[i]))
+    S = compute((n,), lambda i: sum(E[i, r], axis=r))
+    D = compute((n, k), lambda i, j: E[i, j] / S[i])
+    return D
+"""
+
+
 @pytest.mark.parametrize("rows", [6, N])
-def test_rows_of_reductions_are_one_kernel(rows: Any) -> None:
+@pytest.mark.parametrize("text", [SOFTMAX, STORED])
+def test_a_softmax_is_that_operator(rows: Any, text: str) -> None:
     x = floats(6, 50)
     e = np.exp(x - x.max(1, keepdims=True))
     types = [TensorType((rows, 50), "float32")]
-    np.testing.assert_allclose(results_of(SOFTMAX, x, types=types)[0], e / e.sum(1, keepdims=True), rtol=1e-5)
-    assert parts_of(SOFTMAX, *types) == ["tensor_expression"]
+    np.testing.assert_allclose(results_of(text, x, types=types)[0], e / e.sum(1, keepdims=True), rtol=1e-5)
+    assert parts_of(text, *types) == ["nn.softmax"]
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("max(A[i, r], axis=r)", "min(A[i, r], axis=r)"), ("sum(exp(A[i, r] - M[i]), axis=r)", "sum(exp(A[i, r]), axis=r)"),
+    ("/ S[i]", "/ S[n - 1 - i]"), ("reduce_axis(k)", "reduce_axis(k - 1)"), ("exp(A[i, j] - M[i]) /", "exp(A[i, j]) /"),
+    ("compute((n, k), lambda i, j", "compute((n, k - 1), lambda i, j"), ("exp(A[i, j] - M[i])", "exp2(A[i, j] - M[i])"),
+])
+def test_what_resembles_a_softmax_is_none(old: str, new: str) -> None:
+    assert old in SOFTMAX and "nn.softmax" not in parts_of(SOFTMAX.replace(old, new), TensorType((3, 5), "float32"))
+    results_of(SOFTMAX.replace(old, new), floats(3, 5))
+
+
+@pytest.mark.parametrize("rows", [6, N])
+def test_rows_of_reductions_are_one_kernel(rows: Any) -> None:
+    x = floats(6, 50)
+    shifted = x - x.max(1, keepdims=True)
+    types = [TensorType((rows, 50), "float32")]
+    want = shifted / np.sqrt(np.exp(shifted).sum(1, keepdims=True) + 1)
+    np.testing.assert_allclose(results_of(ROWS, x, types=types)[0], want, rtol=1e-5, atol=1e-6)
+    assert parts_of(ROWS, *types) == ["tensor_expression"]
 
 
 def test_neighbours_are_moved_inside_also_those_that_are_computed() -> None:
@@ -174,6 +208,12 @@ def test_functions_that_make_no_expression() -> None:
     ):
         with pytest.raises(OptionError, match=message):
             te.expression(function, x)
+
+    def deep(a: te.Tensor) -> te.Tensor:
+        return te.compute((4,), lambda i: sum((a[i] for _ in range(500)), a[i]))
+
+    with pytest.raises(OptionError, match="nested more than 64 deep"):
+        te.expression(deep, x)
 
     def doubled(a: te.Tensor) -> te.Tensor:
         value = te.compute((4,), lambda i: a[i])

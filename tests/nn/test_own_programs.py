@@ -147,6 +147,32 @@ def f(X: Buffer[(n, 16), "float32"], Y: Buffer[(n, 16), "float32"], S: Buffer[(n
     np.testing.assert_allclose(s, (x**2).sum(1), rtol=1e-5)
 
 
+def test_each_iteration_of_a_vectorized_loop_has_its_own_memory() -> None:
+    text = """
+def f(A: Buffer[(n, 8), "float32"], B: Buffer[(n, 8), "float32"]):
+    for i in range(n):
+        for v in vectorized(8):
+            t = local((8,), "float32")
+            t[v] = A[i, v]
+            B[i, v] = t[(v + 1) % 8]
+"""
+    assert not results_of(text, floats(3, 8))[0].any()
+
+
+def test_a_parallel_loop_reads_local_memory_around_it() -> None:
+    text = """
+def f(A: Buffer[(n,), "float32"], B: Buffer[(n, 4), "float32"]):
+    t = local((4,), "float32")
+    for j in range(4):
+        t[j] = float32(j * j)
+    for i in parallel(n):
+        for j in range(4):
+            B[i, j] = A[i] * t[j]
+"""
+    a = floats(300)
+    np.testing.assert_allclose(results_of(text, a)[0], a[:, None] * np.float32([0, 1, 4, 9]), rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint32", "float16", "bfloat16", "float64"])
 def test_element_types(dtype: str) -> None:
     text = f"""
@@ -341,7 +367,8 @@ BODIES = {
     "for i in foo(n): pass": "got another loop",
     "for n in range(3): pass": "'n' is the name of something else",
     "for i in unrolled(n): pass": "known at run time only",
-    "for i in unrolled(5000): pass": "written out",
+    "for i in unrolled(5000): pass": "unrolled loops write out",
+    "for i in unrolled(64):\n        for j in unrolled(64):\n            A[i, 0] = 1.0; A[i, 1] = 1.0": "loops write out",
     "for i in vectorized(128): pass": "expected at most 64",
     "for i in parallel(n): A[0, 0] = 1.0": "iterations may access elements of A that others write",
     "for i in parallel(n): A[i, 0] = A[i + 1, 0]": "iterations may access elements of A that others write",

@@ -8,9 +8,10 @@ from forge.errors import CompileError
 from forge.loops import Vectorizer
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
+from forge.tir import visit
 from forge.tir.expr import Buffer, Expr, Tensor
 from forge.tir.rewrite import map_parts
-from forge.tir.stmt import For, Function, Stmt, loop, seq, store
+from forge.tir.stmt import Allocate, For, Function, Stmt, loop, seq, store
 from forge.tir.text import read_program
 from forge.tir.text.lower import Place, binding, lower, place
 
@@ -55,12 +56,13 @@ def _copy(source: Reader, target: Buffer) -> Stmt:
 
 
 def _vectorized(s: Stmt) -> Stmt:
-    """``s`` with loops of kind vectorized as vectors; those with branches inside stay loops."""
+    """``s`` with loops of kind vectorized as vectors; those with branches or local memory inside stay loops."""
     s = map_parts(s, lambda x: x, _vectorized)
     if not isinstance(s, For) or s.kind != "vectorized":
         return s
     lanes = s.extent.value if isinstance(s.extent, E.Const) else 0
-    if isinstance(lanes, int) and lanes > 1 and lanes & (lanes - 1) == 0:
+    shares = any(isinstance(inner, Allocate) for inner in visit.statements(s.body))  # memory that each iteration has for itself
+    if isinstance(lanes, int) and lanes > 1 and lanes & (lanes - 1) == 0 and not shares:
         try:
             return Vectorizer(s.var, s.begin, lanes).stmt(s.body)
         except CompileError:  # a branch, or the bound of a loop, depends on the variable

@@ -3,7 +3,7 @@
 ``C = compute((n, m), lambda i, j: sum(A[i, r] * W[r, j], axis=r))`` --> ``einsum(A, W, equation="ab,bc->ac")``
 
 Computed tensors without reduction are part of what reads them. Where rows of the result are made of reductions of the same rows,
-as in a softmax, the expression stays whole, and is computed row by row.
+the expression stays whole, and is computed row by row; a softmax is that operator.
 """
 
 from __future__ import annotations
@@ -31,9 +31,13 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def split(builder: Builder, expression: Expression, numbers: Sequence[Dim], operands: Sequence[Value]) -> list[Value] | None:
     """The results, made of simpler operators; None where the expression is one kernel as it is."""
-    if _is_rowwise(expression):
-        return None
     splitter = _Splitter(builder, expression, sizes_of(expression, numbers, [te.shape_of(v.shape) for v in operands]))
+    if len(expression.results) == 1:
+        softmax = splitter.softmax(expression.results[0])
+        if softmax is not None:
+            return [builder.call("nn.softmax", operands[expression.parameters.index(softmax)], axis=-1)]
+        if _is_rowwise(expression):
+            return None
     splitter.made.update(zip(expression.parameters, operands))
     return [splitter.value(t) for t in expression.results]
 
@@ -41,7 +45,7 @@ def split(builder: Builder, expression: Expression, numbers: Sequence[Dim], oper
 def _is_rowwise(expression: Expression) -> bool:
     """Whether several reductions of rows make the rows of one result."""
     reductions = [t for t in expression.stages if isinstance(t.body, E.Reduce)]
-    if len(reductions) < 2 or len(expression.results) != 1 or len({t.ndim for t in reductions}) != 1:
+    if len(reductions) < 2 or len({t.ndim for t in reductions}) != 1:
         return False
     (result,), rank = expression.results, reductions[0].ndim
     if result.ndim <= rank or isinstance(result.body, E.Reduce):
@@ -75,6 +79,26 @@ class _Splitter:
         if tensor not in self.made:
             self.made[tensor] = self._node(self._with_inlined(tensor))
         return self.made[tensor]
+
+    def softmax(self, tensor: Tensor) -> Tensor | None:
+        """The operand whose softmax along the last axis ``tensor`` is: ``exp(A - M) / S``, with M and S as there; else None."""
+        whole = self._with_inlined(tensor)
+        match whole:
+            case Tensor(axes=tuple(axes), body=E.Binary(op="div", a=numerator, b=E.Read(tensor=sums, indices=rows))) if axes:
+                above = _shifted(numerator, axes)
+            case _:
+                return None
+        if above is None or rows != axes[:-1] or not isinstance(sums.body, E.Reduce):
+            return None
+        total, largest = self._with_inlined(sums), self._with_inlined(above[1]) if above[1].body is not None else above[1]
+        data, below = above[0], _shifted(*_reduced(total, "sum"))
+        of_largest = _reduced(largest, "max")
+        is_row = isinstance(of_largest[0], E.Read) and of_largest[0].tensor is data and of_largest[0].indices == of_largest[1]
+        shapes = [self._dims(t.shape) for t in (data, whole)]
+        extents = [self._dims([t.body.axes[0].extent])[0] for t in (total, largest) if isinstance(t.body, E.Reduce)]
+        fits = shapes[0] == shapes[1] and all(dims.equal(e, shapes[0][-1]) for e in extents)
+        rows_fit = all(self._dims(t.shape) == shapes[0][:-1] for t in (total, largest))
+        return data if below == above and is_row and fits and rows_fit and data.body is None else None
 
     def _with_inlined(self, tensor: Tensor) -> Tensor:
         """``tensor`` with those that it reads and that are no reduction and no result computed where it reads them."""
@@ -172,6 +196,23 @@ class _Splitter:
         if not free_variables(value).isdisjoint(axes):
             return None
         return list(single.values()), Tensor(tensor.name, (), tensor.dtype, (), value)
+
+
+def _reduced(tensor: Tensor, kind: str) -> tuple[Expr | None, tuple[Expr, ...]]:
+    """What is reduced along the last axis, and its indices; None: it is no reduction of this kind along one axis."""
+    body = tensor.body
+    if not isinstance(body, E.Reduce) or body.kind != kind or len(body.axes) != 1 or tensor.axes is None:
+        return None, ()
+    return body.x, (*tensor.axes, body.axes[0].var)
+
+
+def _shifted(x: Expr | None, indices: tuple[Expr, ...]) -> tuple[Tensor, Tensor] | None:
+    """``(A, M)`` where ``x`` is ``exp(A[indices] - M[indices but the last])``."""
+    match x:
+        case E.Call(name="exp", args=(E.Binary(op="sub", a=E.Read() as a, b=E.Read() as m),)):
+            if a.indices == indices and m.indices == indices[:-1]:
+                return a.tensor, m.tensor
+    return None
 
 
 def _with_reads(tensor: Tensor, replace: Callable[[Tensor, tuple[Expr, ...]], Expr | None]) -> Tensor:

@@ -26,7 +26,7 @@ Parameters
 Statements of programs
     ``for i in range(n)``, ``range(a, b)``; ``for i, j in grid(n, m)``; ``parallel``, ``vectorized`` and ``unrolled`` in place of
     range: iterations of the first two must be independent (none writes or reads what another one writes), the latter two have
-    constant extents, and a vectorized loop with a branch that differs between iterations runs as a range. ``if``, ``elif``,
+    constant extents, and a vectorized loop with variables, local memory or a branch inside may run as a range. ``if``, ``elif``,
     ``else``, ``pass``; ``B[i, j] = x`` and ``B[i, j] += x``; ``x = value`` names a value for the rest of the block, and a name
     that is assigned again becomes a variable of one element; ``t = local((4, 4), "float32")`` is memory of its own.
 

@@ -24,7 +24,7 @@ MAX_SIZE: Final = (1 << 31) - 1
 _MAX_VALUE: Final = 1 << 62
 _MAX_TERMS: Final = 32
 _MAX_CONDITIONS: Final = 16
-_MAX_STEPS: Final = 1000
+_MAX_STEPS: Final = 400
 _FACTS: dict[str, Callable[[Dim, Dim], tuple[Dim, ...]]] = {
     "ge": lambda a, b: (a - b,), "le": lambda a, b: (b - a,), "gt": lambda a, b: (a - b - 1,), "lt": lambda a, b: (b - a - 1,),
     "eq": lambda a, b: (a - b, b - a), "ne": lambda a, b: (),

@@ -33,7 +33,7 @@ from forge.tir.visit import nodes, statements
 
 MAX_LOCAL_BYTES: Final = 1 << 16
 MAX_UNROLLED: Final = 1 << 12
-"""Statements that unrolled loops are written out to."""
+"""Statements inside unrolled loops, each as often as it is written out."""
 MAX_LANES: Final = 64
 
 LOOPS: Final = {
@@ -108,6 +108,7 @@ class _Reader:
         self.values = Values(source)
         self.local_bytes = 0
         self.unrolled = 1
+        self.written_out = 0
         self.variables: set[str] = set()
 
     def fail(self, node: ast.AST, message: str) -> NoReturn:
@@ -150,6 +151,9 @@ class _Reader:
         return S.seq(*(self._statement(s, scope, facts) for s in body))
 
     def _statement(self, node: ast.stmt, scope: Scope, facts: Facts) -> Stmt:
+        self.written_out += self.unrolled if self.unrolled > 1 else 0
+        if self.written_out > MAX_UNROLLED:
+            self.fail(node, f"got more than {MAX_UNROLLED} statements that unrolled loops write out; use range")
         match node:
             case ast.For(orelse=[]):
                 return self._loop(node, scope, facts)
@@ -214,8 +218,6 @@ class _Reader:
         if kind == "vectorized" and count > MAX_LANES:
             self.fail(node, f"vectorized: got {count} iterations; expected at most {MAX_LANES}; split the loop")
         self.unrolled *= max(1, count)
-        if self.unrolled > MAX_UNROLLED:
-            self.fail(node, f"{kind}: got more than {MAX_UNROLLED} iterations that are written out; use range")
 
     def _assign(self, node: ast.stmt, target: ast.expr, value: ast.expr, scope: Scope, facts: Facts) -> Stmt:
         if isinstance(target, ast.Subscript):

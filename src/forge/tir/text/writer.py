@@ -13,7 +13,7 @@ from forge.tir import expr as E
 from forge.tir import stmt as S
 from forge.tir.expr import Expr, Tensor, Var
 from forge.tir.stmt import Stmt
-from forge.tir.text.source import MAX_TEXT
+from forge.tir.text.source import MAX_DEPTH, MAX_TEXT
 from forge.tir.text.syntax import Declare, Write
 from forge.tir.text.values import FLOAT_CALLS, INTEGER_CALLS, INTEGER_OPERATIONS, REDUCTIONS, RESERVED
 
@@ -53,6 +53,7 @@ class _Writer:
     def __init__(self) -> None:
         self.names: dict[Var | Tensor, str] = {}
         self.visible: set[str] = set()
+        self.depth = 0
         self.room = MAX_TEXT // 2  # of parts: shared ones count each time they are written
 
     def name(self, thing: Var | Tensor) -> str:
@@ -169,6 +170,15 @@ class _Writer:
         if self.room < 0:
             raise OptionError("own kernel: got an expression of which shared parts are written many times; expected at most "
                               f"{MAX_TEXT // 2} parts; store parts of it in tensors of their own")
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise OptionError(f"own kernel: got an expression that is nested more than {MAX_DEPTH} deep; store parts of it")
+        try:
+            return self._syntax(x, typed, explicit)
+        finally:
+            self.depth -= 1
+
+    def _syntax(self, x: Expr, typed: bool, explicit: bool) -> ast.expr:
         match x:
             case E.Const():
                 return _literal(x, typed or explicit, explicit)

@@ -44,6 +44,20 @@ def running(A: Buffer[(n, m), "{0}"], B: Buffer[(n, m), "{0}"]):
 """
 
 
+WEIGHTED = """
+def weighted(A: Tensor[(), "float32"]):
+    r = reduce_axis(4)
+    C = compute((), lambda: sum(A[()] * float32(r), axis=r))
+    return C
+"""
+RANK_8 = """
+def last(A: Tensor[(a, b, c, d, e, f, g, h), "float32"]):
+    r = reduce_axis(h)
+    C = compute((a, b, c, d, e, f, g), lambda i, j, k, l, m, n, o: max(A[i, j, k, l, m, n, o, r], axis=r))
+    return C
+"""
+
+
 def _next(a: np.ndarray) -> np.ndarray:
     columns = np.minimum(np.arange(a.shape[1]) + 1, a.shape[1] - 1)
     return np.asarray(a[:, columns].T - np.arange(a.shape[1], dtype=a.dtype)[:, None])
@@ -82,6 +96,8 @@ def special_rows() -> list[Case]:
                  row(name, [extreme], oracle, program=program.format("int32"), note="extreme")]
     name = "tensor_expression.elementwise"
     return [
+        row("tensor_expression.reduction", [f32()], lambda a: a * np.float32(6), program=WEIGHTED),
+        row("tensor_expression.reduction", [f32(1, 2, 1, 3, 2, 1, 2, 3)], lambda a: a.max(axis=-1), program=RANK_8),
         *rows,
         row(name, [empty, f32(3)], lambda a, b: a * b, program=CLIPPED.format("float32"), sizes=(5,), note="empty"),
         row(name, [special, f32(3)], lambda a, b: np.minimum(a * b, 5), program=CLIPPED.format("float32"), sizes=(5,)),
