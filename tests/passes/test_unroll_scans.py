@@ -64,3 +64,10 @@ def test_rows_of_constants_that_the_body_reads() -> None:
       %scan
     }}""", [weights(3, 64, 64) / 8, weights(3).astype("int64"), weights(2).astype("int64")])
     assert check(unroll_scans.run, graph) == 1
+
+
+def test_sizes_that_are_known_at_run_time_stay_the_same() -> None:
+    text = frames(3).replace("Tensor[(1, 2, 5, 5)", "Tensor[(n, 2, 5, 5)").replace("(3, 1, 2, 5, 5)", "(3, n, 2, 5, 5)")
+    graph = parse(text, [weights(2, 2, 3, 3)])
+    assert check(unroll_scans.run, graph, symbols={"n": 2}) == 1
+    assert {str(node.result.shape[0]) for node in graph.select("nn.conv2d")} == {"n"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge.ir.builder import Builder
+from forge.ir.call import bind_parameters
 from forge.ir.edits.edit import splice
 from forge.ir.edits.rewrite import before, on_all_graphs, replace
 from forge.ir.graph import Graph
@@ -35,7 +36,9 @@ def run(graph: Graph, options: CompileOptions) -> int:
 def _unroll(scan: Node) -> bool:
     attrs, (body,) = scan.attrs, scan.regions
     rounds = operand(scan, attrs.num_states).shape[0]
-    if attrs.input_axes or attrs.output_axes or not isinstance(rounds, int) or not _is_worthwhile(scan, body, rounds):
+    if attrs.input_axes or attrs.output_axes or not isinstance(rounds, int) or not _keeps_types(scan, body):
+        return False
+    if not _is_worthwhile(scan, body, rounds):
         return False
     assert scan.graph is not None
     graph, builder, count = scan.graph, before(scan.graph, scan), attrs.num_states
@@ -49,7 +52,8 @@ def _unroll(scan: Node) -> bool:
             node.name = node.name and f"{node.name}/{number}"
         rows = [_row(builder, x, rounds - 1 - number if backwards else number)
                 for x, backwards in zip(sources, attrs.input_directions or (0,) * len(sources))]
-        results = splice(graph, one, [*states, *rows, *captured], {}, scan)
+        operands = [*states, *rows, *captured]
+        results = splice(graph, one, operands, bind_parameters("scan", one, operands), scan)
         states = results[:count]
         for column, value in zip(columns, results[count:]):
             column.append(value)
@@ -58,6 +62,15 @@ def _unroll(scan: Node) -> bool:
     if replace(graph, scan, *distinct(builder, scan, [*states, *stacked])) and scan.graph is graph:
         graph.remove(scan)
     return True
+
+
+def _keeps_types(scan: Node, body: Graph) -> bool:
+    """Whether all rounds give states of the types that they get."""
+    count, last = scan.attrs.num_states, scan.attrs.num_states + scan.attrs.num_scan_inputs
+    formal, actual = [v.type for v in body.inputs], [v.type for v in scan.operands if v is not None]
+    rows = [(v.dtype, v.shape) for v in body.inputs[count:last]]
+    return (formal[:count] == actual[:count] == [v.type for v in body.outputs[:count]] and formal[last:] == actual[last:]
+            and rows == [(operand(scan, k).dtype, operand(scan, k).shape[1:]) for k in range(count, last)])
 
 
 def _is_worthwhile(scan: Node, body: Graph, rounds: int) -> bool:
