@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from forge import dims, ops  # noqa: F401
+from forge.compose.checks import check_that
 from forge.dims import Dim
 from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.convert import finished, located
@@ -24,6 +25,7 @@ from forge.ir import types
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
+from forge.ops.core.composer import Composer
 
 InputInfo = Mapping[str, Sequence[Any]] | Sequence[Any] | None
 
@@ -152,6 +154,18 @@ def _add_inputs(
     used = DimensionNames(dims.symbols(*(size for _, t in named if isinstance(t, types.TensorType) for size in t.shape)))
     check_names([name for name, _ in named], shape, {})
     add_inputs(scope, named, used, shape)
+    _check_bounds(scope, tensors)
+
+
+def _check_bounds(scope: StablehloScope, tensors: Sequence[tuple[str, TensorType]]) -> None:
+    """A call with sizes beyond the bounds that types of inputs have fails."""
+    g = Composer(Builder(scope.graph))
+    for name, type_ in tensors:
+        for axis, (size, bound) in enumerate(zip(type_.shape, type_.bounds or ())):
+            value = scope.required(name)
+            if size is None and bound is not None and not isinstance(value.shape[axis], int):
+                inside = g.call("less_equal", g.extent(value, axis), g.constant(bound, "int64"))
+                check_that(g, inside, f"dimension {axis} of {name} is larger than its bound, {bound}")
 
 
 def _converted_sizes(scope: StablehloScope, operations: Sequence[Operation]) -> Callable[[ModuleValue], Value | None]:

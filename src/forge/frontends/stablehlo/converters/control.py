@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from forge.dims import Dim
 from forge.frontends.scope import Region, merged_captures
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.counted_loops import as_scan, counted
@@ -117,6 +121,46 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
         results = g.multi("loop", None, starts, *first, *region.captured, regions=[graph], num_carried=len(first))
     found = iter(_structured(carried, iter(results)))
     return [v if same else next(found) for v, same in zip(operand, kept)]
+
+
+@converts("scan", domain="chlo")
+def scan(g: Context, *operands: Value, dimension: int, is_reverse: bool = False, **attributes: Any) -> list[Value]:
+    """The body for each slice of the inputs along a dimension: slices and what is carried give slices and what is carried."""
+    body = g.region(0)
+    count, carried, outputs, same = (_segments(g, f"{of}SegmentSizes")[k] for of in ("operand", "result") for k in (0, 1))
+    fits = carried == same and len(operands) == len(body.arguments) == count + carried and len(body.results) == outputs + carried
+    if not fits:
+        raise g.invalid(f"got {len(operands)} operands and {len(body.results)} results of the body; expected {count} inputs with "
+                        f"{carried} carried values, and {outputs} outputs with these")
+    inputs, starts = operands[:count], operands[count:]
+    if not count:
+        raise g.unsupported("no inputs are not supported; expected one that says how many slices there are")
+    types = [*(v.type for v in starts), *(TensorType(_without(v.shape, dimension), v.dtype) for v in inputs)]
+
+    def build(scope: StablehloScope, values: list[Value]) -> Sequence[Value]:
+        found = leaves(converted_body(scope, body, [*values[carried:], *values[:carried]], "body"))
+        return [*found[outputs:], *found[:outputs]]
+
+    region = build_region(g, types, build)
+    graph = region.with_captures(region.captured, len(types))
+    axes, directions = (dimension,), (int(is_reverse),)
+    results = g.multi(
+        "scan", *starts, *inputs, *region.captured, regions=[graph], num_states=carried, num_scan_inputs=count,
+        input_axes=axes * count, input_directions=directions * count, output_axes=axes * outputs,
+        output_directions=directions * outputs)
+    return [*results[carried:], *results[:carried]]
+
+
+def _segments(g: Context, name: str) -> tuple[int, int]:
+    found = g.operation.attributes.get(name)
+    sizes = [int(size) for size in found] if isinstance(found, list | tuple | np.ndarray) else []
+    if len(sizes) != 2 or min(sizes) < 0:
+        raise g.invalid(f"{name}: got {found}; expected two numbers")
+    return sizes[0], sizes[1]
+
+
+def _without(shape: Sequence[Dim], axis: int) -> tuple[Dim, ...]:
+    return (*shape[:axis], *shape[axis + 1:])
 
 
 def _flag(g: Context, results: Sequence[Structure]) -> Value:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from forge import dims
 from forge.compose.checks import check_that
+from forge.dims import Dim
 from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.converters.random import random_bits
 from forge.frontends.stablehlo.operators import bodies_of
 from forge.frontends.stablehlo.registry import CUSTOM_CALL, NO_PYTHON, converts, refuse
 from forge.ir.nodes import Value
@@ -50,19 +53,38 @@ def dynamic_top_k(g: Context, operand: Value, k: Value) -> list[Value]:
 
 
 @converts("ApproxTopK", domain=CUSTOM_CALL)
-def approximate_top_k(g: Context, *operands: Value, top_k: int, reduction_dim: int, **attributes: Any) -> list[Value]:
+def approximate_top_k(g: Context, *operands: Value, top_k: Dim, reduction_dim: int, **attributes: Any) -> list[Value]:
     """The exact ones: largest or smallest elements, as the comparator says by its name."""
     ascending = any("_lt_" in name for name in bodies_of(g.operation))
     values, order = g.multi("topk", operands[0], k=top_k, axis=reduction_dim, ret_type="both", dtype="int64", is_ascend=ascending)
     return [values, g.call("gather", operands[1], order, axis=reduction_dim)]
 
 
+@converts("stablehlo.dynamic_approx_top_k", domain=CUSTOM_CALL)
+def dynamic_approximate_top_k(g: Context, *operands: Value, reduction_dim: int, **attributes: Any) -> list[Value]:
+    sizes = g.dims(operands[4]) if len(operands) > 4 else None
+    if sizes is None:
+        raise g.unsupported("k is computed at run time, of more than sizes; expected an expression of sizes")
+    return approximate_top_k(g, *operands, top_k=sizes[0], reduction_dim=reduction_dim)
+
+
 @converts("mhlo.topk", domain=CUSTOM_CALL)
 @converts("TopK", domain=CUSTOM_CALL)
-def top_k(g: Context, operand: Value, **attributes: Any) -> list[Value]:
-    return g.multi("topk", operand, k=g.shape()[-1], axis=-1, ret_type="both", dtype="int32")
+def top_k(g: Context, operand: Value, *, largest: bool | None = None, **attributes: Any) -> list[Value]:
+    given = g.operation.attributes.get("mhlo.attributes")
+    if largest is None:
+        largest = given.get("largest", True) if isinstance(given, dict) else True
+    return g.multi("topk", operand, k=g.shape()[-1], axis=-1, ret_type="both", dtype="int32", is_ascend=not largest)
 
 
 for _kind in ("ffi_python_cpu", "ffi_partitioned_python_cpu", "python_cpu"):
     refuse(f"xla_{_kind}_callback", NO_PYTHON, domain=CUSTOM_CALL)
-refuse("stablehlo.dynamic_rng_bit_generator", "the number of random bits is no expression of sizes", domain=CUSTOM_CALL)
+
+
+@converts("stablehlo.dynamic_rng_bit_generator", domain=CUSTOM_CALL)
+def dynamic_rng_bit_generator(g: Context, initial_state: Value, output_shape: Value, **attributes: Any) -> list[Value]:
+    shape = g.dims(output_shape)
+    if shape is None or not dims.is_static(*shape):
+        raise g.unsupported("sizes that are known at run time only are not supported; expected numbers: load it for fixed sizes")
+    algorithm = g.operation.attributes.get("rng_algorithm", "DEFAULT")
+    return random_bits(g, initial_state, str(algorithm), tuple(size for size in shape if isinstance(size, int)))

@@ -230,3 +230,67 @@ def _batches_as_features(g: Context, value: Value, places: Ints, groups: int) ->
     order = (1, 0, *range(2, split.rank))
     joined = g.reshape(g.moved(split, order), (dims.floordiv(batch, groups), groups * features, *spatial))
     return joined, _layout("NC", tuple(range(joined.rank)))
+
+
+@converts("ragged_dot", domain="chlo")
+def ragged_dot(
+    g: Context, lhs: Value, rhs: Value, group_sizes: Value, *, ragged_dot_dimension_numbers: Mapping[str, Sequence[int]],
+    precision_config: Any = None,
+) -> Value:
+    """Groups of neighbours along a dimension of lhs, each of which is multiplied by a matrix of its own, or summed by itself."""
+    numbers = ragged_dot_dimension_numbers
+    if len(numbers["lhs_ragged_dimensions"]) != 1 or len(numbers["rhs_group_dimensions"]) > 1:
+        raise g.invalid(
+            f"ragged_dot_dimension_numbers: got {dict(numbers)}; expected one ragged dimension, and at most one of groups")
+    batch, summed = tuple(numbers["lhs_batching_dimensions"]), tuple(numbers["lhs_contracting_dimensions"])
+    rhs_batch, rhs_summed = tuple(numbers["rhs_batching_dimensions"]), tuple(numbers["rhs_contracting_dimensions"])
+    (ragged,), group = numbers["lhs_ragged_dimensions"], tuple(numbers["rhs_group_dimensions"])
+    if ragged in batch:
+        return contraction(g, lhs, rhs, batch, rhs_batch, summed, rhs_summed)
+    if bool(group) == (ragged in summed):
+        raise g.invalid("rhs_group_dimensions: expected one where the ragged dimension is a free one of lhs, and else none")
+    if (lhs.rank, rhs.rank, ragged, summed, group, rhs_summed) == (2, 3, 0, (1,), (0,), (1,)) and dtypes.is_float(lhs.dtype):
+        return _of_experts(g, lhs, rhs, group_sizes)
+    parts = _in_groups(g, lhs, group_sizes, batch, ragged)
+    batch, summed = (tuple(axis + 1 for axis in axes) for axes in (batch, summed))
+    if group:
+        return contraction(g, parts, rhs, batch, rhs_batch, (0, *summed), (*group, *rhs_summed))
+    found = contraction(g, parts, rhs, batch, rhs_batch, summed, rhs_summed)
+    place = len(batch)
+    return g.moved(found, (place, *range(place), *range(place + 1, found.rank)))
+
+
+def _ends(g: Context, group_sizes: Value) -> Value:
+    return g.multi("cumsum", g.cast(group_sizes, "int64"), axis=group_sizes.rank - 1)[0]
+
+
+def _of_experts(g: Context, lhs: Value, rhs: Value, group_sizes: Value) -> Value:
+    """Rows of lhs by the matrices of their groups; rows after all groups give 0."""
+    ends, row = _ends(g, group_sizes), g.count(g.extent(lhs, 0), lhs.shape[0])
+    group = g.call("searchsorted", ends, row, right=True)
+    last = g.call("subtract", g.extent(group_sizes, 0), g.constant(1, "int64"))
+    found = g.call("nn.indexed_matmul", lhs, rhs, g.call("minimum", group, last))
+    inside = g.call("less", group, g.extent(group_sizes, 0))
+    chosen = g.call("where", g.reshape(inside, (lhs.shape[0], 1)), found, g.constant(0, found.dtype))
+    return g.cast(chosen, g.result_type().dtype)
+
+
+def _in_groups(g: Context, lhs: Value, group_sizes: Value, batch: Sequence[int], ragged: int) -> Value:
+    """lhs once for each group, which is the first dimension, with zeros in the place of what belongs to others."""
+    count, size = group_sizes.shape[-1], lhs.shape[ragged]
+    if group_sizes.rank not in (1, 1 + len(batch)):
+        raise g.unsupported(f"group_sizes: got {group_sizes.type}; expected a size for each group, or for each of each batch")
+    with_batch = group_sizes.rank > 1
+    shape = [lhs.shape[k] if with_batch and k in batch else 1 for k in range(lhs.rank)]
+    ends = _ends(g, group_sizes)
+    begins = g.call("subtract", ends, g.cast(group_sizes, "int64"))
+    to_front = (group_sizes.rank - 1, *range(group_sizes.rank - 1))
+    first, last = (g.reshape(_in_order(g, g.moved(v, to_front), batch), (count, *shape)) for v in (begins, ends))
+    places = g.reshape(g.count(g.extent(lhs, ragged), size), [size if k == ragged else 1 for k in range(lhs.rank)])
+    inside = g.call("logical_and", g.call("greater_equal", places, first), g.call("less", places, last))
+    return g.call("where", inside, g.reshape(lhs, (1, *lhs.shape)), g.constant(0, lhs.dtype))
+
+
+def _in_order(g: Context, value: Value, batch: Sequence[int]) -> Value:
+    """Batches, which come after the groups, in the order in which lhs has them."""
+    return value if value.rank == 1 else g.moved(value, (0, *(1 + k for k in sorted(range(len(batch)), key=lambda k: batch[k]))))

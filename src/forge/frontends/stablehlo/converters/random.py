@@ -28,12 +28,17 @@ def rng(g: Context, a: Value, b: Value, shape: Value, *, rng_distribution: str) 
 
 @converts("rng_bit_generator")
 def rng_bit_generator(g: Context, initial_state: Value, *, rng_algorithm: str) -> list[Value]:
-    if rng_algorithm not in _ALGORITHMS:
-        raise g.invalid(f"rng_algorithm: got {rng_algorithm!r}; expected one of {', '.join(_ALGORITHMS)}")
-    shape, dtype = g.shape(1), g.result_type(1).dtype
+    return random_bits(g, initial_state, rng_algorithm, g.shape(1))
+
+
+def random_bits(g: Context, initial_state: Value, algorithm: str, shape: tuple[int, ...]) -> list[Value]:
+    """A state for the next call, and random bits of ``shape``."""
+    if algorithm not in _ALGORITHMS:
+        raise g.invalid(f"rng_algorithm: got {algorithm!r}; expected one of {', '.join(_ALGORITHMS)}")
+    dtype = g.result_type(1).dtype
     bits, wide = dtypes.bits(dtype), "uint64" if dtypes.bits(dtype) == 64 else "uint32"
     state, found = g.multi(
-        "random.bit_generator", _as_uint64(g, initial_state), algorithm=_ALGORITHMS[rng_algorithm], out_shape=shape,
+        "random.bit_generator", _as_uint64(g, initial_state), algorithm=_ALGORITHMS[algorithm], out_shape=shape,
         out_dtype=wide)
     narrow = g.cast(found, f"uint{bits}")
     back = state if initial_state.dtype == "uint64" else _as_uint32(g, state)

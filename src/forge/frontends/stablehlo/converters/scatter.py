@@ -52,6 +52,21 @@ def scatter(
     return [g.moved(v, [order.index(k) for k in range(rank)]) for v in found]
 
 
+def scattered(g: Context, body: Block, operand: Value, places: Value, updates: Value, start: Value) -> Value:
+    """A tensor of equal elements, of the shape of ``operand``, with updates at places in it as one row; negative ones are left
+    out.
+    """
+    size = dims.product(operand.shape)
+    count = dims.product(places.shape)
+    negative = g.call("less", places, g.constant(0, "int64"))
+    row = g.call("where", negative, g.scope.size(g, size), places)
+    data, at, new = g.filled(start, "", (size,)), g.reshape(row, (1, count)), g.reshape(updates, (count,))
+    names = _combinations(body, 1)
+    if names is not None and _mode(names[0], data) is not None:
+        return g.reshape(_scattered(g, names[0], data, at, new), operand.shape)
+    return g.reshape(_one_by_one(g, body, [data], at, [new])[0], operand.shape)
+
+
 def _combinations(body: Block, count: int) -> list[str] | None:
     """By what each result of a body is made of the old and the new number."""
     return ["update"] * count if body.results == body.arguments[count:] else regions.combinations(body, ("subtract",))

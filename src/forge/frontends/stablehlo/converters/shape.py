@@ -116,6 +116,17 @@ def get_dimension_size(g: Context, operand: Value, *, dimension: int) -> Value:
     return g.extent(operand, g.axis(dimension, operand.rank, "dimension"), "int32")
 
 
+@converts("set_dimension_size")
+def set_dimension_size(g: Context, operand: Value, size: Value, *, dimension: int) -> Value:
+    """The first elements along a dimension."""
+    axis, known = g.axis(dimension, operand.rank, "dimension"), g.dims(size)
+    if known is not None:
+        return sliced(g, operand, (0,) * operand.rank, [*operand.shape[:axis], known[0], *operand.shape[axis + 1:]],
+                      (1,) * operand.rank)
+    end = g.reshape(g.cast(size, "int64"), (1,))
+    return g.call("strided_slice", operand, g.constant([0], "int64"), end, g.constant([1], "int64"), axes=(axis,))
+
+
 @converts("transpose")
 def transpose(g: Context, operand: Value, *, permutation: Ints) -> Value:
     return g.moved(operand, permutation)
