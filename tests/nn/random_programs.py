@@ -95,6 +95,24 @@ def _nest(rng: random.Random) -> list[str]:
     return [f"    for i in {rng.choice(('range', 'parallel'))}(n):", f"        S[i] = {outer.float32()}"]
 
 
+def random_accesses(seed: int) -> str:
+    """Buffers A (n, m), K (n,) of int64, R (n, m) and a number k; reads and writes anywhere."""
+    rng = random.Random(seed)
+    values = Values(rng, ["A[i, j]"], ("i", "j", "k", "n", "m", "t"))
+    first, end = rng.choice(("0", "1", "-2", "n // 2")), rng.choice(("n", "n + 1", "min(n, m)", "m", "n - 1", "max(n, m)"))
+    name = rng.choice(("K[i]", "min(K[i], n - 1)", "max(min(K[j], n - 1), 0)", "K[i] % n", "i // 2 + j // 2", "(i * m + j) % m"))
+    return "\n".join([
+        'def f(A: Buffer[(n, m), "float32"], K: Buffer[(n,), "int64"], R: Buffer[(n, m), "float32"], k: int64):',
+        f"    for i in range({first}, {end}):",
+        f"        for j in range({rng.choice(('m', 'i + 1', 'm // 2', '(m + 3) // 4 * 4', '3'))}):",
+        f"            t = {name}",
+        f"            if {values.condition()} and {values.condition(0)}:",
+        f"                R[{values.integer()}, {values.integer(1)}] = A[{values.integer(3)}, {values.integer()}] + A[t, j]",
+        "            else:",
+        f"                R[{values.integer(1)}, t] = A[i, {values.integer()}] + R[t, t % m]",
+    ]) + "\n"
+
+
 def random_expression(seed: int) -> str:
     """Tensors A (n, m), B (m, n) of float32 and K (n,) of int32; one or two results."""
     rng = random.Random(seed)

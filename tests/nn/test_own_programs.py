@@ -17,8 +17,12 @@ from forge.ir.nodes import Value
 from forge.lowering.program import Lowering
 from forge.ops.core.composer import Composer
 from forge.ops.programs.program import apply_program
+from forge.tir import visit
+from forge.tir.expr import Buffer, Load
+from forge.tir.printer import print_expression, print_statement
+from forge.tir.text.lower import lower, place
 from tests import guard
-from tests.nn.random_programs import random_program
+from tests.nn.random_programs import random_accesses, random_program
 
 N, M = dims.symbol("n"), dims.symbol("m")
 BLOCK = 4
@@ -85,6 +89,51 @@ def test_nothing_leaves_its_memory(seed: int) -> None:
     compiled = compile_module(Module(graph.copy()), check_options(opt_level=1), use_cache=False)
     for got, want in zip(guard.run(compiled, graph, arrays), run_graph(graph, arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_accesses_without_a_guard_are_in_bounds(seed: int) -> None:
+    """The interpreter checks every access that is not guarded."""
+    try:
+        program = tir.read_program(random_accesses(seed))
+    except ParseError as error:
+        assert "out of bounds" in str(error)
+        return
+    rng = np.random.default_rng(seed)
+    for n, m in ((1, 1), (2, 3), (5, 2), (4, 4), (0, 3), (3, 0)):
+        a, k = np.ones((n, m), "float32"), rng.choice([-(2**63), 2**63 - 1, 0, 1, -1, 2, 2**62], n)
+        program(a, k, np.zeros_like(a), int(rng.choice([-(2**31) + 1, -1, 0, 2, 2**31 - 1])))
+
+
+@pytest.mark.parametrize(("loops", "index"), [
+    ("for i in range(n):", "i"), ("for i in range(1, n):", "i - 1"), ("for i in range(n - 1):", "i + 1"),
+    ("for i in range(n):", "n - 1 - i"), ("for i in range(n // 4 * 4):", "i"), ("for b, v in grid(n // 4, 4):", "b * 4 + v"),
+    ("for i in range(n):", "(i + 5) % n"), ("for i in range(n):", "max(i - 1, 0)"), ("for i in range(n):", "min(i + 1, n - 1)"),
+    ("for i in range(2 * n):", "i // 2"), ("for i in range(min(n, 7)):", "i"),
+])
+def test_common_indices_are_proven(loops: str, index: str) -> None:
+    text = f'def f(A: Buffer[(n,), "float32"], B: Buffer[(1,), "float32"]):\n    {loops}\n        B[0] = A[{index}]'
+    program = tir.read_program(text)
+    (n,) = program.sizes
+    buffers = [Buffer(p.name, p.dtype, p.shape) for p in program.parameters]
+    body = lower(program, dict(zip(program.parameters, map(place, buffers))), {n: te.symbol_var("n")})
+    (load,) = [x for x in visit.expressions(body) if isinstance(x, Load)]
+    assert print_expression(load.index).count("m") == index.count("m")  # no min and max but its own
+
+
+def test_what_a_condition_says_is_known() -> None:
+    text = """
+def f(A: Buffer[(n, m), "float32"], K: Buffer[(n,), "int32"], B: Buffer[(n,), "float32"]):
+    for i in parallel(n):
+        k = int64(K[i])
+        if 0 <= k and k < m and not i + 1 >= n:
+            B[i] = A[i + 1, k]
+"""
+    program = tir.read_program(text)
+    buffers = [Buffer(p.name, p.dtype, p.shape) for p in program.parameters]
+    values = {size: te.symbol_var(size.name) for size in program.sizes}
+    body = lower(program, dict(zip(program.parameters, map(place, buffers))), values)
+    assert "max" not in print_statement(body) and "min" not in print_statement(body)
 
 
 def test_matrix_product() -> None:

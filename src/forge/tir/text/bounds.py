@@ -52,6 +52,7 @@ class Facts:
     values: dict[Var, Dim] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
     extremes: dict[str, tuple[str, Dim, Dim]] = field(default_factory=dict)  # names of min and max of two values
+    quotients: dict[str, tuple[Dim, int]] = field(default_factory=dict)  # names of values divided by a number
     operations: dict[tuple[str, str, str], Dim] = field(default_factory=dict)  # what is known by a name of its own
     conditions: tuple[Dim, ...] = ()  # each is at least 0
     counter: Iterator[int] = field(default_factory=itertools.count)
@@ -59,7 +60,7 @@ class Facts:
 
     def inside(self) -> Facts:
         return replace(self, values=dict(self.values), ranges=dict(self.ranges), extremes=dict(self.extremes),
-                       operations=dict(self.operations))
+                       quotients=dict(self.quotients), operations=dict(self.operations))
 
     def add_size(self, variable: Var) -> None:
         """A size: never negative."""
@@ -161,8 +162,7 @@ class Facts:
         if low is None and self.is_at_least_0(a):
             low = 0
         made = self._fresh(-largest if low is None else low // b, largest if high is None else high // b, largest)
-        self._assume(a - b * made)
-        self._assume(b * made + (b - 1) - a)
+        self.quotients[str(dims.symbol_name(made))] = (a, b)
         return made
 
     def _extreme(self, op: str, a: Dim, b: Dim) -> Dim:
@@ -232,6 +232,11 @@ class Facts:
             op, *operands = self.extremes[inner]
             needed = all if (op, rises) in _BOTH else any
             return needed(self._is_sum_of_positive(factor * x + rest) for x in operands)
+        if inner in self.quotients and isinstance(factor, int):
+            dividend, divisor = self.quotients[inner]  # divisor * quotient is between these two
+            end = dividend - (divisor - 1) if rises else dividend
+            if self._is_sum_of_positive(factor * end + divisor * rest + (divisor - 1)):
+                return True
         own = self.ranges[inner]
         return self._is_sum_of_positive(factor * (own.low if rises else own.high) + rest)
 
@@ -330,8 +335,9 @@ def is_outside(facts: Facts, tensor: Tensor, indices: Sequence[Expr]) -> int | N
     """An axis whose index is out of bounds wherever this is reached; None: there may be none."""
     for axis, (extent, index) in enumerate(zip(tensor.shape, indices, strict=True)):
         size, place = facts.value(extent), facts.value(index)
-        if place is None or size is None or facts.is_at_least_0(place) and facts.is_at_least_0(size - 1 - place):
-            continue  # in bounds, or in what is never reached
-        if facts.is_at_least_0(-1 - place) or facts.is_at_least_0(place - size):
+        if place is None or size is None:
+            continue
+        outside = facts.is_at_least_0(-1 - place) or facts.is_at_least_0(place - size)
+        if outside and not any(facts.is_at_least_0(-1 - fact) for fact in facts.conditions):  # which would never hold
             return axis
     return None
