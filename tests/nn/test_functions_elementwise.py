@@ -31,6 +31,8 @@ ARITHMETIC: dict[str, Case] = {
     "add": case(nn.add, np.add, A, B),
     "add/number": case(lambda x: 1.5 + (x + 2), lambda x: x + np.float32(3.5), A),
     "add/array": case(lambda x: x + B, lambda x: x + B, A, fixed=[5]),
+    "add/array_first": case(
+        lambda x: (B + x, B.T @ x), lambda x: (B + x, B.T @ x), normal(2, 5, seed=2), fixed=[2, 5]),
     "add/size": case(lambda x: x + x.shape[2], lambda x: x + np.float32(x.shape[2]), A),
     "add/int8": case(lambda x: nn.add(x, 120), lambda x: x + np.int8(120), integers(4, dtype="int8"), exact=True),
     "add/float_to_integers": case(lambda x: x + 0.5, lambda x: x.astype(np.float32) + np.float32(0.5), I),
@@ -68,6 +70,10 @@ ARITHMETIC: dict[str, Case] = {
     "not_equal/nan": case(lambda x: nn.not_equal(x, x), lambda x: x != x, ODD, exact=True),
     "logical_and": case(nn.logical_and, np.logical_and, L, M, exact=True),
     "logical_or": case(nn.logical_or, np.logical_or, L, M, exact=True),
+    "logical_or/operators": case(
+        lambda a, b: (a & b, a | b, a ^ b, ~a), lambda a, b: (a & b, a | b, a ^ b, ~a), L, M, exact=True),
+    "logical_xor": case(nn.logical_xor, np.logical_xor, L, M, exact=True),
+    "atan2": case(nn.atan2, np.arctan2, A, B),
     "logical_not": case(nn.logical_not, np.logical_not, L, exact=True),
     "where": case(nn.where, np.where, L, A, B, exact=True),
     "where/integers": case(
@@ -98,6 +104,15 @@ UNARY: dict[str, Case] = {
     "sign": case(nn.sign, np.sign, ODD, exact=True),
     "floor": case(nn.floor, np.floor, ODD, exact=True),
     "ceil": case(nn.ceil, np.ceil, ODD, exact=True),
+    "trunc": case(nn.trunc, np.trunc, ODD, exact=True),
+    "isfinite": case(nn.isfinite, np.isfinite, ODD, exact=True),
+    "exp2": case(nn.exp2, np.exp2, A),
+    "log2": case(nn.log2, np.log2, P),
+    "asin": case(nn.asin, np.arcsin, P),
+    "acos": case(nn.acos, np.arccos, P),
+    "atan": case(nn.atan, np.arctan, A),
+    "sinh": case(nn.sinh, np.sinh, A),
+    "cosh": case(nn.cosh, np.cosh, A),
     "round": case(nn.round, np.round, ODD, exact=True),
     "isnan": case(nn.isnan, np.isnan, ODD, exact=True),
     "isinf": case(nn.isinf, np.isinf, ODD, exact=True),
@@ -123,6 +138,11 @@ UNARY: dict[str, Case] = {
         nn.prelu, lambda x, a: np.where(x > 0, x, a[:, None] * x), normal(2, 3, 5), np.array([0.1, 0.2, 0.3], np.float32)),
     "prelu/one": case(nn.prelu, lambda x, a: np.where(x > 0, x, a * x), normal(2, 3, 5), np.array([0.1], np.float32)),
     "elu": case(lambda x: nn.elu(x, 0.5), lambda x: np.where(x > 0, x, np.float32(0.5) * np.expm1(x)), A),
+    "selu": case(
+        nn.selu, lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)), A),
+    "hardtanh": case(lambda x: nn.hardtanh(x, -0.5), lambda x: np.clip(x, -0.5, 1), A, exact=True),
+    "softsign": case(nn.softsign, lambda x: x / (1 + np.abs(x)), A),
+    "logsigmoid": case(nn.logsigmoid, lambda x: -np.log1p(np.exp(-x)), A),
     "silu": case(nn.silu, lambda x: x * sigmoid(x), A),
     "gelu": case(nn.gelu, lambda x: x * (1 + erf(x / np.float32(math.sqrt(2)))) / 2, A),
     "gelu/tanh": case(
@@ -186,6 +206,7 @@ REDUCTIONS: dict[str, Case] = {
     "all/floats": case(lambda x: nn.all(x, 0), lambda x: x.all(0), Y.astype(np.float32), exact=True),
     "var": case(lambda x: nn.var(x, -1), lambda x: x.var(-1), X),
     "var/correction": case(lambda x: nn.var(x, None, 1, True), lambda x: x.var(ddof=1, keepdims=True), X),
+    "std": case(lambda x: nn.std(x, (0, 2), 1), lambda x: x.std((0, 2), ddof=1), X),
     "norm": case(lambda x: nn.norm(x, 2, -1), lambda x: np.linalg.norm(x, axis=-1), X),
     "var/integers": case(nn.var, lambda x: x.var().astype(np.float32), Y),
     "norm/integers": case(nn.norm, lambda x: np.sqrt((x * x).sum()).astype(np.float32), Y),
@@ -202,6 +223,9 @@ REDUCTIONS: dict[str, Case] = {
     "argmax/kept": case(
         lambda x: nn.argmax(x, None, True, "int32"), lambda x: x.argmax(keepdims=True).astype(np.int32), X, exact=True),
     "argmin": case(lambda x: nn.argmin(x, 1, True), lambda x: x.argmin(1, keepdims=True), Y, exact=True),
+    "cumprod": case(lambda x: nn.cumprod(x, -1), lambda x: np.cumprod(x, -1), X),
+    "cumprod/flat": case(
+        lambda x: nn.cumprod(x, dtype="float64"), lambda x: np.cumprod(x, dtype=np.float64), integers(2, 3, low=1)),
     "cumsum": case(nn.cumsum, lambda x: np.cumsum(x), np.array([[1, 2, 3], [4, 5, 6]]), exact=True),
     "cumsum/dtype": case(
         lambda x: nn.cumsum(x, dtype="float32"), lambda x: np.cumsum(x, dtype=np.float32), np.array([[1, 2, 3], [4, 5, 6]]),

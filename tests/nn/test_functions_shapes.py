@@ -45,6 +45,13 @@ SHAPES: dict[str, Case] = {
         lambda x: (x.T, x.transpose(2, 0, 1), x.transpose(2, 0, 1)), X),
     "permute": exactly(lambda x: nn.permute(x, [1, 0, 2]), lambda x: x.transpose(1, 0, 2), X),
     "permute/reversed": exactly(lambda x: nn.permute(x, None), lambda x: x.T, X),
+    "swapaxes": exactly(lambda x: nn.swapaxes(x, 0, -1), lambda x: x.swapaxes(0, -1), X),
+    "movedim": exactly(lambda x: nn.movedim(x, 0, -1), lambda x: np.moveaxis(x, 0, -1), X),
+    "movedim/several": exactly(lambda x: nn.movedim(x, (0, 1), (-1, 0)), lambda x: np.moveaxis(x, (0, 1), (-1, 0)), X),
+    "meshgrid": exactly(nn.meshgrid, lambda *x: np.meshgrid(*x, indexing="ij"), normal(2), normal(3), normal(5)),
+    "meshgrid/xy": exactly(lambda a, b: nn.meshgrid(a, b, indexing="xy"), np.meshgrid, normal(2), normal(3)),
+    "unbind": exactly(lambda x: nn.unbind(x, -1), lambda x: tuple(np.moveaxis(x, -1, 0)), X, fixed=[5]),
+    "unbind/iteration": exactly(lambda x: tuple(x), tuple, X, fixed=[2]),
     "broadcast_to": exactly(
         lambda x: nn.broadcast_to(x, (4, 3, 5)), lambda x: np.broadcast_to(x, (4, 3, 5)), normal(3, 1), fixed=[3]),
     "broadcast_to/sizes": exactly(

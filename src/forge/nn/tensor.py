@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +31,8 @@ class Tensor:
     constants are computed at once, so that ``nn.add(nn.Tensor.from_const([1, 2]), 3).numpy()`` is an array.
 
     Operators follow NumPy: ``+ - * / // % ** @``, comparisons but ``==`` (two tensors are equal if they are the same; `equal`
-    compares elements), unary ``-``, ``abs``, and reads such as ``x[:, 0]``, ``x[..., None]`` and ``x[indices]``.
+    compares elements), ``& | ^ ~`` of bools, unary ``-``, ``abs``, reads such as ``x[:, 0]``, ``x[..., None]`` and
+    ``x[indices]``, and iteration along the first axis.
 
     Attributes:
         type: shape and element type.
@@ -42,6 +43,8 @@ class Tensor:
     type: TensorType
     source: Value | None = None
     constant: np.ndarray | None = None
+    __array_ufunc__ = None
+    """NumPy leaves operators whose first operand is an array to this class."""
 
     def __init__(self, *, _expr: Value | TensorType | np.ndarray) -> None:
         if isinstance(_expr, Value):
@@ -183,6 +186,9 @@ class Tensor:
     def __matmul__(self, other: Tensor) -> Tensor:
         return _binary("matmul", self, other)
 
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _binary("matmul", other, self)
+
     def __lt__(self, other: Any) -> Tensor:
         return _binary("less", self, other)
 
@@ -194,6 +200,21 @@ class Tensor:
 
     def __ge__(self, other: Any) -> Tensor:
         return _binary("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return _binary("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _binary("logical_or", self, other)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _binary("logical_xor", self, other)
+
+    def __invert__(self) -> Tensor:
+        return _functions().logical_not(self)  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(_functions().unbind(self))
 
     def __neg__(self) -> Tensor:
         return _functions().negative(self)  # type: ignore[no-any-return]

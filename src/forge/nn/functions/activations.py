@@ -66,6 +66,42 @@ def elu(x: Tensor, alpha: float = 1.0, name: str = "elu") -> Tensor:
     return _activation("nn.elu", x, name, alpha=alpha)
 
 
+def selu(x: Tensor, name: str = "selu") -> Tensor:
+    """``1.0507 * x`` where it is positive, else ``1.7581 * (exp(x) - 1)`` (Klambauer et al., 2017).
+
+    >>> nn.selu([-1.0, 1.0]).numpy().round(4).tolist()
+    [-1.1113, 1.0507]
+    """
+    return _activation("nn.selu", x, name)
+
+
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0, name: str = "hardtanh") -> Tensor:
+    """``min(max(x, min_val), max_val)``.
+
+    >>> nn.hardtanh([-2.0, 0.5, 2.0]).numpy().tolist()
+    [-1.0, 0.5, 1.0]
+    """
+    return clip(x, min_val, max_val, name)
+
+
+def softsign(x: Tensor, name: str = "softsign") -> Tensor:
+    """``x / (1 + |x|)``.
+
+    >>> nn.softsign([-1.0, 3.0]).numpy().tolist()
+    [-0.5, 0.75]
+    """
+    return _activation("nn.softsign", x, name)
+
+
+def logsigmoid(x: Tensor, name: str = "logsigmoid") -> Tensor:
+    """``log(sigmoid(x))``, precise.
+
+    >>> nn.logsigmoid([0.0, -100.0]).numpy().round(4).tolist()
+    [-0.6931, -100.0]
+    """
+    return _activation("nn.log_sigmoid", x, name)
+
+
 def silu(x: Tensor, name: str = "silu") -> Tensor:
     """``x * sigmoid(x)``.
 

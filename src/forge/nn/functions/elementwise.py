@@ -192,6 +192,15 @@ def logical_or(a: Operand, b: Operand, name: str = "logical_or") -> Tensor:
     return _binary("logical_or", a, b, name)
 
 
+def logical_xor(a: Operand, b: Operand, name: str = "logical_xor") -> Tensor:
+    """Where one of two is true; of bools.
+
+    >>> nn.logical_xor([True, True], [True, False]).numpy().tolist()
+    [False, True]
+    """
+    return _binary("logical_xor", a, b, name)
+
+
 def logical_not(x: Tensor, name: str = "logical_not") -> Tensor:
     """Where it is false; of bools.
 
@@ -246,6 +255,15 @@ def ceil(x: Tensor, name: str = "ceil") -> Tensor:
     return _unary("ceil", x, name)
 
 
+def trunc(x: Tensor, name: str = "trunc") -> Tensor:
+    """The integer next to it towards 0.
+
+    >>> nn.trunc([-1.5, 1.5]).numpy().tolist()
+    [-1.0, 1.0]
+    """
+    return _unary("trunc", x, name)
+
+
 def round(x: Tensor, name: str = "round") -> Tensor:  # noqa: A001 - NumPy's name
     """The nearest integer, the even one of two.
 
@@ -262,6 +280,15 @@ def isnan(x: Tensor, name: str = "isnan") -> Tensor:
     [False, True]
     """
     return _unary("isnan", x, name)
+
+
+def isfinite(x: Tensor, name: str = "isfinite") -> Tensor:
+    """Where it is neither infinite nor NaN.
+
+    >>> nn.isfinite([1.0, float('inf'), float('nan')]).numpy().tolist()
+    [True, False, False]
+    """
+    return _unary("isfinite", x, name)
 
 
 def isinf(x: Tensor, name: str = "isinf") -> Tensor:
@@ -282,6 +309,15 @@ def exp(x: Tensor, name: str = "exp") -> Tensor:
     return _real("exp", x, name)
 
 
+def exp2(x: Tensor, name: str = "exp2") -> Tensor:
+    """``2 ** x``.
+
+    >>> nn.exp2([0.0, 3.0]).numpy().tolist()
+    [1.0, 8.0]
+    """
+    return _real("exp2", x, name)
+
+
 def expm1(x: Tensor, name: str = "expm1") -> Tensor:
     """``e ** x - 1``, precise near 0.
 
@@ -298,6 +334,15 @@ def log(x: Tensor, name: str = "log") -> Tensor:
     [0.0, 2.3026]
     """
     return _real("log", x, name)
+
+
+def log2(x: Tensor, name: str = "log2") -> Tensor:
+    """The logarithm to the base 2.
+
+    >>> nn.log2([1.0, 8.0]).numpy().tolist()
+    [0.0, 3.0]
+    """
+    return _real("log2", x, name)
 
 
 def log1p(x: Tensor, name: str = "log1p") -> Tensor:
@@ -361,6 +406,60 @@ def tan(x: Tensor, name: str = "tan") -> Tensor:
     [0.0, 1.5574]
     """
     return _real("tan", x, name)
+
+
+def asin(x: Tensor, name: str = "asin") -> Tensor:
+    """The angle between -pi / 2 and pi / 2 whose sine it is.
+
+    >>> nn.asin([0.0, 1.0]).numpy().round(4).tolist()
+    [0.0, 1.5708]
+    """
+    return _real("asin", x, name)
+
+
+def acos(x: Tensor, name: str = "acos") -> Tensor:
+    """The angle between 0 and pi whose cosine it is.
+
+    >>> nn.acos([0.0, 1.0]).numpy().round(4).tolist()
+    [1.5708, 0.0]
+    """
+    return _real("acos", x, name)
+
+
+def atan(x: Tensor, name: str = "atan") -> Tensor:
+    """The angle between -pi / 2 and pi / 2 whose tangent it is.
+
+    >>> nn.atan([0.0, 1.0]).numpy().round(4).tolist()
+    [0.0, 0.7854]
+    """
+    return _real("atan", x, name)
+
+
+def atan2(y: Operand, x: Operand, name: str = "atan2") -> Tensor:
+    """The angle between -pi and pi of the point ``(x, y)``.
+
+    >>> nn.atan2([1.0, -1.0], [0.0, -1.0]).numpy().round(4).tolist()
+    [1.5708, -2.3562]
+    """
+    return _binary("atan2", y, x, name)
+
+
+def sinh(x: Tensor, name: str = "sinh") -> Tensor:
+    """The hyperbolic sine.
+
+    >>> nn.sinh([0.0, 1.0]).numpy().round(4).tolist()
+    [0.0, 1.1752]
+    """
+    return _real("sinh", x, name)
+
+
+def cosh(x: Tensor, name: str = "cosh") -> Tensor:
+    """The hyperbolic cosine.
+
+    >>> nn.cosh([0.0, 1.0]).numpy().round(4).tolist()
+    [1.0, 1.5431]
+    """
+    return _real("cosh", x, name)
 
 
 def erf(x: Tensor, name: str = "erf") -> Tensor:

@@ -127,6 +127,16 @@ def var(x: Tensor, axis: Axes = None, correction: float = 0, keepdims: bool = Fa
     return g.tensor(reductions.variance(g, value, g.axes(axis, value.rank), keepdims, correction=correction))
 
 
+def std(x: Tensor, axis: Axes = None, correction: float = 0, keepdims: bool = False, name: str = "std") -> Tensor:
+    """The square root of `var`.
+
+    >>> nn.std([1.0, 3.0]).numpy().tolist()
+    1.0
+    """
+    g = Context(name)
+    return g.tensor(g.call("sqrt", g.value(var(x, axis, correction, keepdims, name))))
+
+
 def norm(x: Tensor, p: float = 2, axis: Axes = None, keepdims: bool = False, name: str = "norm") -> Tensor:
     """``sum(|x| ** p) ** (1 / p)`` along some axes, all for None.
 
@@ -191,9 +201,22 @@ def cumsum(
     >>> nn.cumsum([[1, 2, 3], [4, 5, 6]], axis=0).numpy().tolist()
     [[1, 2, 3], [5, 7, 9]]
     """
+    return _running("cumsum", data, axis, dtype, bool(exclusive), name)
+
+
+def _running(operator: str, data: Tensor, axis: int | None, dtype: str | None, exclusive: bool, name: str) -> Tensor:
     g = Context(name)
     value = g.value(data)
     if axis is None:
         value, axis = compose.ravel(g, value), 0
     kind = g.dtype(dtype) if dtype is not None else "int32" if value.dtype == "bool" else value.dtype
-    return g.tensor(g.call("cumsum", g.cast(value, kind), axis=g.axis(axis, value.rank), exclusive=bool(exclusive)))
+    return g.tensor(g.call(operator, g.cast(value, kind), axis=g.axis(axis, value.rank), exclusive=exclusive))
+
+
+def cumprod(data: Tensor, axis: int | None = None, dtype: str | None = None, name: str = "cumprod") -> Tensor:
+    """Running products along ``axis``, or of the flat tensor for None, of the type ``dtype`` as `cumsum`.
+
+    >>> nn.cumprod([[1, 2, 3], [4, 5, 6]], -1).numpy().tolist()
+    [[1, 2, 6], [4, 20, 120]]
+    """
+    return _running("cumprod", data, axis, dtype, False, name)

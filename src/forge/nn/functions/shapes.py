@@ -124,6 +124,56 @@ def permute(x: Tensor, axes: Sequence[int] | None, name: str = "permute") -> Ten
     return permute_dims(x, axes, name)
 
 
+def swapaxes(x: Tensor, axis1: int, axis2: int, name: str = "swapaxes") -> Tensor:
+    """Two axes exchanged.
+
+    >>> nn.swapaxes([[1, 2], [3, 4]], 0, 1).numpy().tolist()
+    [[1, 3], [2, 4]]
+    """
+    g = Context(name)
+    value = g.value(x)
+    order = list(range(value.rank))
+    first, second = g.axis(axis1, value.rank, "axis1"), g.axis(axis2, value.rank, "axis2")
+    order[first], order[second] = second, first
+    return g.tensor(compose.transposed(g, value, order))
+
+
+def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int], name: str = "movedim") -> Tensor:
+    """Axes ``source`` put where ``destination`` says; the others stay in order.
+
+    >>> nn.movedim(nn.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    g = Context(name)
+    value = g.value(x)
+    old, new = g.axes(source, value.rank, "source"), g.axes(destination, value.rank, "destination")
+    if len(old) != len(new):
+        raise OptionError(f"{name}: got {len(old)} axes for {len(new)} places; expected as many")
+    return g.tensor(compose.transposed(g, value, compose.moved(value.rank, old, new)))
+
+
+def meshgrid(*tensors: Tensor, indexing: str = "ij", name: str = "meshgrid") -> tuple[Tensor, ...]:
+    """Vectors spread over a grid, each along an axis of its own, as ``numpy.meshgrid``.
+
+    Args:
+        tensors: vectors.
+        indexing: "ij"; "xy": the first two axes change places.
+
+    Raises:
+        OptionError: an operand is no vector, or another ``indexing``.
+
+    >>> [part.numpy().tolist() for part in nn.meshgrid([1, 2], [10, 20])]
+    [[[1, 1], [2, 2]], [[10, 20], [10, 20]]]
+    """
+    g = Context(name)
+    vectors = g.alike(*tensors)
+    wrong = next((v for v in vectors if v.rank != 1), None)
+    if not vectors or wrong is not None or indexing not in ("ij", "xy"):
+        got = f"{len(vectors)} operands" if wrong is None else str(wrong.type)
+        raise OptionError(f"{name}: got {got} and indexing {indexing!r}; expected vectors and 'ij' or 'xy'")
+    return g.tensors(compose.meshgrid(g, vectors, indexing))
+
+
 def broadcast_to(x: Tensor, shape: Shape, name: str = "broadcast_to") -> Tensor:
     """``x`` with NumPy's broadcasting to ``shape``; -1 keeps a size.
 
@@ -228,6 +278,22 @@ def chunk(x: Tensor, chunks: int, dim: int = 0, name: str = "chunk") -> tuple[Te
         return split(x, chunks, dim, name)
     step = max(-(-size // chunks), 1)
     return g.tensors(_cut(g, value, place, [*range(0, size, step), size] if size else [0, 0]))
+
+
+def unbind(x: Tensor, dim: int = 0, name: str = "unbind") -> tuple[Tensor, ...]:
+    """The slices along axis ``dim``, without that axis, whose size is a number.
+
+    >>> [part.numpy().tolist() for part in nn.unbind([[1, 2], [3, 4]], -1)]
+    [[1, 3], [2, 4]]
+    """
+    g = Context(name)
+    value = g.value(x)
+    place = g.axis(dim, value.rank, "dim")
+    size = value.shape[place]
+    if not isinstance(size, int):
+        raise OptionError(f"{name}: got {value.type}; expected a number for the size of axis {place}")
+    parts = _cut(g, value, place, list(range(size + 1)))
+    return g.tensors([g.call("squeeze", part, axis=(place,)) for part in parts])
 
 
 def _cut(g: Context, value: Value, axis: int, bounds: Sequence[Dim]) -> list[Value]:
