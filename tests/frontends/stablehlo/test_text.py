@@ -239,11 +239,11 @@ def test_arguments_may_be_named_by_the_block() -> None:
 
 
 def test_meshes_and_shardings_are_kept_by_their_text() -> None:
-    module = read_text("""module { sdy.mesh @mesh = <["x"=2]>
+    module = read_text("""module { sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = []}}
         func.func @main(%a: tensor<2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<2xf32> {
           %0 = sdy.sharding_constraint %a <@mesh, [{}]> : tensor<2xf32>
           return %0 : tensor<2xf32> } }""", "test")  # fmt: skip
-    assert module.attributes == {"@mesh": Opaque('#sdy.mesh<["x"=2]>')}
+    assert module.attributes == {"@mesh": {"mesh": Opaque('#sdy.mesh<["x"=2]>'), "stablehlo.mesh": {"axes": []}}}
     assert module.functions["main"].argument_attributes == [{"sdy.sharding": Opaque('#sdy.sharding<@mesh, [{"x"}]>')}]
 
 

@@ -290,9 +290,9 @@ def _jaxopt(name: str) -> Case:
     import jaxopt
 
     solvers: dict[str, Any] = {
-        "LBFGS": lambda: jaxopt.LBFGS(_quadratic, maxiter=6), "GradientDescent": lambda: jaxopt.GradientDescent(_quadratic, maxiter=6),
-        "NonlinearCG": lambda: jaxopt.NonlinearCG(_quadratic, maxiter=6),
-        "ProjectedGradient": lambda: jaxopt.ProjectedGradient(_quadratic, jaxopt.projection.projection_non_negative, maxiter=6)}
+        "LBFGS": lambda: jaxopt.LBFGS(_quadratic, maxiter=3), "GradientDescent": lambda: jaxopt.GradientDescent(_quadratic, maxiter=3),
+        "NonlinearCG": lambda: jaxopt.NonlinearCG(_quadratic, maxiter=3),
+        "ProjectedGradient": lambda: jaxopt.ProjectedGradient(_quadratic, jaxopt.projection.projection_non_negative, maxiter=3)}
     if name == "Bisection":
         solver = jaxopt.Bisection(lambda x: x**3 - x - 1, 1.0, 2.0, maxiter=20, check_bracket=False)
         return Case(lambda x: solver.run(x).params, (np.float32(1.3),))
@@ -322,7 +322,7 @@ def _optimistix(name: str) -> Case:
             return optimistix.root_find(lambda y, _: jnp.tanh(y) - 0.3 * y + 0.1, solver, x, throw=False).value
         if name == "LevenbergMarquardt":
             return optimistix.least_squares(lambda y, _: (y - jnp.arange(3.0)) * (1 + y**2), solver, x, throw=False).value
-        return optimistix.minimise(lambda y, _: _quadratic(y), solver, x, throw=False, max_steps=20).value
+        return optimistix.minimise(lambda y, _: _quadratic(y), solver, x, throw=False, max_steps=3).value
 
     return Case(run, (numbers(3),))
 
