@@ -97,6 +97,10 @@ class Program:
             assert_close(one, np.asarray(other), self.name)
 
 
+Sources = list[tuple[str, Callable[[], Iterator[Program]]]]
+"""Names of files, and what reads their programs."""
+
+
 def of_test_data(path: Path) -> Iterator[Program]:
     """The programs of a file of StableHLO's test data: each function checks what it computes of what others return."""
     for number, text in enumerate(path.read_text().split("// -----")):
@@ -208,15 +212,19 @@ def of_exported(path: Path) -> Iterator[Program]:
     yield Program(path.stem, path, inputs, expected)
 
 
-def programs(words: Sequence[str], folder: Path | None = None) -> Iterator[tuple[str, Callable[[], Iterator[Program]]]]:
-    """The files and what reads them, where a word is in their path; those that `strangers` wrote into ``folder``, if there is one."""
+def programs(words: Sequence[str], folder: Path | None = None) -> Sources:
+    """The files and what reads them, where a word is in their path; of ``folder``, if given, what `strangers` wrote there."""
     if folder is not None:
         files = sorted(folder.glob("*.jaxexport"))
-        return ((path.stem, partial(of_exported, path)) for path in files if not words or any(word in path.stem for word in words))
-    sources: list[tuple[str, Callable[[], Iterator[Program]]]] = [("jax", of_jax)]
+        return _chosen([(path.stem, partial(of_exported, path)) for path in files], words)
+    sources: Sources = [("jax", of_jax)]
     for repository, how in ((STABLEHLO, of_test_data), (MODELS, of_model)):
         sources += [(f"{repository.name}/{path.relative_to(repository.kept)}", partial(how, path)) for path in repository.files()]
-    return ((name, source) for name, source in sources if not words or any(word in name for word in words))
+    return _chosen(sources, words)
+
+
+def _chosen(sources: Sources, words: Sequence[str]) -> Sources:
+    return [(name, source) for name, source in sources if not words or any(word in name for word in words)]
 
 
 def main() -> None:

@@ -132,15 +132,16 @@ def test_any_bytes_are_refused(data: bytes) -> None:
 
 
 _SIZES = "tensor<1099511627776xi64>"
-_COMPARATOR = "^bb0(%l: tensor<f32>, %r: tensor<f32>):\n %c = stablehlo.compare LT, %l, %r : (tensor<f32>, tensor<f32>) -> tensor<i1>"
+_COMPARATOR = (
+    "^bb0(%l: tensor<f32>, %r: tensor<f32>):\n %c = stablehlo.compare LT, %l, %r : (tensor<f32>, tensor<f32>) -> tensor<i1>\n")
 
 
 @pytest.mark.parametrize(("operation", "message"), [
     (f'"stablehlo.dynamic_broadcast_in_dim"(%a, %n) {{broadcast_dimensions = array<i64: 0>}} : (tensor<2xf32>, {_SIZES}) -> '
      "tensor<?xf32>", r"output_dimensions: got .*1099511627776.*; expected a vector of 1, the rank of the result"),
     ('"stablehlo.constant"() : () -> tensor<2xf32>', "got no attribute 'value'; expected the elements of the constant"),
-    (f'"stablehlo.sort"(%a) ({{ {_COMPARATOR}\n %n1 = "stablehlo.and"() : () -> tensor<i1>\n %o = stablehlo.or %c, %n1 : tensor<i1>\n '
-     "stablehlo.return %o : tensor<i1> }) : (tensor<2xf32>) -> tensor<2xf32>", "stablehlo.and"),
+    (f'"stablehlo.sort"(%a) ({{ {_COMPARATOR} %n1 = "stablehlo.and"() : () -> tensor<i1>\n %o = stablehlo.or %c, %n1 : tensor<i1>'
+     "\n stablehlo.return %o : tensor<i1> }) : (tensor<2xf32>) -> tensor<2xf32>", "stablehlo.and"),
 ])  # fmt: skip
 def test_operations_that_cannot_be_are_refused_before_memory_is_taken(operation: str, message: str) -> None:
     result = operation.rpartition("-> ")[2]

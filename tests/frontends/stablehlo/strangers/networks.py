@@ -107,9 +107,9 @@ def _convolutions(x: Any, is_training: bool) -> Any:
 
 HAIKU: dict[str, tuple[Any, ...]] = {
     "mlp": (_mlp, (3, 6)),
-    "ResNet18": (partial(_haiku_network, "ResNet18"), (1, 32, 32, 3)),
-    "ResNet50": (partial(_haiku_network, "ResNet50"), (1, 32, 32, 3)),
-    "MobileNetV1": (partial(_haiku_network, "MobileNetV1"), (1, 32, 32, 3)),
+    "ResNet18": (partial(_haiku_network, "ResNet18"), (2, 64, 64, 3)),
+    "ResNet50": (partial(_haiku_network, "ResNet50"), (2, 64, 64, 3)),
+    "MobileNetV1": (partial(_haiku_network, "MobileNetV1"), (2, 64, 64, 3)),
     "recurrent": (_recurrent, (5, 2, 4)),
     "attention": (_attention, (2, 5, 8)),
     "quantizer": (_quantizer, (4, 3, 6)),
@@ -123,6 +123,7 @@ def _haiku(function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], is_t
     model = hk.transform_with_state(function)
     inputs = [numbers(*shape) for shape in shapes]
     weights, state = model.init(jax.random.key(0), *inputs, True)
+    _, state = model.apply(weights, state, jax.random.key(2), *inputs, True)  # means and variances that are some
     return Case(
         lambda weights, state, key, *given: model.apply(weights, state, jax.random.wrap_key_data(key), *given, is_training),
         (weights, state, jax.random.key_data(jax.random.key(1)), *inputs))
