@@ -23,7 +23,8 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.mlir").write_text(MODEL)
     shutil.copy(DATA / "many_results.jaxexport", "exported.bin")
-    Path("custom.mlir").write_text(MODEL.replace("stablehlo.tanh %x :", "stablehlo.custom_call @acme.f(%x) : (tensor<?x3xf32>) ->"))
+    custom_call = "stablehlo.custom_call @acme.f(%x) : (tensor<?x3xf32>) ->"
+    Path("custom.mlir").write_text(MODEL.replace("stablehlo.tanh %x :", custom_call))
 
 
 @pytest.mark.parametrize("line", [

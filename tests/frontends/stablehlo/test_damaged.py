@@ -131,6 +131,15 @@ def test_any_bytes_are_refused(data: bytes) -> None:
         assert not read(path, b"ML\xefR\r" + data)
 
 
+def test_functions_that_call_each_other_without_end_are_refused_in_one_line() -> None:
+    text = "\n".join(
+        f"func.func {private} @{name}(%a: tensor<f32>) -> tensor<f32> {{\n"
+        f" %r = call @{other}(%a) : (tensor<f32>) -> tensor<f32>\n return %r : tensor<f32>\n}}"
+        for name, other, private in (("main", "f", ""), ("f", "g", "private"), ("g", "f", "private")))
+    with pytest.raises(ImportModelError, match=r"^StableHLO module: func\.call: functions are nested more than 32 deep"):
+        from_stablehlo(text)
+
+
 _SIZES = "tensor<1099511627776xi64>"
 _COMPARATOR = (
     "^bb0(%l: tensor<f32>, %r: tensor<f32>):\n %c = stablehlo.compare LT, %l, %r : (tensor<f32>, tensor<f32>) -> tensor<i1>\n")

@@ -295,6 +295,8 @@ def test_errors_say_where_and_what(text: str, message: str) -> None:
     ("module {} module {}", "has 2 modules; expected one"),
     ("func.func @f(tensor<f32>) { return }", "its body takes 0 arguments of other types than its signature says"),
     ("func.func @f(%a: tensor<f32>, tensor<f32>) { return }", "got arguments without names"),
+    ("func.func @f(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> }", "its body returns 1 results of"),
+    ("func.func @f() -> tensor<3xf32> { return }", "its body returns 0 results of other types than its signature says"),
 ])  # fmt: skip
 def test_errors_about_whole_files(text: str, message: str) -> None:
     with pytest.raises(ImportModelError, match=message):
