@@ -53,7 +53,7 @@ def has_blocks(language: str) -> list[Path]:
 
 
 def skip_without_packages(page: Path) -> None:
-    for package in ("torch", "transformers", "jax", "tensorflow"):
+    for package in ("torch", "transformers", "jax", "flax", "tensorflow"):
         if re.search(rf"^import {package}$", script_of(page), re.MULTILINE) and importlib.util.find_spec(package) is None:
             pytest.skip(f"could not import {package!r}: not installed")
     if "qemu-aarch64" in script_of(page) and (lacking := missing(Target.parse("llvm -mtriple=aarch64-linux-gnu"))):

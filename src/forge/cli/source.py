@@ -38,7 +38,7 @@ InputOption = Annotated[
 DimOption = Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension; else 1.")]
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", metavar="NAME=SIZE,...", help="Shape of an input of ONNX or StableHLO; an empty SIZE keeps the model's."),
+    typer.Option("--shape", metavar="NAME=SIZE,...", help="Shape of an input (ONNX, StableHLO); an empty SIZE keeps it."),
 ]
 FunctionOption = Annotated[
     str | None, typer.Option("--function", metavar="NAME", help="One function of a model that has several; else the first.")

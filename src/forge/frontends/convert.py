@@ -17,12 +17,16 @@ _MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeE
 
 @contextmanager
 def located(where: object) -> Iterator[None]:
-    """Puts ``where``, as text, in front of messages of errors that arise inside; faults of the model become ImportModelError."""
+    """Puts ``where``, as text, in front of messages of errors that arise inside; faults of the model become ImportModelError.
+
+    Places that are the same one inside the other, as where functions call each other without end, are said once.
+    """
     try:
         yield
     except ForgeError as error:
         kind = ImportModelError if isinstance(error, TypeInferenceError) else type(error)
-        found = kind(f"{where}: {error}")
+        place, message = f"{where}: ", str(error)
+        found = kind(message if message.startswith(place) else place + message)
         vars(found).update(vars(error))
         raise found from error
     except MemoryError as error:

@@ -31,7 +31,8 @@ LARGEST = 64 << 10
 
 _NUMBER = re.compile(rb"\d+")
 _TOKEN = re.compile(rb"[%@#!]?[\w.]+|\"[^\"\n]*\"|[^\w\s]")
-_HUGE = (b"0", b"-1", b"4294967296", b"9223372036854775807", b"9223372036854775808", b"1" + b"0" * 400, b"1e999", b"?", b"0x7FFFFFFF")
+_HUGE = (
+    b"0", b"-1", b"4294967296", b"9223372036854775807", b"9223372036854775808", b"1" + b"0" * 400, b"1e999", b"?", b"0x7FFFFFFF")
 
 
 def _flipped(data: bytes, draw: random.Random, other: bytes) -> bytes:

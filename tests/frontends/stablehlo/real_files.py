@@ -2,6 +2,9 @@
 
 They are StableHLO's own test data, those by which jax checks that old exports still run, and models that were published as
 StableHLO. Only names that have one of the words are taken. Files come from the commits below, by git, into a folder of the cache.
+
+Among them: ``pt_bert.mlir`` and ``pt_bert.mlir.bc`` (by torch-xla), ``jax_resnet_50.mlir``, ``searchless_chess_9m.mlir`` and
+``searchless_chess_9m.mlir.bc`` (by jax), which give what jaxlib gives.
 """
 
 from __future__ import annotations
@@ -95,6 +98,10 @@ class Program:
         expected = found[1::2] if self.expected is None else self.expected
         for one, other in zip(found[::2] if self.expected is None else found, expected, strict=True):
             assert_close(one, np.asarray(other), self.name)
+
+
+Sources = list[tuple[str, Callable[[], Iterator[Program]]]]
+"""Names of files, and what reads their programs."""
 
 
 def of_test_data(path: Path) -> Iterator[Program]:
@@ -208,15 +215,19 @@ def of_exported(path: Path) -> Iterator[Program]:
     yield Program(path.stem, path, inputs, expected)
 
 
-def programs(words: Sequence[str], folder: Path | None = None) -> Iterator[tuple[str, Callable[[], Iterator[Program]]]]:
-    """The files and what reads them, where a word is in their path; those that `strangers` wrote into ``folder``, if there is one."""
+def programs(words: Sequence[str], folder: Path | None = None) -> Sources:
+    """The files and what reads them, where a word is in their path; of ``folder``, if given, what `strangers` wrote there."""
     if folder is not None:
         files = sorted(folder.glob("*.jaxexport"))
-        return ((path.stem, partial(of_exported, path)) for path in files if not words or any(word in path.stem for word in words))
-    sources: list[tuple[str, Callable[[], Iterator[Program]]]] = [("jax", of_jax)]
+        return _chosen([(path.stem, partial(of_exported, path)) for path in files], words)
+    sources: Sources = [("jax", of_jax)]
     for repository, how in ((STABLEHLO, of_test_data), (MODELS, of_model)):
         sources += [(f"{repository.name}/{path.relative_to(repository.kept)}", partial(how, path)) for path in repository.files()]
-    return ((name, source) for name, source in sources if not words or any(word in name for word in words))
+    return _chosen(sources, words)
+
+
+def _chosen(sources: Sources, words: Sequence[str]) -> Sources:
+    return [(name, source) for name, source in sources if not words or any(word in name for word in words)]
 
 
 def main() -> None:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forge.errors import ImportModelError
+from forge import from_stablehlo
+from forge.errors import ForgeError, ImportModelError
 from forge.frontends.stablehlo.bytecode import read_bytecode
 from forge.frontends.stablehlo.exported import read_exported
 from forge.frontends.stablehlo.module import StablehloModule
@@ -128,6 +129,34 @@ def test_any_bytes_are_refused(data: bytes) -> None:
     for path in (DATA / "any.bc", DATA / "any.jaxexport"):
         assert not read(path, data)
         assert not read(path, b"ML\xefR\r" + data)
+
+
+def test_functions_that_call_each_other_without_end_are_refused_in_one_line() -> None:
+    text = "\n".join(
+        f"func.func {private} @{name}(%a: tensor<f32>) -> tensor<f32> {{\n"
+        f" %r = call @{other}(%a) : (tensor<f32>) -> tensor<f32>\n return %r : tensor<f32>\n}}"
+        for name, other, private in (("main", "f", ""), ("f", "g", "private"), ("g", "f", "private")))
+    with pytest.raises(ImportModelError, match=r"^StableHLO module: func\.call: functions are nested more than 32 deep"):
+        from_stablehlo(text)
+
+
+_SIZES = "tensor<1099511627776xi64>"
+_COMPARATOR = (
+    "^bb0(%l: tensor<f32>, %r: tensor<f32>):\n %c = stablehlo.compare LT, %l, %r : (tensor<f32>, tensor<f32>) -> tensor<i1>\n")
+
+
+@pytest.mark.parametrize(("operation", "message"), [
+    (f'"stablehlo.dynamic_broadcast_in_dim"(%a, %n) {{broadcast_dimensions = array<i64: 0>}} : (tensor<2xf32>, {_SIZES}) -> '
+     "tensor<?xf32>", r"output_dimensions: got .*1099511627776.*; expected a vector of 1, the rank of the result"),
+    ('"stablehlo.constant"() : () -> tensor<2xf32>', "got no attribute 'value'; expected the elements of the constant"),
+    (f'"stablehlo.sort"(%a) ({{ {_COMPARATOR} %n1 = "stablehlo.and"() : () -> tensor<i1>\n %o = stablehlo.or %c, %n1 : tensor<i1>'
+     "\n stablehlo.return %o : tensor<i1> }) : (tensor<2xf32>) -> tensor<2xf32>", "stablehlo.and"),
+])  # fmt: skip
+def test_operations_that_cannot_be_are_refused_before_memory_is_taken(operation: str, message: str) -> None:
+    result = operation.rpartition("-> ")[2]
+    text = f"func.func @main(%a: tensor<2xf32>, %n: {_SIZES}) -> {result} {{\n %r = {operation}\n return %r : {result}\n}}"
+    with pytest.raises(ForgeError, match=message):
+        from_stablehlo(text)
 
 
 def test_attributes_that_refer_to_one_another_do_not_explode() -> None:

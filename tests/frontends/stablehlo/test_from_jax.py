@@ -12,6 +12,7 @@ import pytest
 
 import forge
 from forge import dims, dims_text, errors
+from forge.frontends.stablehlo import register, unregister
 
 jax = pytest.importorskip("jax")
 
@@ -188,6 +189,39 @@ def test_what_jax_cannot_trace_is_said() -> None:
         forge.from_jax(3)  # type: ignore[arg-type]
 
 
+def test_functions_of_python_are_refused_by_name() -> None:
+    def prints(x: Any) -> Any:
+        jax.debug.print("x = {}", x)
+        return x * 2
+
+    with pytest.raises(errors.ImportModelError, match=r"jax cannot export .*it calls Python.*leave out jax\.debug\.print"):
+        forge.from_jax(prints, numbers(3))
+    with pytest.raises(errors.OpNotImplemented, match=r"python_cpu_callback: 1x.*debug_print.*leave out jax\.debug\.print"):
+        forge.from_stablehlo(jax.jit(prints).lower(numbers(3)))
+
+
+def test_functions_without_examples_are_refused_with_the_way_to_go() -> None:
+    with pytest.raises(errors.OptionError, match=r"a function of jax becomes a model by forge\.from_jax\(function, \*examples\)"):
+        forge.from_stablehlo(jnp.sin)
+    with pytest.raises(errors.OptionError, match=r"a function needs examples of its arguments: forge\.from_jax"):
+        forge.load(jnp.sin)
+
+
+def test_custom_calls_of_ones_own() -> None:
+    def scaled(x: Any) -> Any:
+        return jax.ffi.ffi_call("acme.scaled", jax.ShapeDtypeStruct(x.shape, x.dtype))(jnp.sin(x), scale=np.float32(3))
+
+    x = numbers(3)
+    with pytest.raises(errors.ImportModelError, match=r"(?s)custom calls.*@acme\.scaled.*register a converter: @forge"):
+        forge.from_jax(scaled, x)
+    register("acme.scaled", lambda g, x, *, scale: g.call("multiply", x, g.scalar(scale, x)), domain="custom_call")
+    try:
+        for module in (forge.from_jax(scaled, x), forge.from_stablehlo(jax.jit(scaled).lower(x))):
+            assert_close(results(module.get_inference_function("reference")(x))[0], 3 * np.sin(x), "")
+    finally:
+        unregister("acme.scaled", domain="custom_call")
+
+
 @pytest.mark.parametrize("kind", ["exported", "serialized", "bytecode", "text", "pretty", "lowered", "module", "file"])
 def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
     x = numbers(3, 4)
@@ -208,7 +242,7 @@ def test_forms_of_a_module(kind: str, tmp_path: Any) -> None:
     }[kind]
     for load in (forge.from_stablehlo, forge.relax.frontend.stablehlo.from_stablehlo):
         assert_close(results(load(source).get_inference_function()(x))[0], np.asarray(function(x)), kind)
-    if kind not in ("text", "pretty", "serialized"):
+    if kind not in ("text", "pretty"):
         assert_close(results(forge.load(source).get_inference_function()(x))[0], np.asarray(function(x)), kind)
 
 

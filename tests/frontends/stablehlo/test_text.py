@@ -239,11 +239,11 @@ def test_arguments_may_be_named_by_the_block() -> None:
 
 
 def test_meshes_and_shardings_are_kept_by_their_text() -> None:
-    module = read_text("""module { sdy.mesh @mesh = <["x"=2]>
+    module = read_text("""module { sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = []}}
         func.func @main(%a: tensor<2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<2xf32> {
           %0 = sdy.sharding_constraint %a <@mesh, [{}]> : tensor<2xf32>
           return %0 : tensor<2xf32> } }""", "test")  # fmt: skip
-    assert module.attributes == {"@mesh": Opaque('#sdy.mesh<["x"=2]>')}
+    assert module.attributes == {"@mesh": {"mesh": Opaque('#sdy.mesh<["x"=2]>'), "stablehlo.mesh": {"axes": []}}}
     assert module.functions["main"].argument_attributes == [{"sdy.sharding": Opaque('#sdy.sharding<@mesh, [{"x"}]>')}]
 
 
@@ -295,6 +295,8 @@ def test_errors_say_where_and_what(text: str, message: str) -> None:
     ("module {} module {}", "has 2 modules; expected one"),
     ("func.func @f(tensor<f32>) { return }", "its body takes 0 arguments of other types than its signature says"),
     ("func.func @f(%a: tensor<f32>, tensor<f32>) { return }", "got arguments without names"),
+    ("func.func @f(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> }", "its body returns 1 results of"),
+    ("func.func @f() -> tensor<3xf32> { return }", "its body returns 0 results of other types than its signature says"),
 ])  # fmt: skip
 def test_errors_about_whole_files(text: str, message: str) -> None:
     with pytest.raises(ImportModelError, match=message):

@@ -51,6 +51,10 @@ def _function(operation: Operation, where: str) -> Function:
     if body.operations and [argument.type for argument in body.arguments] != list(signature.inputs):
         raise ImportModelError(
             f"{where}: function @{name}: its body takes {len(body.arguments)} arguments of other types than its signature says")
+    returned = [value.type for value in body.results]
+    if body.operations and body.operations[-1].name == "func.return" and returned != list(signature.results):
+        raise ImportModelError(
+            f"{where}: function @{name}: its body returns {len(returned)} results of other types than its signature says")
     is_public = isinstance(visibility, str) and visibility in ("public", "")
     return Function(
         name, body if body.operations else Block(), tuple(signature.results), is_public,

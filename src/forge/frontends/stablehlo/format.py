@@ -45,10 +45,14 @@ def _support() -> Support:
     return Support(REGISTRY, coverage, model_operators)
 
 
+_EXPORTED = rb"[\x28-\x48]\0\0\0(?:\0\0)?[\x24-\x40]\0[\x30-\x78]\0"
+"""How a flatbuffer of ``jax.export`` begins: where its table is, behind a list of 16 to 30 fields; it has no identifier."""
+
 FORMAT = Format(
     name="stablehlo", title="StableHLO", suffixes=(".mlir", ".mlirbc", ".stablehlo"), load=from_stablehlo, support=_support,
     objects=("jax.export:Exported", "jax.stages:Lowered", "jaxlib.mlir.ir:Module"),
     magic=(
         Magic(head=rb"ML\xefR"),
+        Magic(head=_EXPORTED),
         Magic(head=rb"\s*(?://[^\n]*\n\s*)*(?:#\w+ = |\"builtin\.module\"|(?:builtin\.)?module\b|(?:func\.)?func\b|!\w+ = )"),
     ))

@@ -12,8 +12,8 @@ from forge.frontends.stablehlo.module import Operation
 CUSTOM_CALL = "custom_call"
 COMPOSITE = "composite"
 NO_PYTHON = (
-    "it calls Python, which only the program that traced it has; leave out jax.debug.print, pure_callback, io_callback and checks "
-    "of values (those of equinox: EQX_ON_ERROR=nan)")
+    "it calls Python, which only the program that traced it has; leave out jax.debug.print, pure_callback, io_callback and "
+    "checks of values (those of equinox: EQX_ON_ERROR=nan)")
 """Why callbacks of jax are refused."""
 
 REGISTRY = Registry("stablehlo", domain_name="stablehlo", ignored=("result_accuracy",))

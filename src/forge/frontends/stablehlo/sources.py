@@ -76,7 +76,8 @@ def _of_object(source: Any) -> Source:
     operation = getattr(source, "operation", None)
     if operation is None or not callable(getattr(operation, "get_asm", None)):
         got = type(source).__name__
-        otherwise = "a function of jax becomes a model by forge.from_jax(function, *examples)" if callable(source) else "export it again"
+        way = "a function of jax becomes a model by forge.from_jax(function, *examples)"
+        otherwise = way if callable(source) else "export it again"
         raise OptionError(
             f"from_stablehlo: got {got}; expected a path, text, bytes, a jax.export.Exported, what jax.jit(f).lower(...) gives, "
             f"or a module of jaxlib; {otherwise}")

@@ -1,11 +1,12 @@
 """Models and programs of packages of jax, with random weights, exported with what jax gives for them.
 
-``python -m tests.frontends.stablehlo.strangers FOLDER [WORD ...]`` writes ``NAME.jaxexport`` and ``NAME.npz``; it needs the packages,
-and no Forge. ``python -m tests.frontends.stablehlo.real_files --exported FOLDER --compiled`` compares; it needs no package, nor jax.
+``python -m tests.frontends.stablehlo.strangers FOLDER [WORD ...]`` writes ``NAME.jaxexport`` and ``NAME.npz``; it needs the
+packages, and no Forge. ``python -m tests.frontends.stablehlo.real_files --exported FOLDER --compiled`` compares; it needs no
+package, nor jax.
 
-Packages: jax flatbuffers flax transformers<5 equinox dm-haiku optax distrax tfp-nightly diffrax lineax optimistix blackjax numpyro
-jaxopt jraph rlax dm-pix mctx jax-md mujoco-mjx brax e3nn-jax equimo flaxmodels tinygp s2fft gymnax. What a package that is missing
-has is left out, and said.
+Packages: jax flatbuffers flax transformers<5 equinox dm-haiku optax distrax tfp-nightly diffrax lineax optimistix blackjax
+numpyro jaxopt jraph rlax dm-pix mctx jax-md mujoco-mjx brax e3nn-jax equimo flaxmodels tinygp s2fft gymnax. What a package that
+is missing has is left out, and said.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def main() -> None:
                 continue
             try:
                 case().write(options.folder, name)
-            except Exception:  # whatever the package raises: it is not ours
+            except Exception:  # noqa: BLE001  whatever the package raises: it is not ours
                 sys.stdout.write(f"{name}: not exported: {traceback.format_exc(limit=-3)[-600:]}\n")
             sys.stdout.flush()
 

@@ -20,6 +20,9 @@ BATCH, LENGTH = 2, 7
 LARGEST = 64
 """What sizes that are open can be at most: as many positions as the models have."""
 
+_NOT_GUARANTEED = ("lapack_sormqr_ffi",)
+"""Targets of custom calls that jax exports only if asked to."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -47,7 +50,8 @@ class Case:
             """The function without containers of packages, which files cannot have."""
             return jax.tree.leaves(self.function(*jax.tree.unflatten(tree, leaves)))
 
-        exported = export.export(jax.jit(flat, keep_unused=True), platforms=["cpu"])(*types)
+        checks = [export.DisabledSafetyCheck.custom_call(name) for name in _NOT_GUARANTEED]
+        exported = export.export(jax.jit(flat, keep_unused=True), platforms=["cpu"], disabled_checks=checks)(*types)
         found = exported.call(*given)
         arrays = {f"input_{k}": _plain(value) for k, value in enumerate(given)}
         arrays |= {f"output_{k}": _plain(value) for k, value in enumerate(found)}

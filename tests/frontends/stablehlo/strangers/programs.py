@@ -148,7 +148,8 @@ def _bijectors() -> Case:
     bijectors = tfp.bijectors
 
     def run(x: Any) -> Any:
-        chain = bijectors.Chain([bijectors.Softplus(), bijectors.Shift(0.3), bijectors.Scale(2.0), bijectors.SinhArcsinh(0.2, 1.1)])
+        chain = bijectors.Chain([
+            bijectors.Softplus(), bijectors.Shift(0.3), bijectors.Scale(2.0), bijectors.SinhArcsinh(0.2, 1.1)])
         y = chain.forward(x)
         return (
             y, chain.inverse(y), chain.forward_log_det_jacobian(x, 0), bijectors.CorrelationCholesky().forward(x[0]),
@@ -180,8 +181,8 @@ def _optax_loss(name: str) -> Case:
     function = getattr(optax, name)
     if name == "ctc_loss":
         frames, labels = numbers(2, 8, 5), tokens(2, 3) % 4 + 1
-        return Case(
-            jax.value_and_grad(lambda x, labels: function(x, jnp.zeros((2, 8)), labels, jnp.zeros((2, 3))).sum()), (frames, labels))
+        none = jnp.zeros((2, 8)), jnp.zeros((2, 3))
+        return Case(jax.value_and_grad(lambda x, labels: function(x, none[0], labels, none[1]).sum()), (frames, labels))
     if name == "smooth_labels":
         return Case(partial(function, alpha=0.1), (b,))
     if name.endswith("integer_labels"):
@@ -224,7 +225,8 @@ def _blackjax(name: str) -> Case:
 
     mass = jnp.ones(3)
     sampler = {
-        "hmc": lambda: blackjax.hmc(_density, 0.2, mass, 4), "nuts": lambda: blackjax.nuts(_density, 0.2, mass, max_num_doublings=4),
+        "hmc": lambda: blackjax.hmc(_density, 0.2, mass, 4),
+        "nuts": lambda: blackjax.nuts(_density, 0.2, mass, max_num_doublings=4),
         "mala": lambda: blackjax.mala(_density, 0.05),
         "elliptical": lambda: blackjax.elliptical_slice(_density, mean=jnp.zeros(3), cov=jnp.eye(3))}[name]()
 
@@ -290,9 +292,10 @@ def _jaxopt(name: str) -> Case:
     import jaxopt
 
     solvers: dict[str, Any] = {
-        "LBFGS": lambda: jaxopt.LBFGS(_quadratic, maxiter=6), "GradientDescent": lambda: jaxopt.GradientDescent(_quadratic, maxiter=6),
-        "NonlinearCG": lambda: jaxopt.NonlinearCG(_quadratic, maxiter=6),
-        "ProjectedGradient": lambda: jaxopt.ProjectedGradient(_quadratic, jaxopt.projection.projection_non_negative, maxiter=6)}
+        "LBFGS": lambda: jaxopt.LBFGS(_quadratic, maxiter=3),
+        "GradientDescent": lambda: jaxopt.GradientDescent(_quadratic, maxiter=3),
+        "NonlinearCG": lambda: jaxopt.NonlinearCG(_quadratic, maxiter=3),
+        "ProjectedGradient": lambda: jaxopt.ProjectedGradient(_quadratic, jaxopt.projection.projection_non_negative, maxiter=3)}
     if name == "Bisection":
         solver = jaxopt.Bisection(lambda x: x**3 - x - 1, 1.0, 2.0, maxiter=20, check_bracket=False)
         return Case(lambda x: solver.run(x).params, (np.float32(1.3),))
@@ -322,7 +325,7 @@ def _optimistix(name: str) -> Case:
             return optimistix.root_find(lambda y, _: jnp.tanh(y) - 0.3 * y + 0.1, solver, x, throw=False).value
         if name == "LevenbergMarquardt":
             return optimistix.least_squares(lambda y, _: (y - jnp.arange(3.0)) * (1 + y**2), solver, x, throw=False).value
-        return optimistix.minimise(lambda y, _: _quadratic(y), solver, x, throw=False, max_steps=20).value
+        return optimistix.minimise(lambda y, _: _quadratic(y), solver, x, throw=False, max_steps=3).value
 
     return Case(run, (numbers(3),))
 

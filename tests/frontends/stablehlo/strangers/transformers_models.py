@@ -63,7 +63,8 @@ PAIRS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 }
 IMAGES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "ViT": (_VISION, ("Model", "ForImageClassification")),
-    "Beit": ({**_VISION, "vocab_size": VOCABULARY, "use_relative_position_bias": True}, ("Model", "ForImageClassification", "ForMaskedImageModeling")),
+    "Beit": (
+        {**_VISION, "vocab_size": VOCABULARY, "use_relative_position_bias": True}, ("Model", "ForImageClassification")),
     "Dinov2": (_VISION, ("Model", "ForImageClassification")),
     "RegNet": (
         {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], "groups_width": 4}, ("Model", "ForImageClassification")),
@@ -90,7 +91,8 @@ def cases() -> Cases:
         "GPT2", "LMHeadModel", _GPT2, {"do_sample": True, "top_k": 5, "top_p": 0.9, "temperature": 0.7})
     yield "GPT2LMHeadModel-beams", lambda: _generated("GPT2", "LMHeadModel", _GPT2, {"num_beams": 3})
     yield "T5ForConditionalGeneration-generate", lambda: _generated("T5", "ForConditionalGeneration", _T5, {"do_sample": False})
-    yield "BartForConditionalGeneration-beams", lambda: _generated("Bart", "ForConditionalGeneration", _SEQUENCES, {"num_beams": 2})
+    yield "BartForConditionalGeneration-beams", lambda: _generated(
+        "Bart", "ForConditionalGeneration", _SEQUENCES, {"num_beams": 2})
     yield "Whisper", _whisper
     yield "WhisperForAudioClassification", lambda: _whisper("ForAudioClassification")
     yield "Wav2Vec2Model", lambda: _speech("Model")
@@ -162,11 +164,9 @@ def _pair_model(name: str, head: str, settings: dict[str, Any], is_open: bool) -
 def _image_model(name: str, head: str, settings: dict[str, Any], is_open: bool) -> Case:
     model = _made(name, head, settings)
     images = numbers(BATCH, 3, 32, 32)
-    masked = np.arange(16)[None].repeat(BATCH, 0) % 3 == 0
 
     def run(params: Any, images: Any) -> Any:
-        more = {"bool_masked_pos": masked} if head == "ForMaskedImageModeling" else {}
-        return _outputs(model(images, params=params, **more))
+        return _outputs(model(images, params=params))
 
     if is_open:
         return Case(lambda given: run(model.params, given), (images,), ("batch, 3, 32, 32",))
@@ -208,8 +208,7 @@ def _whisper(head: str = "ForConditionalGeneration") -> Case:
     import transformers
 
     shape = (1, 8, 40)
-    model = getattr(transformers, f"FlaxWhisper{head}")(
-        transformers.WhisperConfig(**settings), input_shape=shape, **({} if head == "ForConditionalGeneration" else {}))
+    model = getattr(transformers, f"FlaxWhisper{head}")(transformers.WhisperConfig(**settings), input_shape=shape)
     if head == "ForAudioClassification":
         return Case(lambda params, x: _outputs(model(x, params=params)), (model.params, numbers(BATCH, 8, 40)))
     return Case(
@@ -231,8 +230,11 @@ def _clip() -> Case:
 
     config = transformers.CLIPConfig(text_config=_ENCODER, vision_config=_VISION, projection_dim=16)
     model = transformers.FlaxCLIPModel(config)
-    return Case(
-        lambda params, ids, x: tuple(_outputs(model(ids, x, params=params))[:4]), (model.params, tokens(), numbers(BATCH, 3, 32, 32)))
+
+    def run(params: Any, ids: Any, images: Any) -> Any:
+        return tuple(_outputs(model(ids, images, params=params))[:4])
+
+    return Case(run, (model.params, tokens(), numbers(BATCH, 3, 32, 32)))
 
 
 def _gradient(name: str, head: str, settings: dict[str, Any]) -> Case:
