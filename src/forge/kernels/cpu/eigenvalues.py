@@ -249,6 +249,17 @@ def schur(call: KernelCall) -> Function:
     return call.function(parallel_nest(loops, body, size * size * size * 10))
 
 
+def _solved(block: Sequence[Expr], value: E.Var, least: E.Var, first: Expr, second: Expr) -> tuple[Stmt, Expr, Expr]:
+    """The solution x, y of ``(block - value) (x, y) = (first, second)`` for the rows of a block of two, and what it is made of."""
+    a, d, product, determinant, difference = (
+        E.Var("complex128", 1, name) for name in ("a", "d", "product", "determinant", "difference"))
+    small, (_, right, left, _) = as_number(least, "complex128"), block
+    bound = seq(
+        Let(a, block[0] - value), Let(d, block[3] - value), Let(product, right * left), Let(difference, a * d - product),
+        Let(determinant, E.select(magnitude(difference) < least * least, small * small, difference)))
+    return bound, (d * first - right * second) / determinant, (a * second - left * first) / determinant
+
+
 @kernel("triangular_eigenvectors", complex_numbers=True)
 def triangular_eigenvectors(call: KernelCall) -> Function:
     """Family of ``linalg.triangular_eigenvectors``: operands data, values. Substitution from the last row on, for each vector.
@@ -276,8 +287,7 @@ def triangular_eigenvectors(call: KernelCall) -> Function:
         """The product of a row, from after ``j`` on, with the vector, negated."""
         return seq(cell.set(0.0), loop(i, end - j - 1, cell.set(cell.value - at(row, i) * out.load(i, k)), begin=j + 1))
 
-    a, d, product, determinant, difference = (
-        E.Var("complex128", 1, name) for name in ("a", "d", "product", "determinant", "difference"))
+    difference = E.Var("complex128", 1, "difference")
     small = as_number(least, "complex128")
     first, second = (cell.value for cell in totals)
     single = seq(
@@ -285,15 +295,8 @@ def triangular_eigenvectors(call: KernelCall) -> Function:
         Let(difference, at(j, j) - value),
         out.store(j, k, first / E.select(magnitude(difference) < least, small, difference)),
     )
-    block = seq(
-        total(totals[0], j - 1), total(totals[1], j),
-        Let(a, at(j - 1, j - 1) - value), Let(d, at(j, j) - value),
-        Let(product, at(j - 1, j) * at(j, j - 1)),
-        Let(difference, a * d - product),
-        Let(determinant, E.select(magnitude(difference) < least * least, small * small, difference)),
-        out.store(j - 1, k, (d * first - at(j - 1, j) * second) / determinant),
-        out.store(j, k, (a * second - at(j, j - 1) * first) / determinant),
-    )
+    bound, upper, lower = _solved([at(j - m, j - n) for m in (1, 0) for n in (1, 0)], value, least, first, second)
+    block = seq(total(totals[0], j - 1), total(totals[1], j), bound, out.store(j - 1, k, upper), out.store(j, k, lower))
     shrink = loop(i, end, out.store(i, k, out.load(i, k) * (1 / HUGE)))
     huge = E.binary("max", magnitude(out.load(j, k)), magnitude(out.load(E.binary("max", j - 1, E.const(0)), k))) > HUGE
     substitute = seq(

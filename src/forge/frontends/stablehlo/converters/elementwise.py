@@ -307,4 +307,3 @@ def polygamma(g: Context, n: Value, x: Value) -> Value:
     found = order.equals(0).where(Term(g, digamma(g, at)), derivative)
     defined = order.equals(order.floor()).both(order >= 0)
     return g.cast(defined.where(found, math.nan).value, x.dtype)
-
