@@ -68,6 +68,14 @@ DYNAMIC = {
     "transpose": (lambda x: x.T, "a,4"),
     "update": (lambda x: x.at[0].set(1.0), "a,4"),
     "where": (lambda x: jnp.where(x > x.mean(), x, 0.0), "a,b"),
+    "bits": (
+        lambda x: (lax.bitcast_convert_type(x, "uint8"), lax.bitcast_convert_type(lax.bitcast_convert_type(x, "int16"), "int32")),
+        "a,4"),
+    "convolution_gradient": (
+        jax.grad(lambda w: (lax.conv_general_dilated(jnp.ones((1, 2, 9)), w, (1,), "SAME") ** 2).sum()), "a,2,3"),
+    "cumlogsumexp": (lambda x: (lax.cumlogsumexp(x, 0), lax.cumlogsumexp(x, 0, reverse=True)), "a,4"),
+    "triangular_solve": (lambda x: lax.linalg.triangular_solve(jnp.eye(4) * 2, x), "a,4"),
+    "windows_of_the_same_size": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 1), (2, 1), "SAME"), "a,4"),
     "twice_the_other": (lambda x, y: jnp.concatenate([x, x]) + y, "a,4", "2*a,4"),
 }
 SIZES = {"a": 6, "b": 3, "h": 9, "w": 8, "s": 5, "t": 7}

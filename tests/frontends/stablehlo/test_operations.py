@@ -294,6 +294,49 @@ def test_scatter_of_windows_smaller_than_the_tensor() -> None:
     np.testing.assert_array_equal(run(text, X, np.array([[2], [0]], "int32"), updates)[0], expected)
 
 
+def test_scatter_leaves_out_windows_that_are_not_all_inside() -> None:
+    text = """func.func @main(%a: tensor<3x4xf32>, %i: tensor<3x2xi32>, %u: tensor<3x2x2xf32>) -> tensor<3x4xf32> {
+      %r = "stablehlo.scatter"(%a, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1, 2],
+        scatter_dims_to_operand_dims = [1, 0], index_vector_dim = 1>}> ({
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        %d = stablehlo.subtract %x, %y : tensor<f32>
+        stablehlo.return %d : tensor<f32>
+      }) : (tensor<3x4xf32>, tensor<3x2xi32>, tensor<3x2x2xf32>) -> tensor<3x4xf32>
+      return %r : tensor<3x4xf32>
+    }"""
+    updates, expected = np.arange(12, dtype="float32").reshape(3, 2, 2), X.copy()
+    expected[1:3, 2:4] -= updates[1]
+    np.testing.assert_array_equal(run(text, X, np.array([[3, 0], [2, 1], [1, -1]], "int32"), updates)[0], expected)
+
+
+@pytest.mark.parametrize("name", ["add", "divide"])
+def test_scatter_that_names_no_dimension(name: str) -> None:
+    text = f"""func.func @main(%a: tensor<3x4xf32>, %i: tensor<2x0xi32>, %u: tensor<2x3xf32>) -> tensor<3x4xf32> {{
+      %r = "stablehlo.scatter"(%a, %i, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
+        inserted_window_dims = [1], index_vector_dim = 1>}}> ({{
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        %d = stablehlo.{name} %x, %y : tensor<f32>
+        stablehlo.return %d : tensor<f32>
+      }}) : (tensor<3x4xf32>, tensor<2x0xi32>, tensor<2x3xf32>) -> tensor<3x4xf32>
+      return %r : tensor<3x4xf32>
+    }}"""
+    updates, expected = np.arange(1, 7, dtype="float32").reshape(2, 3), X.copy()
+    for update in updates:
+        expected[:, 0] = getattr(np, name)(expected[:, 0], update)
+    np.testing.assert_allclose(run(text, X, np.zeros((2, 0), "int32"), updates)[0], expected, rtol=1e-6)
+
+
+def test_windows_begin_once() -> None:
+    text = of_one(
+        """%s = stablehlo.constant dense<2.0> : tensor<f32>
+    %r = "stablehlo.reduce_window"(%a, %s) <{window_dimensions = array<i64: 3>, padding = dense<[[2, 2]]> : tensor<1x2xi64>}> ({
+    ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+      %d = stablehlo.add %x, %y : tensor<f32>
+      stablehlo.return %d : tensor<f32>
+    }) : (tensor<4xf32>, tensor<f32>) -> tensor<6xf32>""", "tensor<6xf32>", "tensor<4xf32>")
+    np.testing.assert_array_equal(run(text, np.ones(4, "float32"))[0], [3, 4, 5, 5, 4, 3])
+
+
 def test_scatter_of_any_body_one_by_one() -> None:
     text = """func.func @main(%a: tensor<5xf32>, %i: tensor<4x1xi32>, %u: tensor<4xf32>) -> tensor<5xf32> {
       %r = "stablehlo.scatter"(%a, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
