@@ -54,7 +54,8 @@ def check(seed: int, levels: tuple[int, ...] = (3,), most: int = 12) -> list[str
                 break
             informative &= verdict.informative
             problems += [f"{where}: {name}: {problem}" for problem in verdict.problems]
-    TALLY.update(("programs", *program.names, *(["symbolic"] if program.scope else []), *(["informative"] if informative else [])))
+    TALLY.update(["programs", *program.names])
+    TALLY.update({"symbolic": program.scope is not None, "informative": informative})
     return problems
 
 

@@ -250,7 +250,7 @@ def schur(call: KernelCall) -> Function:
 
 
 def _solved(block: Sequence[Expr], value: E.Var, least: E.Var, first: Expr, second: Expr) -> tuple[Stmt, Expr, Expr]:
-    """The solution x, y of ``(block - value) (x, y) = (first, second)`` for the rows of a block of two, and what binds its parts."""
+    """The solution x, y of ``(block - value) (x, y) = (first, second)`` for the rows of a block, and what binds its parts."""
     a, d, product, determinant, difference = (
         E.Var("complex128", 1, name) for name in ("a", "d", "product", "determinant", "difference"))
     small, (_, right, left, _) = as_number(least, "complex128"), block

@@ -156,9 +156,16 @@ def convolved(
     found = g.call(
         f"nn.conv{spatial}d", lhs, rhs, strides=strides, dilation=dilation, groups=groups,
         padding=(*(before for before, _ in padding), *(after for _, after in padding)),
-        kernel_size=tuple(rhs.shape[axis] for axis in taps), channels=rhs.shape[places["kernel"][0]], data_layout=layout,
-        kernel_layout=_layout("OI", places["kernel"]), out_layout="" if letters == layout else letters, out_dtype=out)
+        **_numbers(rhs, places["kernel"]), data_layout=layout, kernel_layout=_layout("OI", places["kernel"]),
+        out_layout="" if letters == layout else letters, out_dtype=out)
     return g.moved(found, [back.index(axis) for axis in range(found.rank)]) if back else found
+
+
+def _numbers(kernel: Value, places: Ints) -> dict[str, Any]:
+    """Sizes of the kernel that are known."""
+    channels, sizes = kernel.shape[places[0]], tuple(kernel.shape[axis] for axis in places[2:])
+    known = {"channels": channels} if isinstance(channels, int) else {}
+    return {**known, "kernel_size": sizes} if dims.is_static(*sizes) else known
 
 
 def _places(numbers: Mapping[str, Any], side: str) -> Ints:
@@ -192,8 +199,8 @@ def _transposed(
     return g.call(
         f"nn.conv{len(taps)}d_transpose", lhs, _reversed(g, rhs, taps), strides=strides, dilation=dilation,
         padding=(*(before for before, _ in edges), *(max(after, 0) for _, after in edges)),
-        output_padding=tuple(max(-after, 0) for _, after in edges), kernel_size=tuple(rhs.shape[axis] for axis in taps),
-        channels=rhs.shape[places["kernel"][0]], data_layout=layout, kernel_layout=_layout("OI", places["kernel"]),
+        output_padding=tuple(max(-after, 0) for _, after in edges), **_numbers(rhs, places["kernel"]),
+        data_layout=layout, kernel_layout=_layout("OI", places["kernel"]),
         out_layout="" if letters == layout else letters, out_dtype=out)
 
 
