@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 import forge
-from examples.nn import llama, resnet, unet_block, whisper
+from examples.nn import llama, resnet, three_ways, unet_block, whisper
 from examples.nn.weights import fill
 from forge import nn
 from forge.nn import spec
@@ -16,6 +18,12 @@ from forge.nn import spec
 def test_examples_run(example: object, capsys: pytest.CaptureFixture[str]) -> None:
     example.main()  # type: ignore[attr-defined]
     assert capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_one_operator_three_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    three_ways.main()  # which compares
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == list(three_ways.WAYS)
 
 
 def test_words_one_by_one_are_those_of_all_at_once() -> None:

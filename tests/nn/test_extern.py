@@ -146,6 +146,50 @@ def test_arguments_of_all_kinds(tmp_path: Path) -> None:
         assert float(total) == 8 and text.tolist() == [ord("a"), ord("z")]
 
 
+@pytest.mark.parametrize("how", ["reference", "compiled", "artifact"])
+def test_registered_functions(how: str, tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(self, x: nn.Tensor) -> Any:
+            plain = nn.extern("tests.double", [x], nn.Tensor.placeholder(x.shape, "float32"))
+            return nn.extern("tests.mixed", [plain, 3, x.shape[0], 0.5, "text"], nn.Tensor.placeholder(x.shape, "float32"))
+
+    seen = []
+
+    def mixed(x: Any, number: int, size: Any, real: float, text: str, result: Any) -> None:
+        seen.append((number, int(size), real, text))
+        result[...] = x + number
+
+    ir = Model().export(SPEC)
+    forge.register_func("tests.double", lambda x, result: np.multiply(x, 2, out=result))
+    forge.register_func("tests.mixed", mixed)
+    try:
+        if how == "artifact":
+            ir.compile(output_path=str(tmp_path / "model"))
+            run: Any = forge.Runtime(str(tmp_path / "model"))
+        else:
+            run = ir.get_inference_function("reference") if how == "reference" else forge.compile(ir)
+        assert run(X).tolist() == (X * 2 + 3).tolist()
+        assert seen == [(3, 4, 0.5, "text")]
+    finally:
+        forge.remove_registered_func("tests.double")
+        forge.remove_registered_func("tests.mixed")
+
+
+def test_the_sampler_that_the_seed_advises() -> None:
+    class Sampled(nn.Module):
+        def forward(self, prob: nn.Tensor, sample: nn.Tensor, rows: nn.Tensor) -> Any:
+            out = nn.Tensor.placeholder((2, 1), "int64")
+            advised = nn.extern("vm.builtin.multinomial_from_uniform", [prob, sample, rows], out)
+            return advised, nn.multinomial_from_uniform(prob, sample, rows)
+
+    column = [2, 1]
+    kinds = {"prob": spec.Tensor([2, 3], "float32"), "sample": spec.Tensor(column, "float32"), "rows": spec.Tensor(column, "int64")}
+    run = forge.compile(Sampled().export({"forward": kinds}))
+    prob = np.array([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3]], np.float32)
+    results = run(prob, np.array([[0.4], [0.9]], np.float32), np.array([[0], [1]]))
+    assert [r.tolist() for r in results] == [[[1], [2]]] * 2
+
+
 def test_an_object_file(tmp_path: Path) -> None:
     scaling().compile(tmp_path / "scale.o")
     module = nn.ObjectModule({"acme_scale": lambda x, factor: nn.Tensor.placeholder(x.shape, "float32")}, tmp_path / "scale.o")

@@ -38,8 +38,8 @@ def debug_func(name: str, *args: Tensor | DimExpr | int | float | str, _line_inf
     wrong = next((x for x in args if not isinstance(x, Tensor | DimExpr | int | float | str)), None)
     if wrong is not None:
         raise OptionError(f"debug_func: {name!r}: got {type(wrong).__name__}; expected tensors, sizes, numbers and texts")
-    arguments = [None if isinstance(x, Tensor | DimExpr) else x for x in args]
-    call = json.dumps({"function": name, "line": _caller() if _line_info is None else _line_info, "arguments": arguments})
+    line = _caller() if _line_info is None else _line_info
+    call = json.dumps({"function": name, "arguments": [line, *(None if isinstance(x, Tensor | DimExpr) else x for x in args)]})
     described = g.constant(np.frombuffer(call.encode(), np.uint8))
     g.multi("call_registered", described, *tensors, function=INVOKE, shapes=(), dtypes=())
 

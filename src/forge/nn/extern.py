@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from forge import external
 from forge.codegen.link import find_compiler
 from forge.codegen.objects import needs_cpp
@@ -25,6 +27,7 @@ from forge.nn.nested import flattened, rebuilt
 from forge.nn.tensor import Tensor
 from forge.nn.tracing import Context, tracing
 from forge.target import Target
+from forge_runtime.debugging import CALL
 
 _HEADERS = Path(__file__).with_name("include")
 _C, _CUDA = ("c",), ("cu", "cuda")
@@ -271,11 +274,13 @@ def _run(command: list[str], purpose: str, refused: str) -> None:
 
 
 def extern(name: str, args: Sequence[Any], out: Any) -> Any:
-    """Calls a function that is linked into the model.
+    """Calls a function when the model runs, which fills what it gets after its arguments.
 
     Args:
-        name: of the function, in a module that `add_extern` was called with, or that is attached later (`AttachExternModules`).
-        args: tensors, integers, sizes, floats and texts; tuples and lists of them count as their parts.
+        name: of a function of a module that `add_extern` was called with, else of one that is registered in the process that runs
+            the model (``forge.register_func``, in C ``forge_register``).
+        args: tensors, integers, sizes, floats and texts; tuples and lists of them count as their parts. A registered function
+            gets sizes as arrays of rank 0.
         out: `Tensor.placeholder`, or several, nested: what the results are.
 
     Returns:
@@ -284,30 +289,52 @@ def extern(name: str, args: Sequence[Any], out: Any) -> Any:
     Raises:
         OptionError: an argument is something else, or the call is outside of an export.
     """
-    tracing("extern")
-    g = Context(name)
-    operands: list[Value] = []
-    listed: list[Any] = []
-    sizes: list[Dim] = []
-    for argument in flattened(list(args))[0]:
-        if isinstance(argument, Tensor):
-            operands.append(g.value(argument))
-            listed.append(None)
-        elif isinstance(argument, DimExpr):
-            listed.append({"size": len(sizes)})
-            sizes.append(argument)
-        elif isinstance(argument, int | float | str):
-            listed.append(int(argument) if isinstance(argument, bool) else argument)
-        else:
-            raise OptionError(f"extern: {name!r}: got {type(argument).__name__}; expected tensors, numbers, sizes and texts")
-    results, structure = flattened(out)
-    wrong = next((r for r in results if not isinstance(r, Tensor)), None)
-    if not results or wrong is not None:
-        raise OptionError(f"extern: {name!r}: out: got {type(wrong).__name__}; expected Tensor.placeholder, or several")
-    values = g.multi(
-        "call_extern", *operands, function=name, shapes=tuple(r.shape for r in results), dtypes=tuple(r.dtype for r in results),
-        arguments=json.dumps(listed), sizes=tuple(sizes))  # fmt: skip
-    return rebuilt(list(g.tensors(values)), structure)
+    known = tracing("extern").extern_modules
+    call = _Call(name, args, out)
+    return call.linked() if any(name in module.names for module in known) else call.registered()
+
+
+class _Call:
+    """A call of a function in the method that is traced."""
+
+    def __init__(self, name: str, args: Sequence[Any], out: Any) -> None:
+        self.g = Context(name)
+        self.name = name
+        self.arguments = flattened(list(args))[0]
+        results, self.structure = flattened(out)
+        wrong = next((x for x in self.arguments if not isinstance(x, Tensor | DimExpr | int | float | str)), None)
+        if wrong is not None:
+            raise OptionError(f"extern: {name!r}: got {type(wrong).__name__}; expected tensors, numbers, sizes and texts")
+        wrong = next((r for r in results if not isinstance(r, Tensor)), None)
+        if not results or wrong is not None:
+            raise OptionError(f"extern: {name!r}: out: got {type(wrong).__name__}; expected Tensor.placeholder, or several")
+        self.types = {"shapes": tuple(r.shape for r in results), "dtypes": tuple(r.dtype for r in results)}
+
+    def linked(self) -> Any:
+        """Of a function that is linked into the model."""
+        sizes: list[Dim] = [x for x in self.arguments if isinstance(x, DimExpr)]
+        numbers = iter(range(len(sizes)))
+        listed = [{"size": next(numbers)} if isinstance(x, DimExpr) else _plain(x) for x in self.arguments]
+        operands = [self.g.value(x) for x in self.arguments if isinstance(x, Tensor)]
+        return self._results("call_extern", operands, self.name, arguments=json.dumps(listed), sizes=tuple(sizes))
+
+    def registered(self) -> Any:
+        """Of a function that is registered where the model runs."""
+        operands = [self.g.value(x) for x in self.arguments if isinstance(x, Tensor | DimExpr)]
+        if len(operands) == len(self.arguments):
+            return self._results("call_registered", operands, self.name)
+        listed = [None if isinstance(x, DimExpr) else _plain(x) for x in self.arguments]
+        call = json.dumps({"function": self.name, "arguments": listed}).encode()
+        return self._results("call_registered", [self.g.constant(np.frombuffer(call, np.uint8)), *operands], CALL)
+
+    def _results(self, operator: str, operands: Sequence[Value], function: str, **attributes: Any) -> Any:
+        values = self.g.multi(operator, *operands, function=function, **self.types, **attributes)
+        return rebuilt(list(self.g.tensors(values)), self.structure)
+
+
+def _plain(argument: Any) -> Any:
+    """What stands for an argument in the list of them."""
+    return None if isinstance(argument, Tensor) else int(argument) if isinstance(argument, bool) else argument
 
 
 def add_extern(mod: ExternModule) -> None:
