@@ -182,8 +182,8 @@ def test_the_sampler_that_the_seed_advises() -> None:
             advised = nn.extern("vm.builtin.multinomial_from_uniform", [prob, sample, rows], out)
             return advised, nn.multinomial_from_uniform(prob, sample, rows)
 
-    column = [2, 1]
-    kinds = {"prob": spec.Tensor([2, 3], "float32"), "sample": spec.Tensor(column, "float32"), "rows": spec.Tensor(column, "int64")}
+    column, floats = [2, 1], "float32"
+    kinds = {"prob": spec.Tensor([2, 3], floats), "sample": spec.Tensor(column, floats), "rows": spec.Tensor(column, "int64")}
     run = forge.compile(Sampled().export({"forward": kinds}))
     prob = np.array([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3]], np.float32)
     results = run(prob, np.array([[0.4], [0.9]], np.float32), np.array([[0], [1]]))

@@ -76,6 +76,11 @@ class Session:
         return self._siblings[function]
 
     @property
+    def runtime(self) -> Runtime:
+        """The model, which makes further sessions."""
+        return self._runtime
+
+    @property
     def functions(self) -> list[str]:
         """Names of the model's functions."""
         return self._runtime.functions

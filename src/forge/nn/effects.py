@@ -63,10 +63,11 @@ class IOEffect(Effect):
 class KVCache(Effect):
     """Rows that calls append, such as the keys of an attention layer: ``(number of rows, *unit_shape)``.
 
-    A new session has no row. Memory is that of ``init_seq_len`` rows and doubles when it is full.
+    A new session has no row. Memory doubles when it is full. `Module.jit` begins with that of ``init_seq_len`` rows; sessions that
+    you make yourself begin with ``session(capacity=...)``.
 
     Args:
-        init_seq_len: room of a new session.
+        init_seq_len: for how many rows `Module.jit` makes room at first.
         unit_shape: shape of a row.
         dtype: by default that of `get_default_dtype`.
 

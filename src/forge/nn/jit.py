@@ -9,6 +9,7 @@ import numpy as np
 
 from forge import loaders
 from forge.errors import OptionError
+from forge.nn.effects import KVCache
 from forge.nn.export import Exporter
 from forge.nn.nested import flattened, rebuilt
 from forge_runtime import Runtime, Session
@@ -75,7 +76,11 @@ def compiled(module: Any, spec: Any, device: Any, out_format: str, debug: bool, 
         shown = ", ".join(unbound[:5]) + (", ..." if len(unbound) > 5 else "")
         raise OptionError(f"jit: {len(unbound)} parameters have no data: {shown}; load a state_dict first")
     exporter = Exporter(module, spec, debug)
-    return CompiledModule(exporter, loaders.compile(exporter.module(keep_params_as_input=False), **options), out_format)
+    run = loaders.compile(exporter.module(keep_params_as_input=False), **options)
+    room = max((e.init_seq_len for e in exporter.effects.values() if isinstance(e, KVCache)), default=0)
+    if isinstance(run, Session) and room:
+        run = run.runtime.session(capacity=room)
+    return CompiledModule(exporter, run, out_format)
 
 
 def _as_torch(array: Any) -> Any:
