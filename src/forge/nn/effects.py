@@ -63,8 +63,8 @@ class IOEffect(Effect):
 class KVCache(Effect):
     """Rows that calls append, such as the keys of an attention layer: ``(number of rows, *unit_shape)``.
 
-    A new session has no row. Memory doubles when it is full. `Module.jit` begins with that of ``init_seq_len`` rows; sessions that
-    you make yourself begin with ``session(capacity=...)``.
+    A new session has no row. Memory doubles when it is full. `Module.jit` begins with that of ``init_seq_len`` rows; for other
+    sessions ``Runtime.session(capacity=...)`` says how much there is at first.
 
     Args:
         init_seq_len: for how many rows `Module.jit` makes room at first.
