@@ -15,7 +15,7 @@ from forge_runtime.debugging import INVOKE, PRINT
 
 
 def debug_func(name: str, *args: Tensor | DimExpr | int | float | str, _line_info: str | None = None) -> None:
-    """Calls a registered function when the model runs: ``function(line, *args)``, with arrays in the place of tensors.
+    """Calls a registered function when the model runs: ``function(line, *args)``, with arrays in the place of tensors::
 
         @forge.register_func("largest")
         def largest(line, x):

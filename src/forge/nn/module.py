@@ -20,7 +20,7 @@ P = TypeVar("P")
 
 
 class Module(SubroutineMixin):
-    """The base class of layers and models.
+    """The base class of layers and models::
 
         class Perceptron(nn.Module):
             def __init__(self):
@@ -356,15 +356,15 @@ class ParameterDict(_Dict):
 
 
 class Mutator:
-    """Replaces parts of a module: a subclass overrides ``visit_module`` and the like, which return what takes a part's place.
+    """Replaces parts of a module: a subclass overrides ``visit_module`` and the like, which return what takes a part's place::
 
-    class Quantised(nn.Mutator):
-        def visit_module(self, name, node):
-            if isinstance(node, nn.Linear):
-                return QuantisedLinear(node)
-            return self.visit(name, node)
+        class Quantised(nn.Mutator):
+            def visit_module(self, name, node):
+                if isinstance(node, nn.Linear):
+                    return QuantisedLinear(node)
+                return self.visit(name, node)
 
-    model = Quantised().visit("", model)
+        model = Quantised().visit("", model)
     """
 
     def visit_module(self, name: str, node: Module) -> Any:

@@ -34,10 +34,8 @@ class Tensor:
     compares elements), ``& | ^ ~`` of bools, unary ``-``, ``abs``, reads such as ``x[:, 0]``, ``x[..., None]`` and
     ``x[indices]``, and iteration along the first axis.
 
-    Attributes:
-        type: shape and element type.
-        source: the value of the graph that it stands for; None for a constant, a parameter or a placeholder.
-        constant: the array of a constant; else None.
+    ``type`` is the shape and element type, ``source`` the value of the graph that the tensor stands for (None for a constant, a
+    parameter and a placeholder), and ``constant`` the array of a constant, else None.
     """
 
     type: TensorType
