@@ -365,6 +365,8 @@ class Mutator:
                 return self.visit(name, node)
 
         model = Quantised().visit("", model)
+
+    By default each of them visits the parts of what it gets.
     """
 
     def visit_module(self, name: str, node: Module) -> Any:
