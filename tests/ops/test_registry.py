@@ -29,8 +29,8 @@ HAVE_TESTS_OF_THEIR_OWN = {
 OF_FIXED_RANK = ("nn.", "image.")
 """Prefixes of operators on images and layers."""
 FACTORIZATIONS = {
-    "linalg.cholesky", "linalg.eliminate", "linalg.inverse", "linalg.ldl", "linalg.ldl_solve", "linalg.lu", "linalg.solve",
-    "linalg.triangular_solve",
+    "linalg.cholesky", "linalg.eliminate", "linalg.hessenberg", "linalg.householder_pivoted", "linalg.inverse", "linalg.ldl",
+    "linalg.ldl_solve", "linalg.lu", "linalg.solve", "linalg.triangular_solve", "linalg.tridiagonal_solve",
 }
 """What they make of NaN depends on the order of elimination."""
 TRANSFORMS = {"fft.dft", "fft.fft"}
