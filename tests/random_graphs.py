@@ -158,7 +158,7 @@ def hideable(value: Value) -> bool:
 
 def is_drawn(op: OpDef[Any]) -> bool:
     """Whether random graphs contain the operator: it has native code, and gives the same every time."""
-    known = isinstance(op, Op) and not op.lowering_missing and not op.destination_passing
+    known = isinstance(op, Op) and not op.lowering_missing and not op.destination_passing and op.kernel != "extern"
     return known and not op.regions and not op.traits & (Trait.HOST | Trait.RANDOM | Trait.STATEFUL)
 
 

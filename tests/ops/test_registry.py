@@ -22,10 +22,10 @@ WITHOUT_NATIVE_CODE: set[str] = set()
 HAVE_TESTS_OF_THEIR_OWN = {
     "if", "loop", "scan", "sequence_construct", "sequence_empty", "sequence_insert", "sequence_erase", "sequence_at",
     "sequence_length", "sequence_map", "split_to_sequence", "concat_from_sequence", "optional", "optional_has_element",
-    "optional_get_element", "call_registered", "call_registered_pure",
+    "optional_get_element", "call_registered", "call_registered_pure", "call_extern", "call_extern_pure",
 }
-"""Rows have no regions, sequences, optionals or registered functions: ``test_control``, ``test_registered``,
-``tests/lowering/test_guarded_nodes.py``."""
+"""Rows have no regions, sequences, optionals, registered functions or code of the user's: ``test_control``, ``test_registered``,
+``tests/lowering/test_guarded_nodes.py``, ``tests/nn/test_extern.py``."""
 OF_FIXED_RANK = ("nn.", "image.")
 """Prefixes of operators on images and layers."""
 FACTORIZATIONS = {

@@ -66,4 +66,5 @@ def undefined_symbols(*codes: bytes) -> set[str]:
 
 def needs_cpp(*codes: bytes) -> bool:
     """Whether these objects need the library of C++."""
-    return any(name.startswith(("_Z", "__cxa_", "__gxx_")) for name in undefined_symbols(*codes))
+    objects = [code for code in codes if code[:4] == b"\x7fELF"]
+    return any(name.startswith(("_Z", "__cxa_", "__gxx_")) for name in undefined_symbols(*objects))

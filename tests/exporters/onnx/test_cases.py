@@ -34,6 +34,7 @@ SPLIT = "splits at other white space, and the empty text into nothing"
 SURROGATES = "takes no bytes that are not UTF-8"
 OUT_OF_RANGE = (
     "take(*,int64[[][[]0,-1,9[]],[[]3,-5,-99[]][]])[[]axis=0[]]", "vision.roi_align(*fixedint64[[]9[]])*",
+    "tensor_expression.injective(*empty",
 )
 """Rows of indices that ONNX refuses: the operator takes the nearest, so that memory is safe."""
 DIFFERENT = (  # (pattern of ids, runtimes, why)

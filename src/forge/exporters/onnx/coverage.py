@@ -27,6 +27,8 @@ WITHOUT_ONNX: dict[str, str] = {
     **dict.fromkeys(("string.rank", "string.most_parts", "string.count_words", "string.unpack",
                      "string.from_number"), _TEXT),
     **dict.fromkeys(("call_registered", "call_registered_pure"), "ONNX knows no functions of the program that runs a model"),
+    **dict.fromkeys(("call_extern", "call_extern_pure"), "ONNX knows no code of the user's"),
+    "tensor_program": "ONNX knows no loops over elements",
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
     "argsort_rows": "a part of unique, which is written whole",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",

@@ -224,7 +224,7 @@ class Eigh(OfMatrices[SymmetricAttrs]):
     """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices, of which the lower triangle is read, or the upper one.
 
     Results: the eigenvalues, rising; the eigenvectors as columns of an orthogonal (unitary) matrix. In each of them, the first
-    one of the largest elements is positive, if the matrix is real. All are NaN where an element of the triangle is not finite.
+    one of the largest elements is positive. All are NaN where an element of the triangle is not finite.
     """
 
     name = "linalg.eigh"
@@ -253,6 +253,10 @@ class Eigh(OfMatrices[SymmetricAttrs]):
         upper = builder.call("trilu", builder.call("complex.real", factors), builder.constant(-1, "int64"), upper=True)
         values, vectors = builder.call_multi(Diagonalize(), upper, lower=True)[:2]
         real = builder.call("cast", vectors, dtype="complex128")
+        unitary = rotated(builder, factors, tau, real)
+        place = builder.call("argmax", builder.call("abs", unitary), axis=(data.rank - 2,), keepdims=True)
+        largest = builder.call("gather", unitary, place, axis=data.rank - 2)
+        length = builder.call("cast", builder.call("abs", largest), dtype="complex128")
+        turned = builder.call("multiply", unitary, builder.call("divide", builder.call("complex.conj", largest), length))
         return [
-            builder.call("cast", values, dtype=real_type(data.dtype)),
-            builder.call("cast", rotated(builder, factors, tau, real), dtype=data.dtype)]
+            builder.call("cast", values, dtype=real_type(data.dtype)), builder.call("cast", turned, dtype=data.dtype)]
