@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-from forge.errors import ExecutionError, OpNotImplemented
+from forge.errors import ExecutionError, OpAttributeInvalid, OpNotImplemented
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.ir.graph import Module
 from forge.ir.op import Trait, all_ops, get_op
@@ -81,7 +81,7 @@ def write_and_compare(case: Case, symbolic: bool = False) -> bool:
         return False
     inputs = harness.input_arrays(case)
     if any(fnmatch.fnmatchcase(case.id, pattern) for pattern in OUT_OF_RANGE):
-        with pytest.raises(ExecutionError, match="index is out of range"):
+        with pytest.raises((ExecutionError, OpAttributeInvalid), match="index is out of range"):  # or already when it is imported
             forge_outputs(model, inputs)
         return True
     for name, run in RUNTIMES.items():
