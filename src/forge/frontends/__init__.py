@@ -14,6 +14,7 @@ PACKAGES = {
     "jax": "forge.frontends.stablehlo.jax",
     "onnx": "forge.frontends.onnx",
     "stablehlo": "forge.frontends.stablehlo",
+    "tflite": "forge.frontends.tflite",
     "torch": "forge.frontends.torch",
 }
 """Doors by the names of their loaders. Their packages are imported without the frameworks, and without their converters."""

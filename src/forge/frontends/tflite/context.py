@@ -1,0 +1,85 @@
+"""What a converter of an operator builds with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dims
+from forge.dims import Dim
+from forge.errors import ImportModelError
+from forge.frontends.context import ImportContext
+from forge.frontends.tflite.model import Operator, Quantization, Tensor
+from forge.frontends.tflite.scope import TfliteScope
+from forge.ir.nodes import Value
+
+
+class Context(ImportContext):
+    """Given to a converter as its first argument, one for each operator.
+
+    Attributes:
+        operator: with the numbers of its tensors.
+    """
+
+    scope: TfliteScope
+
+    def __init__(self, scope: TfliteScope, operator: Operator, name: str) -> None:
+        outputs = [scope.names[number] if number >= 0 else "" for number in operator.outputs]
+        super().__init__(scope, name, outputs, modules_of(name))
+        self.operator = operator
+
+    def tensor(self, position: int) -> Tensor | None:
+        """What the file says of an input; None where it is absent."""
+        numbers = self.operator.inputs
+        return self.scope.tensors.tensors[numbers[position]] if position < len(numbers) and numbers[position] >= 0 else None
+
+    def result(self, position: int = 0) -> Tensor:
+        """What the file says of an output.
+
+        Raises:
+            OpAttributeInvalid: there is none.
+        """
+        numbers = self.operator.outputs
+        if position >= len(numbers) or numbers[position] < 0:
+            raise self.invalid(f"got {len(numbers)} outputs; expected {position + 1} or more")
+        return self.scope.tensors.tensors[numbers[position]]
+
+    def quantization(self, position: int) -> Quantization | None:
+        """How an input is quantised."""
+        tensor = self.tensor(position)
+        return None if tensor is None else tensor.quantization
+
+    def set_variable(self, position: int, value: Value) -> None:
+        """An input that is a variable is ``value`` from now on.
+
+        Raises:
+            ImportModelError: it is no variable.
+        """
+        number = self.operator.inputs[position]
+        if number not in self.scope.variables:
+            raise ImportModelError(f"input {position} is written, and is no variable of the main subgraph; expected one")
+        before = self.scope.variables[number]
+        if value.type != before.type:
+            raise ImportModelError(f"input {position}, a variable of {before.type}, becomes {value.type}; expected the same type")
+        self.scope.variables[number] = value
+
+    def size(self, size: Dim) -> Value:
+        return self.scope.size(self, size)
+
+    def moved(self, value: Value, order: Sequence[int]) -> Value:
+        """``value`` transposed: its dimension ``order[k]`` is the k-th."""
+        return value if tuple(order) == tuple(range(value.rank)) else self.call("transpose", value, axes=tuple(order))
+
+    def axes_of(self, value: Value | None, rank: int, what: str = "axis") -> tuple[int, ...]:
+        """Axes that a constant tensor lists, counted from the front, each once."""
+        given = () if value is None else self.required_ints(value, what)
+        return tuple(dict.fromkeys(self.axis(axis, rank, what) for axis in given))
+
+    def broadcast(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """``value`` with the sizes ``shape``, repeated along dimensions of 1."""
+        same = value.rank == len(shape) and all(dims.equal(a, b) for a, b in zip(value.shape, shape))
+        return value if same else self.call("broadcast_to", value, shape=tuple(shape))
+
+
+def modules_of(name: str) -> list[str]:
+    """Names of the layers around an operator: exporters call a tensor ``model/block_1/conv/Conv2D``, several joined by ``;``."""
+    return [part for part in name.split(";")[0].split("/")[:-1] if part and len(part) <= 100]

@@ -1,0 +1,92 @@
+"""Operators that compute each element by itself."""
+
+from __future__ import annotations
+
+from forge import dtypes
+from forge.frontends.converter import forwarding
+from forge.frontends.tflite import quantized
+from forge.frontends.tflite.context import Context
+from forge.frontends.tflite.converters.activations import activated
+from forge.frontends.tflite.registry import converts, moves, takes_integers
+from forge.ir.nodes import Value
+
+_ARITHMETIC = {"ADD": "add", "SUB": "subtract", "MUL": "multiply", "DIV": "divide"}
+
+
+@converts("ADD", "SUB", "MUL", "DIV")
+def arithmetic(g: Context, x: Value, y: Value, *, fused_activation_function: str = "NONE") -> Value:
+    op = _ARITHMETIC[g.operator.name]
+    if op == "divide" and dtypes.is_integer(x.dtype):
+        op = "trunc_divide"
+    return activated(g, g.call(op, x, y), fused_activation_function)
+
+
+for _name, _op in {
+    "ABS": "abs", "ATAN2": "atan2", "BITWISE_XOR": "bitwise_xor", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor",
+    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOG": "log", "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not",
+    "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power", "RIGHT_SHIFT": "right_shift", "ROUND": "round",
+    "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt", "ZEROS_LIKE": "zeros_like",
+}.items():
+    _two = _op in ("atan2", "bitwise_xor", "floor_divide", "floor_mod", "logical_and", "logical_or", "power", "right_shift")
+    converts(_name)(forwarding(_op, 2 if _two else 1))
+
+for _name, _op in {
+    "EQUAL": "equal", "NOT_EQUAL": "not_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal", "MAXIMUM": "maximum", "MINIMUM": "minimum",
+}.items():
+    converts(_name)(moves(forwarding(_op, 2)))
+
+
+@converts("SQUARE")
+def square(g: Context, x: Value) -> Value:
+    return g.call("multiply", x, x)
+
+
+@converts("SQUARED_DIFFERENCE")
+def squared_difference(g: Context, x: Value, y: Value) -> Value:
+    difference = g.call("subtract", x, y)
+    return g.call("multiply", difference, difference)
+
+
+@converts("ADD_N")
+def add_n(g: Context, *inputs: Value) -> Value:
+    total = inputs[0]
+    for value in inputs[1:]:
+        total = g.call("add", total, value)
+    return total
+
+
+@converts("CAST")
+@takes_integers
+def cast(g: Context, x: Value, *, in_data_type: str = "float32", out_data_type: str = "float32") -> Value:
+    wanted = g.result().dtype
+    return g.call("cast", x, dtype=wanted, saturate=False) if x.dtype != wanted else x
+
+
+@converts("QUANTIZE")
+@takes_integers
+def quantize(g: Context, x: Value) -> Value:
+    how = quantized.quantization(g.result())
+    if how is None:
+        raise g.invalid(f"got an output of {g.result().dtype} without scales; expected a quantised one")
+    given = quantized.quantization(g.tensor(0))
+    return quantized.quantize(g, x if given is None else quantized.dequantize(g, x, given), how, g.result().dtype)
+
+
+@converts("DEQUANTIZE")
+@takes_integers
+def dequantize(g: Context, x: Value) -> Value:
+    how = g.quantization(0)
+    if dtypes.is_float(x.dtype):
+        return g.cast(x, g.result().dtype)
+    if how is None:
+        raise g.invalid(f"got an input of {x.dtype} without scales; expected a quantised one")
+    return g.cast(quantized.dequantize(g, x, how), g.result().dtype)
+
+
+@converts("SELECT", "SELECT_V2")
+@moves
+def select(g: Context, condition: Value, x: Value, y: Value) -> Value:
+    if g.operator.name == "SELECT" and condition.rank == 1 and x.rank > 1:
+        condition = g.reshape(condition, (*condition.shape, *[1] * (x.rank - 1)))
+    return g.call("where", condition, x, y)

@@ -1,0 +1,88 @@
+"""Pools, normalization and resizing of images."""
+
+from __future__ import annotations
+
+from forge.frontends.tflite.context import Context
+from forge.frontends.tflite.converters.activations import activated
+from forge.frontends.tflite.converters.products import checked, padding_of
+from forge.frontends.tflite.registry import converts, moves
+from forge.ir.nodes import Value
+
+
+def _pool(
+    g: Context, op: str, x: Value, padding: str, stride_w: int, stride_h: int, filter_width: int, filter_height: int
+) -> Value:
+    size, strides = (filter_height, filter_width), (stride_h, stride_w)
+    checked(g, filter=size, strides=strides)
+    if x.rank != 4:
+        raise g.invalid(f"got {x.type}; expected a tensor of rank 4")
+    around = padding_of(x, size, strides, (1, 1), padding)
+    return g.call(op, x, pool_size=size, strides=strides, padding=around, layout="NHWC")
+
+
+@converts("AVERAGE_POOL_2D")
+def average_pool_2d(
+    g: Context, x: Value, *, padding: str = "SAME", stride_w: int = 0, stride_h: int = 0, filter_width: int = 0,
+    filter_height: int = 0, fused_activation_function: str = "NONE",
+) -> Value:
+    found = _pool(g, "nn.avg_pool2d", x, padding, stride_w, stride_h, filter_width, filter_height)
+    return activated(g, found, fused_activation_function)
+
+
+@converts("MAX_POOL_2D")
+def max_pool_2d(
+    g: Context, x: Value, *, padding: str = "SAME", stride_w: int = 0, stride_h: int = 0, filter_width: int = 0,
+    filter_height: int = 0, fused_activation_function: str = "NONE",
+) -> Value:
+    found = _pool(g, "nn.max_pool2d", x, padding, stride_w, stride_h, filter_width, filter_height)
+    return activated(g, found, fused_activation_function)
+
+
+@converts("L2_POOL_2D")
+def l2_pool_2d(
+    g: Context, x: Value, *, padding: str = "SAME", stride_w: int = 0, stride_h: int = 0, filter_width: int = 0,
+    filter_height: int = 0, fused_activation_function: str = "NONE",
+) -> Value:
+    squares = g.call("multiply", x, x)
+    mean = _pool(g, "nn.avg_pool2d", squares, padding, stride_w, stride_h, filter_width, filter_height)
+    return activated(g, g.call("sqrt", mean), fused_activation_function)
+
+
+@converts("L2_NORMALIZATION")
+def l2_normalization(g: Context, x: Value, *, fused_activation_function: str = "NONE") -> Value:
+    return activated(g, g.call("nn.l2_normalize", x, axis=(-1,), eps=1e-12), fused_activation_function)
+
+
+@converts("LOCAL_RESPONSE_NORMALIZATION")
+def local_response_normalization(
+    g: Context, x: Value, *, radius: int = 0, bias: float = 0.0, alpha: float = 0.0, beta: float = 0.0
+) -> Value:
+    size = 2 * radius + 1
+    return g.call("nn.lrn", x, size=size, axis=x.rank - 1, bias=bias, alpha=alpha * size, beta=beta)
+
+
+@converts("RESIZE_BILINEAR")
+def resize_bilinear(
+    g: Context, x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False
+) -> Value:
+    return _resized(g, x, size, "linear", align_corners, half_pixel_centers, "")
+
+
+@converts("RESIZE_NEAREST_NEIGHBOR")
+@moves
+def resize_nearest_neighbor(
+    g: Context, x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False
+) -> Value:
+    rounding = "round" if align_corners else "round_prefer_ceil" if half_pixel_centers else "floor"
+    return _resized(g, x, size, "nearest_neighbor", align_corners, half_pixel_centers, rounding)
+
+
+def _resized(g: Context, x: Value, size: Value, method: str, align_corners: bool, half_pixel: bool, rounding: str) -> Value:
+    wanted = g.dims(size)
+    mode = "align_corners" if align_corners else "half_pixel" if half_pixel else "asymmetric"
+    options = {"layout": "NHWC", "method": method, "coordinate_transformation_mode": mode}
+    if rounding:
+        options["rounding_method"] = rounding
+    if wanted is not None:
+        return g.call("image.resize2d", x, size=wanted, **options)
+    return g.call("image.resize2d", x, g.cast(size, "int64"), **options)

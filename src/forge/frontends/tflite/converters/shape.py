@@ -1,0 +1,246 @@
+"""Operators that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge.dims import Dim
+from forge.frontends.tflite import quantized
+from forge.frontends.tflite.context import Context
+from forge.frontends.tflite.converters.activations import activated
+from forge.frontends.tflite.registry import converts, moves, takes_integers
+from forge.ir.nodes import Value
+
+
+@converts("RESHAPE")
+@moves
+def reshape(g: Context, x: Value, shape: Value | None = None, *, new_shape: tuple[int, ...] = ()) -> Value:
+    if shape is None:
+        return g.call("reshape", x, newshape=new_shape, allowzero=True)
+    known = g.dims(shape)
+    return g.call("reshape", x, g.cast(shape, "int64")) if known is None else g.call("reshape", x, newshape=known, allowzero=True)
+
+
+@converts("SQUEEZE")
+@moves
+def squeeze(g: Context, x: Value, *, squeeze_dims: tuple[int, ...] = ()) -> Value:
+    axes = [g.axis(axis, x.rank) for axis in squeeze_dims] or [k for k, size in enumerate(x.shape) if size == 1]
+    return g.call("squeeze", x, axis=tuple(sorted(set(axes)))) if axes else x
+
+
+@converts("EXPAND_DIMS")
+@moves
+def expand_dims(g: Context, x: Value, axis: Value) -> Value:
+    (place,) = g.required_ints(axis, "axis")
+    return g.call("expand_dims", x, axis=g.axis(place, x.rank + 1))
+
+
+@converts("TRANSPOSE")
+@moves
+def transpose(g: Context, x: Value, permutation: Value) -> Value:
+    order = [g.axis(axis, x.rank) for axis in g.required_ints(permutation, "permutation")]
+    if sorted(order) != list(range(x.rank)):
+        raise g.invalid(f"permutation: got {order}; expected the axes of {x.type}")
+    return g.moved(x, order)
+
+
+@converts("CONCATENATION")
+@takes_integers
+def concatenation(g: Context, *inputs: Value, axis: int = 0, fused_activation_function: str = "NONE") -> Value:
+    wanted, dtype = quantized.quantization(g.result()), g.result().dtype
+    parts = [quantized.requantized(g, v, quantized.quantization(g.tensor(k)), wanted, dtype) for k, v in enumerate(inputs)]
+    return activated(g, g.call("concatenate", *parts, axis=axis), fused_activation_function)
+
+
+@converts("PACK")
+@moves
+def pack(g: Context, *inputs: Value, values_count: int = 0, axis: int = 0) -> Value:
+    return g.call("stack", *inputs, axis=axis)
+
+
+@converts("UNPACK")
+@moves
+def unpack(g: Context, x: Value, *, num: int = 0, axis: int = 0) -> list[Value]:
+    place = g.axis(axis, x.rank)
+    if not num:
+        return []
+    return [g.call("squeeze", part, axis=(place,)) for part in g.multi("split", x, indices_or_sections=num, axis=place)]
+
+
+@converts("SPLIT")
+@moves
+def split(g: Context, axis: Value, x: Value, *, num_splits: int = 0) -> list[Value]:
+    (place,) = g.required_ints(axis, "axis")
+    return g.multi("split", x, indices_or_sections=num_splits, axis=g.axis(place, x.rank))
+
+
+@converts("SPLIT_V")
+@moves
+def split_v(g: Context, x: Value, sizes: Value, axis: Value, *, num_splits: int = 0) -> list[Value]:
+    (place,) = g.required_ints(axis, "axis")
+    place = g.axis(place, x.rank)
+    given: list[Dim] = list(g.required_ints(sizes, "sizes"))
+    if -1 in given:
+        rest = x.shape[place]
+        for size in given:
+            rest = rest - size if size != -1 else rest
+        given[given.index(-1)] = rest
+    ends, total = [], 0
+    for size in given[:-1]:
+        total = total + size
+        ends.append(total)
+    return g.multi("split", x, indices_or_sections=tuple(ends), axis=place)
+
+
+@converts("PAD")
+@moves
+def pad(g: Context, x: Value, paddings: Value) -> Value:
+    return _padded(g, x, paddings, None)
+
+
+@converts("PADV2")
+@moves
+def pad_v2(g: Context, x: Value, paddings: Value, value: Value) -> Value:
+    return _padded(g, x, paddings, value)
+
+
+def _padded(g: Context, x: Value, paddings: Value, value: Value | None) -> Value:
+    if value is None:
+        how = quantized.quantization(g.tensor(0)) if x.dtype == g.result().dtype and not x.dtype.startswith("float") else None
+        value = g.constant(0 if how is None else int(how.zero_points[0]), x.dtype)
+    widths = g.required_ints(paddings, "paddings")
+    if len(widths) != 2 * x.rank or min(widths, default=0) < 0:
+        raise g.invalid(f"paddings: got {widths}; expected a pair of sizes for each of {x.rank} axes")
+    return g.call("nn.pad", x, g.reshape(value, ()), pad_width=tuple(zip(widths[::2], widths[1::2])))
+
+
+@converts("MIRROR_PAD")
+@moves
+def mirror_pad(g: Context, x: Value, paddings: Value, *, mode: str = "REFLECT") -> Value:
+    widths = g.required_ints(paddings, "paddings")
+    kinds = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}
+    return g.call("nn.pad", x, pad_width=tuple(zip(widths[::2], widths[1::2])), pad_mode=kinds[mode])
+
+
+@converts("SLICE")
+@moves
+def slice_(g: Context, x: Value, begin: Value, size: Value) -> Value:
+    starts, sizes = g.ints(begin), g.ints(size)
+    if sizes is None:
+        raise g.unsupported("the sizes are computed at run time; expected constants")
+    if len(sizes) != x.rank:
+        raise g.invalid(f"size: got {sizes}; expected one for each of {x.rank} axes")
+    if starts is None:
+        wanted = tuple(extent if n == -1 else n for n, extent in zip(sizes, x.shape))
+        return g.call("dynamic_slice", x, g.cast(begin, "int64"), slice_sizes=wanted)
+    ends = [extent if n == -1 else at + n for at, n, extent in zip(starts, sizes, x.shape)]
+    return g.call("strided_slice", x, begin=starts, end=tuple(ends), strides=(1,) * x.rank)
+
+
+@converts("STRIDED_SLICE")
+@moves
+def strided_slice(
+    g: Context, x: Value, begin: Value, end: Value, strides: Value, *, begin_mask: int = 0, end_mask: int = 0,
+    ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, offset: bool = False,
+) -> Value:
+    starts, ends, steps = (g.required_ints(v, what) for v, what in ((begin, "begin"), (end, "end"), (strides, "strides")))
+    if not len(starts) == len(ends) == len(steps):
+        raise g.invalid(f"got {len(starts)} begins, {len(ends)} ends and {len(steps)} strides; expected as many of each")
+    axes: list[int] = []
+    taken: dict[int, tuple[Dim | None, Dim | None, int]] = {}
+    shape: list[Dim | None] = []  # sizes of the result: None where a slice says it, 1 for new axes; removed ones are left out
+    rest = x.rank - sum(not (new_axis_mask | ellipsis_mask) >> k & 1 for k in range(len(starts)))
+    axis = 0
+    for k, (start, stop, step) in enumerate(zip(starts, ends, steps)):
+        if ellipsis_mask >> k & 1:
+            shape += [None] * rest
+            axis += rest
+        elif new_axis_mask >> k & 1:
+            shape.append(1)
+        else:
+            axes.append(axis)
+            if shrink_axis_mask >> k & 1:
+                taken[axis] = (start, start + 1 if start != -1 else x.shape[axis], 1)
+            else:
+                low, high = (None if mask >> k & 1 else n for mask, n in ((begin_mask, start), (end_mask, stop)))
+                taken[axis] = (low, start + stop if offset and high is not None else high, step)
+                shape.append(None)
+            axis += 1
+    shape += [None] * (x.rank - axis)
+    return _cut(g, x, taken, shape, [a for k, a in enumerate_axes(axes, starts, ellipsis_mask, new_axis_mask) if shrink_axis_mask >> k & 1])
+
+
+def enumerate_axes(axes: Sequence[int], starts: Sequence[int], ellipsis_mask: int, new_axis_mask: int) -> list[tuple[int, int]]:
+    """Numbers of entries that are slices, with the axes that they are of."""
+    numbers = [k for k in range(len(starts)) if not (ellipsis_mask | new_axis_mask) >> k & 1]
+    return list(zip(numbers, axes))
+
+
+def _cut(
+    g: Context, x: Value, taken: dict[int, tuple[Dim | None, Dim | None, int]], shape: Sequence[Dim | None], removed: Sequence[int]
+) -> Value:
+    begin, end, strides = [], [], []
+    for axis, (low, high, step) in taken.items():
+        size = x.shape[axis]
+        begin.append(low if low is not None else 0 if step > 0 else size - 1)
+        end.append(high if high is not None else size if step > 0 else -(1 << 31))
+        strides.append(step)
+    found = g.call("strided_slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(strides), axes=tuple(taken)) if taken else x
+    kept = iter([size for axis, size in enumerate(found.shape) if axis not in removed])
+    return g.reshape(found, [next(kept) if size is None else size for size in shape])
+
+
+@converts("TILE")
+@moves
+def tile(g: Context, x: Value, multiples: Value) -> Value:
+    known = g.dims(multiples)
+    return g.call("tile", x, g.cast(multiples, "int64")) if known is None else g.call("tile", x, reps=known)
+
+
+@converts("BROADCAST_TO")
+@moves
+def broadcast_to(g: Context, x: Value, shape: Value) -> Value:
+    known = g.dims(shape)
+    return g.call("broadcast_to", x, g.cast(shape, "int64")) if known is None else g.broadcast(x, known)
+
+
+@converts("GATHER")
+@moves
+def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0) -> Value:
+    place = g.axis(axis, x.rank)
+    return g.call("take", x, indices, axis=place, batch_dims=batch_dims + indices.rank if batch_dims < 0 else batch_dims)
+
+
+@converts("GATHER_ND")
+@moves
+def gather_nd(g: Context, x: Value, indices: Value) -> Value:
+    order = (indices.rank - 1, *range(indices.rank - 1))
+    return g.call("gather_nd", x, g.moved(indices, order))
+
+
+@converts("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
+@moves
+def depth_to_space(g: Context, x: Value, *, block_size: int = 0) -> Value:
+    op = "nn.depth_to_space" if g.operator.name == "DEPTH_TO_SPACE" else "nn.space_to_depth"
+    return g.call(op, x, block_size=block_size, layout="NHWC")
+
+
+@converts("SHAPE")
+@takes_integers
+def shape_of(g: Context, x: Value, *, out_type: str = "float32") -> Value:
+    return g.call("shape_of", x, dtype=g.result().dtype)
+
+
+@converts("REVERSE_V2")
+@moves
+def reverse(g: Context, x: Value, axis: Value) -> Value:
+    for place in g.axes_of(axis, x.rank):
+        x = g.call("reverse", x, axis=place)
+    return x
+
+
+@converts("FILL")
+@moves
+def fill(g: Context, shape: Value, value: Value) -> Value:
+    known = g.dims(shape)
+    return g.call("full", value, g.cast(shape, "int64")) if known is None else g.call("full", value, shape=known)
