@@ -61,6 +61,7 @@ ENABLED: dict[str, Callable[[CompileOptions], bool]] = {
     "split_groups": lambda o: o.channel_layout is None,
     "untranspose": lambda o: o.channel_layout is None,
     "channels_first": lambda o: o.channel_layout is None,
+    "integers_first": lambda o: o.channel_layout is None,
     "choose_layouts": lambda o: o.channel_layout is None,
     "use_winograd": lambda o: o.winograd,
 }
@@ -105,6 +106,8 @@ GRAPH_STAGES: tuple[Stage, ...] = (
           "functions of the module become part of those that call them", text=_graphs_text),
     _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
     _pass("unroll_scans", 2, unroll_scans.run, "short loops over layers or frames become what their rounds do"),
+    _shape("integers_first", 2, convert_layout.run_integers_to_first,
+           "convolutions by quantised kernels whose channels are last get them first, unless `set_channel_layout` is given"),
     _pass("to_unsigned", 2, to_unsigned.run, "int8 between quantisation and dequantisation becomes uint8"),
     _shape("recurrent_codes", 2, recurrent_codes.run, "weights of recurrent layers stay integers of 8 bits"),
     _pass("to_integers", 2, to_integers.run, "products of quantised numbers are summed as integers"),

@@ -9,13 +9,17 @@ everything else reads a tensor that is transposed back, once. Inputs and outputs
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import ConvBase
 from forge.ops.nn.transposed_convolution import ConvTranspose
+from forge.ops.quantized.quantize import Dequantize
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 
@@ -33,11 +37,23 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 def run_to_first(graph: Graph, options: CompileOptions) -> int:
     """Takes convolutions with constant weights to the layout that is put in blocks of channels afterwards."""
+    return _to_first(graph, lambda conv: True)
+
+
+def run_integers_to_first(graph: Graph, options: CompileOptions) -> int:
+    """`run_to_first` of graphs with kernels of integers, which are looked for in this layout."""
+    return _to_first(graph, lambda conv: _integers(conv.weight) is not None)
+
+
+def _to_first(graph: Graph, counts: Callable[[ConvBase[Any]], bool]) -> int:
+    """Converts each graph that has a convolution which ``counts``."""
     count, found = 0, False
     for node in graph.nodes:
         for region in node.regions:
-            count += run_to_first(region, options)
-        found = found or node.op_def.name in CONVOLUTIONS and node.attrs.data_layout.endswith("C")
+            count += _to_first(region, counts)
+        if not found and node.op_def.name in CONVOLUTIONS and node.attrs.data_layout.endswith("C"):
+            conv: ConvBase[Any] | None = ConvBase.of(node)
+            found = conv is not None and counts(conv)
     return count + _First(graph, last=False).run() if found else count
 
 
@@ -93,9 +109,27 @@ class _First(_Permuted):
     """Images of convolutions with constant weights, whose channels become the second axis."""
 
     def reordered(self, kernel: Value, order: tuple[int, ...]) -> Value:
-        assert kernel.constant is not None
-        return self.builder.constant(kernel.constant.transpose(order), name=kernel.name)
+        integers = _integers(kernel)
+        if integers is None:
+            assert kernel.constant is not None
+            return self.builder.constant(kernel.constant.transpose(order), name=kernel.name)
+        turned = self.builder.constant(_known(integers.data).transpose(order), name=integers.data.name)
+        axis = order.index(integers.attrs.axis % kernel.rank)
+        return self.call(integers.node, turned, *integers.node.operands[1:], axis=axis)
 
     def start(self, node: Node) -> Value | None:
         conv: ConvBase[Any] | None = ConvBase.of(node)
-        return None if conv is None or conv.weight.constant is None else super().start(node)
+        if conv is None or conv.weight.constant is None and _integers(conv.weight) is None:
+            return None
+        return super().start(node)
+
+
+def _integers(kernel: Value) -> Dequantize | None:
+    """What makes numbers of the integers of a constant kernel, with a scale for the kernel or for each index of an axis."""
+    found = Dequantize.of(kernel.producer) if kernel.producer is not None else None
+    return found if found is not None and found.data.constant is not None and not found.attrs.block_size else None
+
+
+def _known(value: Value) -> np.ndarray:
+    assert value.constant is not None
+    return value.constant

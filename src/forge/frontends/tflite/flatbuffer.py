@@ -70,7 +70,7 @@ class Reader:
         if field.is_vector:
             return None if place is None else self._vector(field, self._follow(place))
         if field.kind in _STORED:
-            return field.default if place is None else self._scalar(field.kind, place)
+            return _DTYPES[field.kind].type(field.default).item() if place is None else self._scalar(field.kind, place)
         if field.kind in ENUMERATIONS:
             stored, names = ENUMERATIONS[field.kind]
             number = field.default if place is None else int(self._scalar(stored, place))
