@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -31,19 +35,56 @@ class ExternalCode(Protocol):
         """A function in this process, as ``ctypes`` has it."""
 
 
-_known: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+WRONG_ARGUMENTS, EXCEPTION = -(1 << 31), 1 - (1 << 31)
+"""What functions return that `TVM_DLL_EXPORT_TYPED_FUNC` has made: ``FORGE_EXTERN_WRONG_ARGUMENTS`` and so on."""
+
+PROBLEMS = {WRONG_ARGUMENTS: "does not take these arguments", EXCEPTION: "threw an exception"}
+"""What statuses mean."""
+
+
+def failure(function: str, status: int | str, place: str = "") -> str:
+    """The message where a function returns another status than 0."""
+    problem = PROBLEMS.get(status) if isinstance(status, int) else None
+    return f"call_extern: {place}{': ' if place else ''}the function {function!r} {problem or f'returned status {status}'}"
+
+
+@dataclass(frozen=True)
+class LinkedCode:
+    """Object files that become part of a compiled model, and the names of the functions that it calls."""
+
+    objects: tuple[bytes, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+_numbers = itertools.count()
+_alive: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_of_module: ContextVar[Sequence[ExternalCode]] = ContextVar("external", default=())
 
 
 def remember(code: ExternalCode) -> None:
-    """Makes the functions of ``code`` those that the interpreter calls by their names, as long as ``code`` lives."""
-    for name in code.names:
-        _known[name] = code
+    """Lets the interpreter find the functions of ``code`` by their names, as long as ``code`` lives."""
+    _alive[next(_numbers)] = code
+
+
+@contextmanager
+def used(codes: Sequence[ExternalCode]) -> Iterator[None]:
+    """Inside, graphs without a module of their own call functions of ``codes``."""
+    token = _of_module.set(codes)
+    try:
+        yield
+    finally:
+        _of_module.reset(token)
+
+
+def in_use() -> Sequence[ExternalCode]:
+    """What `used` was given."""
+    return _of_module.get()
 
 
 def find(name: str) -> ExternalCode | None:
-    """The code that has a function, of what is alive in this process."""
-    found: ExternalCode | None = _known.get(name)
-    return found
+    """The code that has a function: what is `used`, as the module's that is interpreted, else the newest alive in this process."""
+    alive: list[ExternalCode] = [code for _, code in sorted(_alive.items(), key=lambda item: -item[0])]
+    return next((code for code in (*in_use(), *alive) if name in code.names), None)
 
 
 def names_of(codes: Sequence[ExternalCode]) -> Iterator[str]:

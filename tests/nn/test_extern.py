@@ -241,10 +241,10 @@ def test_functions_that_fail() -> None:
             return module["acme_scale"](x, an_integer)  # type: ignore[no-any-return]
 
     ir = Wrong().export(SPEC)
-    with pytest.raises(forge.ForgeError, match="the external function 'acme_scale' failed") as raised:
+    with pytest.raises(forge.ForgeError, match="the function 'acme_scale' returned status 1") as raised:
         forge.compile(ir)(X)
     assert isinstance(raised.value, FunctionError)
-    with pytest.raises(forge.ForgeError, match="the external function 'acme_scale' failed"):
+    with pytest.raises(forge.ForgeError, match="the function 'acme_scale' returned status 1"):
         ir.get_inference_function("reference")(X)
 
 

@@ -6,7 +6,7 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from forge import dtypes
+from forge import dtypes, external
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.llvm import IRBuilder
 from forge.tir import stmt
@@ -15,7 +15,6 @@ from forge.tir.expr import Const
 if TYPE_CHECKING:
     from forge.codegen.module import ModuleEmitter
 
-FAILED = "the external function '{}' failed"
 _TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"  # DLTensor
 _CPU = 1
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
@@ -32,6 +31,19 @@ def call(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, s: stmt.Call
         _store(b, f"i32 {kind}", kinds, f"[{count} x i32]", k)
     module.add_once(f"@{s.name}", f"declare i32 @{s.name}(ptr, ptr, i32)")
     return b.value(f"call i32 @{s.name}(ptr {values}, ptr {kinds}, i32 {count})")
+
+
+def message(module: ModuleEmitter, b: IRBuilder, s: stmt.CallExtern, status: str) -> str:
+    """The text for a ``status`` other than 0."""
+    size, place = len(s.place.encode()) + len(s.name) + 100, s.place.replace("%", "%%")
+    chosen = module.message(external.failure(s.name, "%d", place))
+    for known in external.PROBLEMS:
+        is_this = b.value(f"icmp eq i32 {status}, {known}")
+        chosen = b.value(f"select i1 {is_this}, ptr {module.message(external.failure(s.name, known, place))}, ptr {chosen}")
+    module.add_once("@snprintf", "declare i32 @snprintf(ptr, i64, ptr, ...)")
+    text = b.value(f"alloca [{size} x i8]")
+    b.effect(f"call i32 (ptr, i64, ptr, ...) @snprintf(ptr {text}, i64 {size}, ptr {chosen}, i32 {status})")
+    return text
 
 
 def _argument(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, a: stmt.ExternArgument) -> tuple[int, str]:

@@ -42,6 +42,7 @@ def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: st
         "weights_size": compiled.weights.size,
         "arena_size": compiled.summary["arena_size"],
         "registered": compiled.summary["registered"],
+        "external": list(compiled.external.functions),
         "annotations": dict(compiled.target.annotations),
     }
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,8 @@ import numpy as np
 
 from forge import external
 from forge.codegen.link import find_compiler
-from forge.codegen.objects import needs_cpp
-from forge.codegen.objects import symbols as symbols_of
 from forge.codegen.processes import remedy
+from forge.codegen.user_objects import check_object, load
 from forge.dims import Dim, DimExpr
 from forge.errors import CompileError, OptionError, ToolchainError
 from forge.ir.nodes import Value
@@ -81,33 +78,16 @@ class ExternModule:
         raise NotImplementedError(f"{type(self).__name__}.object_code")
 
     def load(self) -> Any:
-        """The functions in this process, as ``ctypes`` has them: ``module.load().my_func``."""
-        return self._library
+        """The functions in this process, as ``ctypes`` has them: ``module.load().my_func``.
+
+        Raises:
+            ToolchainError: there is no compiler or linker; CompileError: it refuses the code.
+        """
+        return load(external.LinkedCode((self.object_code(_host()),), tuple(self.symbols)), _host())
 
     def function(self, name: str) -> Any:
         """One of them."""
-        return getattr(self._library, name)
-
-    @cached_property
-    def _library(self) -> Any:
-        """A shared library of the object, loaded; its file is gone then."""
-        code = self.object_code(_host())
-        with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
-            source, library = Path(folder, "code.o"), Path(folder, "code.so")
-            source.write_bytes(code)
-            extra = ["-lstdc++"] if needs_cpp(code) else []
-            _run([*find_compiler(_host()), "-shared", "-o", str(library), str(source), *extra, "-lm"], "link", "")
-            return ctypes.CDLL(str(library))
-
-    def _checked(self, code: bytes, where: str) -> bytes:
-        """``code`` if it is an object that has all functions."""
-        if code[:4] != b"\x7fELF" or len(code) < 64:
-            raise CompileError(f"{where}: is no ELF object file")
-        defined = {name for name, is_here in symbols_of(code) if is_here}
-        absent = [name for name in self.symbols if name not in defined]
-        if absent:
-            raise CompileError(f"{where}: has no function {absent[0]!r}; export it, in C++ with TVM_DLL_EXPORT_TYPED_FUNC")
-        return code
+        return getattr(self.load(), name)
 
 
 class ObjectModule(ExternModule):
@@ -128,7 +108,13 @@ class ObjectModule(ExternModule):
             raise OptionError(f"ObjectModule: filepath: there is no file {filepath}")
 
     def object_code(self, target: Target) -> bytes:
-        return self._checked(self.filepath.read_bytes(), f"ObjectModule {self.filepath}")
+        where = f"ObjectModule {self.filepath}"
+        try:
+            code = self.filepath.read_bytes()
+        except OSError as error:
+            raise CompileError(f"{where}: cannot be read: {error}") from error
+        check_object(code, self.symbols, target, where)
+        return code
 
 
 class SourceModule(ExternModule):
@@ -207,7 +193,9 @@ class SourceModule(ExternModule):
             with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
                 built = Path(folder, "code.o")
                 self.compile(built, target)
-                self._objects[key] = self._checked(built.read_bytes(), "SourceModule")
+                code = built.read_bytes()
+            check_object(code, self.symbols, target, f"SourceModule of {', '.join(self.symbols)}")
+            self._objects[key] = code
         return self._objects[key]
 
     def compile(self, output_path: str | Path, target: Target | None = None) -> None:
@@ -300,7 +288,7 @@ class _Call:
     def __init__(self, name: str, args: Sequence[Any], out: Any) -> None:
         self.g = Context(name)
         self.name = name
-        self.arguments = flattened(list(args))[0]
+        self.arguments = [x.item() if isinstance(x, np.generic) else x for x in flattened(list(args))[0]]
         results, self.structure = flattened(out)
         wrong = next((x for x in self.arguments if not isinstance(x, Tensor | DimExpr | int | float | str)), None)
         if wrong is not None:

@@ -77,6 +77,7 @@ class _External(Op[ExternalAttrs]):
     kind = Kind.OPAQUE
     category = Category.CONTROL
     flops_per_element = 0
+    says_place = True
     values = Operand(variadic=True, accepts=_ELEMENTS)
 
     def infer(self, attrs: ExternalAttrs, *values: Value) -> Types:
@@ -100,10 +101,10 @@ class _External(Op[ExternalAttrs]):
             raise fail(self.name, "arguments", repr(attrs.arguments[:80]), expected)
         for argument in listed:
             is_size = isinstance(argument, dict) and argument.get("size") in range(len(attrs.sizes))
-            is_value = isinstance(argument, int | float | str) and not isinstance(argument, bool)
+            is_value = isinstance(argument, int | float) and not isinstance(argument, bool) or _is_text(argument)
             fits = not isinstance(argument, int) or -(1 << 63) <= argument < 1 << 63
             if argument is not None and not is_size and not (is_value and fits):
-                raise fail(self.name, "an argument", repr(argument), expected)
+                raise fail(self.name, "an argument", repr(argument), f"{expected}; texts without zero, integers of 64 bits")
 
     def reference(self, attrs: ExternalAttrs, *values: Array) -> Arrays:
         code = external.find(attrs.function)
@@ -116,11 +117,16 @@ class _External(Op[ExternalAttrs]):
                   for a in arguments_of(attrs, len(values))]  # fmt: skip
         status = _call(code.function(attrs.function), [*listed, *results])
         if status:
-            raise ExecutionError(f"{self.name}: {failed(attrs.function)} (status {status})")
+            raise ExecutionError(external.failure(attrs.function, status))
         return results
 
     def carry_batch(self, attrs: ExternalAttrs, *_: object) -> Any:
         raise MixesBatch(f"the function {attrs.function!r} may combine the elements of a batch", certain=False)
+
+
+def _is_text(argument: object) -> bool:
+    """Whether C can have it as UTF-8 that ends with zero."""
+    return isinstance(argument, str) and "\0" not in argument and not any(0xD800 <= ord(c) < 0xE000 for c in argument)
 
 
 def _call(function: Any, arguments: list[Any]) -> int:
@@ -146,11 +152,6 @@ def _call(function: Any, arguments: list[Any]) -> int:
 def missing(function: str) -> str:
     """The message where no code has a function."""
     return f"call_extern: no code has the function {function!r}; attach the external module that does (AttachExternModules)"
-
-
-def failed(function: str) -> str:
-    """The message where a function reports an error."""
-    return f"the external function {function!r} failed"
 
 
 @register
