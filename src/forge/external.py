@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from forge.target import Target
 
-RESERVED = ("forge_", "_forge", "main")
-"""How names of functions of the user's do not begin: those of Forge's own do."""
+
+def is_reserved(name: str) -> bool:
+    """Whether the user's code may not define it."""
+    return name == "main" or name.startswith(("forge_", "_forge"))
 
 
 class ExternalCode(Protocol):
@@ -34,6 +36,9 @@ class ExternalCode(Protocol):
     def function(self, name: str) -> Any:
         """A function in this process, as ``ctypes`` has it."""
 
+
+LINKED = "_forge_extern_"
+"""How names of functions of the user's begin inside of a model: they may be those of functions of the C library."""
 
 WRONG_ARGUMENTS, EXCEPTION = -(1 << 31), 1 - (1 << 31)
 """What functions return that `TVM_DLL_EXPORT_TYPED_FUNC` has made: ``FORGE_EXTERN_WRONG_ARGUMENTS`` and so on."""

@@ -29,8 +29,9 @@ def call(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, s: stmt.Call
         kind, value = _argument(module, b, e, argument)
         _store(b, f"i64 {value}", values, f"[{count} x i64]", k)
         _store(b, f"i32 {kind}", kinds, f"[{count} x i32]", k)
-    module.add_once(f"@{s.name}", f"declare i32 @{s.name}(ptr, ptr, i32)")
-    return b.value(f"call i32 @{s.name}(ptr {values}, ptr {kinds}, i32 {count})")
+    symbol = f"@{external.LINKED}{s.name}"
+    module.add_once(symbol, f"declare i32 {symbol}(ptr, ptr, i32)")
+    return b.value(f"call i32 {symbol}(ptr {values}, ptr {kinds}, i32 {count})")
 
 
 def message(module: ModuleEmitter, b: IRBuilder, s: stmt.CallExtern, status: str) -> str:

@@ -16,10 +16,10 @@ from pathlib import Path
 from forge.codegen import object_store
 from forge.codegen.elf import Layout, machine_of, reserving_object, with_weights
 from forge.codegen.entry import WEIGHTS_SYMBOL
-from forge.codegen.objects import cpp_library, definitions, undefined_symbols
+from forge.codegen.objects import cpp_library, definitions, renamed, undefined_symbols
 from forge.codegen.processes import remedy
 from forge.errors import CompileError, ToolchainError
-from forge.external import LinkedCode
+from forge.external import LINKED, LinkedCode
 from forge.target import Target
 
 WEIGHTS_SECTION = ".forge.weights"
@@ -109,17 +109,19 @@ def link_library(objects: Sequence[bytes], weights_size: int, target: Target, ru
         work = Path(folder)
         runtime = _runtime_objects(compiler, runtime_sources, work)
         inputs = [*(_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)), *runtime]
-        libraries, flags = _LIBRARIES, _LINK_FLAGS
+        libraries, flags, purpose = _LIBRARIES, _LINK_FLAGS, "link the library"
         if external.objects:
-            _check_names(external, [*objects, *(path.read_bytes() for path in runtime)])
-            inputs += [_write(work / f"external{i}.o", code) for i, code in enumerate(external.objects)]
+            codes = _with_linked_names(external)
+            _check_names(codes, [*objects, *(path.read_bytes() for path in runtime)])
+            inputs += [_write(work / f"external{i}.o", code) for i, code in enumerate(codes)]
             libraries = external_libraries(external)
             flags = (*flags, f"-Wl,--version-script={_write(work / 'exports.map', _EXPORTS.encode())}")
+            purpose = f"link the library with {', '.join(external.functions)}"
         if weights_size:  # the last, so that linkers that keep the order have nothing after it
             reserving = reserving_object(weights_size, WEIGHTS_SYMBOL, WEIGHTS_SECTION, page_size(target), machine_of(objects[0]))
             inputs.append(_write(work / "weights.o", reserving))
         built = work / "library.so"
-        run([*compiler, *flags, "-o", str(built), *map(str, inputs), *libraries], "link the library")
+        run([*compiler, *flags, "-o", str(built), *map(str, inputs), *libraries], purpose)
         return with_weights(built.read_bytes(), WEIGHTS_SECTION)
 
 
@@ -129,8 +131,15 @@ def external_libraries(code: LinkedCode) -> tuple[str, ...]:
     return ("-Wl,--as-needed", *([] if cpp is None else [f"-l{cpp}"]), *_LIBRARIES)
 
 
-def _check_names(external: LinkedCode, others: Sequence[bytes]) -> None:
-    defined = {name for code in external.objects for name in definitions(code)} - set(external.functions)
+def _with_linked_names(external: LinkedCode) -> list[bytes]:
+    codes = list(external.objects)
+    for name in external.functions:
+        codes = [renamed(code, name, LINKED + name) for code in codes]
+    return codes
+
+
+def _check_names(external: Sequence[bytes], others: Sequence[bytes]) -> None:
+    defined = {name for code in external for name in definitions(code) if not name.startswith(LINKED)}
     if clash := sorted(defined & undefined_symbols(*others)):
         raise CompileError(f"call_extern: an external module defines {clash[0]!r}, which the rest of the model calls; make it static, "
                            "or rename it")

@@ -13,6 +13,7 @@ _UNDEFINED = 0
 _COMMON = 0xFFF2
 _LOCAL, _GLOBAL = 0, 1
 _HIDDEN = (1, 2)
+_DATA = (1, 5, 6)
 _OF_C = {"__cxa_atexit", "__cxa_finalize", "__cxa_thread_atexit_impl"}
 """Of the names of C++'s ABI, those that the C library has."""
 
@@ -21,10 +22,17 @@ _OF_LLVM = ("_ZNSt3__1", "_ZNKSt3__1", "_ZTINSt3__1", "_ZTVNSt3__1", "_ZSt3__1")
 
 
 class Definition(NamedTuple):
-    """Whether there can be no other of the name, and whether those that link this into a library may see it."""
+    """Of a symbol.
+
+    Attributes:
+        is_strong: there can be no other of the name.
+        is_visible: those that link this into a library may see it.
+        is_data: it is a variable.
+    """
 
     is_strong: bool
     is_visible: bool
+    is_data: bool
 
 
 def symbols(code: bytes) -> Iterator[tuple[str, bool]]:
@@ -44,7 +52,7 @@ def definitions(code: bytes) -> dict[str, Definition]:
             name, info, other, section, _, _ = _SYMBOL.unpack_from(code, at)
             if name and section != _UNDEFINED and info >> 4 != _LOCAL:
                 strong = info >> 4 == _GLOBAL and section != _COMMON
-                found[_text(code, _section(code, names)[4] + name)] = Definition(strong, other & 3 not in _HIDDEN)
+                found[_text(code, _section(code, names)[4] + name)] = Definition(strong, other & 3 not in _HIDDEN, info & 15 in _DATA)
     return found
 
 

@@ -43,15 +43,17 @@ def check_object(code: bytes, functions: Iterable[str], target: Target, where: s
                                "TVM_DLL_EXPORT_TYPED_FUNC; leave out '-flto'")
         if not found[name].is_visible:
             raise CompileError(f"{where}: function {name!r} is hidden; give it default visibility")
-    own = next((name for name in found if name.startswith(external.RESERVED)), None)
+        if found[name].is_data:
+            raise CompileError(f"{where}: {name!r} is a variable; expected a function")
+    own = next(filter(external.is_reserved, found), None)
     if own is not None:
-        raise CompileError(f"{where}: defines {own!r}; expected no names that begin with {', '.join(external.RESERVED)}; rename it")
+        raise CompileError(f"{where}: defines {own!r}; expected another name than main, and none that begins with forge_; rename it")
 
 
 def _definitions(code: bytes, where: str) -> dict[str, Definition]:
     try:
         return definitions(code)
-    except (struct.error, ValueError, IndexError) as error:
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise CompileError(f"{where}: the object file is damaged ({error}); compile it again") from error
 
 
@@ -101,7 +103,7 @@ def _load(code: external.LinkedCode, target: Target) -> ctypes.CDLL:
 
 
 def addresses(code: external.LinkedCode, target: Target) -> dict[str, int]:
-    """Where the functions are in this process.
+    """Where the functions are in this process, by their names in the model's code.
 
     Raises:
         As `load`.
@@ -109,4 +111,5 @@ def addresses(code: external.LinkedCode, target: Target) -> dict[str, int]:
     if not code.functions:
         return {}
     library = load(code, target)
-    return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in code.functions}
+    found = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in code.functions}
+    return {external.LINKED + name: address for name, address in found.items()}

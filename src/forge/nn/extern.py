@@ -48,7 +48,7 @@ class ExternModule:
     def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
         if not isinstance(symbols, Mapping) or not symbols or not all(callable(f) for f in symbols.values()):
             raise OptionError("ExternModule: symbols: expected functions that infer results, by name")
-        wrong = next((name for name in symbols if not name.isidentifier() or name.startswith(external.RESERVED)), None)
+        wrong = next((name for name in symbols if not name.isidentifier() or external.is_reserved(name)), None)
         if wrong is not None:
             raise OptionError(f"ExternModule: symbols: got {wrong!r}; expected names of C that do not begin with forge_")
         self.symbols = dict(symbols)

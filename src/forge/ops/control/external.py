@@ -81,7 +81,7 @@ class _External(Op[ExternalAttrs]):
     values = Operand(variadic=True, accepts=_ELEMENTS)
 
     def infer(self, attrs: ExternalAttrs, *values: Value) -> Types:
-        if not _NAME.fullmatch(attrs.function) or attrs.function.startswith(external.RESERVED):
+        if not _NAME.fullmatch(attrs.function) or external.is_reserved(attrs.function):
             raise fail(self.name, "function", repr(attrs.function), "a name of C that does not begin with forge_")
         if not attrs.shapes or len(attrs.shapes) != len(attrs.dtypes):
             given = f"{len(attrs.shapes)} shapes and {len(attrs.dtypes)} dtypes"
