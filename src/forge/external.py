@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from forge.target import Target
+
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
+
+
+def is_name(name: object) -> bool:
+    """Whether a function of the user's may be called so."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and not is_reserved(name)
 
 
 def is_reserved(name: str) -> bool:
@@ -26,6 +35,10 @@ class ExternalCode(Protocol):
     def names(self) -> Sequence[str]:
         """Of its functions."""
 
+    @property
+    def link_options(self) -> Sequence[str]:
+        """Options of the linker: libraries that its functions need."""
+
     def object_code(self, target: Target) -> bytes:
         """The object file for ``target``.
 
@@ -35,6 +48,23 @@ class ExternalCode(Protocol):
 
     def function(self, name: str) -> Any:
         """A function in this process, as ``ctypes`` has it."""
+
+
+INTEGER, NUMBER, TEXT, TENSOR = range(4)
+"""Kinds of arguments: ``FORGE_EXTERN_INTEGER`` and so on."""
+
+CPU = 1
+"""DLPack's number of the device."""
+
+_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+
+
+def dlpack_type(dtype: str) -> tuple[int, int] | None:
+    """DLPack's code of an element type and its number of bits; None where it has none."""
+    if dtype == "bool":
+        return _CODES["bool"], 8
+    parts = re.fullmatch(r"(u?int|b?float)(8|16|32|64)", dtype)
+    return None if parts is None or dtype == "float8" else (_CODES[parts[1]], int(parts[2]))
 
 
 LINKED = "_forge_extern_"
@@ -55,10 +85,11 @@ def failure(function: str, status: int | str, place: str = "") -> str:
 
 @dataclass(frozen=True)
 class LinkedCode:
-    """Object files that become part of a compiled model, and the names of the functions that it calls."""
+    """Object files that become part of a compiled model, the names of the functions that it calls, and options of the linker."""
 
     objects: tuple[bytes, ...] = ()
     functions: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 _numbers = itertools.count()
@@ -87,7 +118,7 @@ def in_use() -> Sequence[ExternalCode]:
 
 
 def find(name: str) -> ExternalCode | None:
-    """The code that has a function: what is `used`, as the module's that is interpreted, else the newest alive in this process."""
+    """The code that has a function: what is `used`, as the module's that is interpreted, else the newest that is alive."""
     alive: list[ExternalCode] = [code for _, code in sorted(_alive.items(), key=lambda item: -item[0])]
     return next((code for code in (*in_use(), *alive) if name in code.names), None)
 

@@ -38,7 +38,7 @@ class CompiledModel:
     summary: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
     lowered: LoweredLibrary | None = None
-    external: LinkedCode = LinkedCode()
+    external: LinkedCode = field(default_factory=LinkedCode)
 
     @property
     def objects(self) -> list[bytes]:

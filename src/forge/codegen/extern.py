@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import TYPE_CHECKING
 
-from forge import dtypes, external
+from forge import external
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.llvm import IRBuilder
+from forge.errors import CompileError
 from forge.tir import stmt
 from forge.tir.expr import Const
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from forge.codegen.module import ModuleEmitter
 
 _TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"  # DLTensor
-_CPU = 1
-_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-_INTEGER, _NUMBER, _TEXT, _A_TENSOR = range(4)
 
 
 def call(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, s: stmt.CallExtern) -> str:
@@ -50,13 +47,13 @@ def message(module: ModuleEmitter, b: IRBuilder, s: stmt.CallExtern, status: str
 def _argument(module: ModuleEmitter, b: IRBuilder, e: ExpressionEmitter, a: stmt.ExternArgument) -> tuple[int, str]:
     """What kind it is, and its 64 bits."""
     if isinstance(a, stmt.ExternTensor):
-        return _A_TENSOR, b.value(f"ptrtoint ptr {_tensor(b, e, a)} to i64")
+        return external.TENSOR, b.value(f"ptrtoint ptr {_tensor(b, e, a)} to i64")
     if isinstance(a, str):
-        return _TEXT, b.value(f"ptrtoint ptr {module.message(a)} to i64")
+        return external.TEXT, b.value(f"ptrtoint ptr {module.message(a)} to i64")
     if isinstance(a, Const) and a.dtype == "float64":
         (bits,) = struct.unpack("<q", struct.pack("<d", a.value))
-        return _NUMBER, str(bits)
-    return _INTEGER, e.text(a).split(" ", 1)[1]
+        return external.NUMBER, str(bits)
+    return external.INTEGER, e.text(a).split(" ", 1)[1]
 
 
 def _tensor(b: IRBuilder, e: ExpressionEmitter, t: stmt.ExternTensor) -> str:
@@ -64,10 +61,12 @@ def _tensor(b: IRBuilder, e: ExpressionEmitter, t: stmt.ExternTensor) -> str:
     shape = b.value(f"alloca [{rank} x i64], align 8")
     for axis, extent in enumerate(t.shape):
         _store(b, e.text(extent), shape, f"[{rank} x i64]", axis)
-    kind = "bfloat" if t.dtype == "bfloat16" else re.sub(r"\d.*", "", t.dtype)
-    bits = 8 if t.dtype == "bool" else dtypes.bits(t.dtype)
+    described = external.dlpack_type(t.dtype)
+    if described is None:
+        raise CompileError(f"codegen: a function of the user's got {t.dtype}; expected an element type of DLPack")
+    code, bits = described
     tensor = b.value(f"alloca {_TENSOR}, align 8")
-    fields = (f"ptr {e.pointers[t.buffer]}", f"i32 {_CPU}", "i32 0", f"i32 {len(t.shape)}", f"i8 {_CODES[kind]}", f"i8 {bits}",
+    fields = (f"ptr {e.pointers[t.buffer]}", f"i32 {external.CPU}", "i32 0", f"i32 {len(t.shape)}", f"i8 {code}", f"i8 {bits}",
               "i16 1", f"ptr {shape}", "ptr null", "i64 0")  # fmt: skip
     for number, value in enumerate(fields):
         _store(b, value, tensor, _TENSOR, number)

@@ -25,10 +25,10 @@ from forge.target import Target
 WEIGHTS_SECTION = ".forge.weights"
 
 _RUNTIME_FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
-_LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
+_LINK_FLAGS: tuple[str, ...] = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
                "-Wl,--build-id=none", "-s")
 _COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
-_LIBRARIES = ("-lm", "-lpthread")
+_LIBRARIES: tuple[str, ...] = ("-lm", "-lpthread")
 EXTERNAL_FLAGS = ("-Wl,--no-undefined", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-Bsymbolic")
 """Of a library of the user's functions, whose calls of one another stay inside."""
 
@@ -128,7 +128,7 @@ def link_library(objects: Sequence[bytes], weights_size: int, target: Target, ru
 def external_libraries(code: LinkedCode) -> tuple[str, ...]:
     """Options for the libraries that functions of the user's may need."""
     cpp = cpp_library(*code.objects)
-    return ("-Wl,--as-needed", *([] if cpp is None else [f"-l{cpp}"]), *_LIBRARIES)
+    return ("-Wl,--as-needed", *code.options, *([] if cpp is None else [f"-l{cpp}"]), *_LIBRARIES)
 
 
 def _with_linked_names(external: LinkedCode) -> list[bytes]:
@@ -141,8 +141,8 @@ def _with_linked_names(external: LinkedCode) -> list[bytes]:
 def _check_names(external: Sequence[bytes], others: Sequence[bytes]) -> None:
     defined = {name for code in external for name in definitions(code) if not name.startswith(LINKED)}
     if clash := sorted(defined & undefined_symbols(*others)):
-        raise CompileError(f"call_extern: an external module defines {clash[0]!r}, which the rest of the model calls; make it static, "
-                           "or rename it")
+        raise CompileError(f"call_extern: an external module defines {clash[0]!r}, which the rest of the model calls; make it "
+                           "static, or rename it")
 
 
 def _write(path: Path, data: bytes) -> Path:

@@ -52,7 +52,8 @@ def definitions(code: bytes) -> dict[str, Definition]:
             name, info, other, section, _, _ = _SYMBOL.unpack_from(code, at)
             if name and section != _UNDEFINED and info >> 4 != _LOCAL:
                 strong = info >> 4 == _GLOBAL and section != _COMMON
-                found[_text(code, _section(code, names)[4] + name)] = Definition(strong, other & 3 not in _HIDDEN, info & 15 in _DATA)
+                text = _text(code, _section(code, names)[4] + name)
+                found[text] = Definition(strong, other & 3 not in _HIDDEN, info & 15 in _DATA)
     return found
 
 

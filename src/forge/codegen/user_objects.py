@@ -21,7 +21,7 @@ from forge.errors import CompileError, ToolchainError
 from forge.target import Target
 
 _loaded: dict[str, ctypes.CDLL] = {}
-"""By the digest of the objects; for as long as the process runs, whose threads may be in their code."""
+"""By the digest of the objects and options; for as long as the process runs, whose threads may be in their code."""
 
 
 def check_object(code: bytes, functions: Iterable[str], target: Target, where: str) -> None:
@@ -47,7 +47,7 @@ def check_object(code: bytes, functions: Iterable[str], target: Target, where: s
             raise CompileError(f"{where}: {name!r} is a variable; expected a function")
     own = next(filter(external.is_reserved, found), None)
     if own is not None:
-        raise CompileError(f"{where}: defines {own!r}; expected another name than main, and none that begins with forge_; rename it")
+        raise CompileError(f"{where}: defines {own!r}; expected neither main nor a name that begins with forge_; rename it")
 
 
 def _definitions(code: bytes, where: str) -> dict[str, Definition]:
@@ -77,7 +77,8 @@ def load(code: external.LinkedCode, target: Target) -> ctypes.CDLL:
     Raises:
         ToolchainError: there is no linker; CompileError: it refuses them, or they cannot be loaded.
     """
-    digest = hashlib.sha256(b"".join(hashlib.sha256(o).digest() for o in code.objects)).hexdigest()
+    parts = (*code.objects, *(option.encode() for option in code.options))
+    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     if digest not in _loaded:
         _loaded[digest] = _load(code, target)
     return _loaded[digest]

@@ -90,7 +90,7 @@ class Compilation:
                 raise CompileError(problem if name in names else missing(name))
         needed = [code for code in codes if not called.keys().isdisjoint(code.names)]
         objects = tuple(code.object_code(self.options.target) for code in needed)
-        return LinkedCode(objects, tuple(called))
+        return LinkedCode(objects, tuple(called), tuple(option for code in needed for option in code.link_options))
 
     @functools.cached_property
     def functions(self) -> list[FunctionStages]:

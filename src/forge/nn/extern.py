@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ from forge.target import Target
 from forge_runtime.debugging import CALL
 
 _HEADERS = Path(__file__).with_name("include")
+_ENCODING = ("utf-8", "surrogateescape")
 _C, _CUDA = ("c",), ("cu", "cuda")
 _FORMATS = (*_C, "cpp", "cc", "cxx", *_CUDA)
 
@@ -40,18 +42,21 @@ class ExternModule:
     Args:
         symbols: by name of a function: what its results are. A function of the arguments that returns one or several
             `Tensor.placeholder`.
+        link_options: options of the linker, such as ``-lopenblas``, for libraries that the functions need. The model then needs
+            them, too, where it runs.
 
     Raises:
         OptionError: there is no function, or a name is none that C can have.
     """
 
-    def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, symbols: Mapping[str, Callable[..., Any]], *, link_options: Sequence[str] = ()) -> None:
         if not isinstance(symbols, Mapping) or not symbols or not all(callable(f) for f in symbols.values()):
             raise OptionError("ExternModule: symbols: expected functions that infer results, by name")
-        wrong = next((name for name in symbols if not name.isidentifier() or external.is_reserved(name)), None)
+        wrong = next((name for name in symbols if not external.is_name(name)), None)
         if wrong is not None:
             raise OptionError(f"ExternModule: symbols: got {wrong!r}; expected names of C that do not begin with forge_")
         self.symbols = dict(symbols)
+        self.link_options = _options("link_options", link_options)
         external.remember(self)
 
     @property
@@ -83,7 +88,7 @@ class ExternModule:
         Raises:
             ToolchainError: there is no compiler or linker; CompileError: it refuses the code.
         """
-        return load(external.LinkedCode((self.object_code(_host()),), tuple(self.symbols)), _host())
+        return load(external.LinkedCode((self.object_code(_host()),), tuple(self.symbols), tuple(self.link_options)), _host())
 
     def function(self, name: str) -> Any:
         """One of them."""
@@ -94,15 +99,19 @@ class ObjectModule(ExternModule):
     """Functions of an object file.
 
     Args:
-        symbols: as of `ExternModule`.
+        symbols, link_options: as of `ExternModule`.
         filepath: the file, position-independent code for the machine that models are compiled for.
 
     Raises:
         OptionError: there is no such file.
     """
 
-    def __init__(self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path) -> None:
-        super().__init__(symbols)
+    def __init__(
+        self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path, *, link_options: Sequence[str] = ()
+    ) -> None:
+        super().__init__(symbols, link_options=link_options)
+        if not isinstance(filepath, str | Path):
+            raise OptionError(f"ObjectModule: filepath: got {type(filepath).__name__}; expected a path")
         self.filepath = Path(filepath)
         if not self.filepath.is_file():
             raise OptionError(f"ObjectModule: filepath: there is no file {filepath}")
@@ -123,7 +132,7 @@ class SourceModule(ExternModule):
     ``#include <forge/extern.h>`` describes functions of C, ``<tvm/runtime/packed_func.h>`` has ``TVM_DLL_EXPORT_TYPED_FUNC``.
 
     Args:
-        symbols: as of `ExternModule`.
+        symbols, link_options: as of `ExternModule`.
         source_code: the text, or the path of a file.
         source_format: "c", "cpp", or "cu" where ``nvcc`` is installed.
         compile_options: by default those of `get_compile_options`.
@@ -142,16 +151,21 @@ class SourceModule(ExternModule):
         compile_options: Sequence[str] | None = None,
         compiler: str | None = None,
         output_format: str = "obj",
+        *,
+        link_options: Sequence[str] = (),
     ) -> None:
-        super().__init__(symbols)
+        super().__init__(symbols, link_options=link_options)
         if source_format not in _FORMATS:
             raise OptionError(f"SourceModule: source_format: got {source_format!r}; expected one of: {', '.join(_FORMATS)}")
         if output_format != "obj":
             raise OptionError(f"SourceModule: output_format: got {output_format!r}; expected 'obj'")
         self.source_code = _text(source_code)
         self.source_format = source_format
-        self.compile_options = self.get_compile_options(source_format) if compile_options is None else list(compile_options)
+        chosen = self.get_compile_options(source_format) if compile_options is None else compile_options
+        self.compile_options = _options("compile_options", chosen)
         self.compiler = compiler
+        if source_format in _CUDA and not link_options:
+            self.link_options = _cuda_libraries()
         self._objects: dict[str, bytes] = {}
 
     @staticmethod
@@ -208,7 +222,7 @@ class SourceModule(ExternModule):
         with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
             ending = "cu" if self.source_format in _CUDA else "c" if self.source_format in _C else "cpp"
             source = Path(folder, f"source.{ending}")
-            source.write_text(self.source_code)
+            source.write_bytes(self.source_code.encode(*_ENCODING))
             command = [*self._compiler(wanted), *self.compile_options, str(source), "-o", str(output_path)]
             _run(command, "compile", f"SourceModule: the compiler refuses the source of {', '.join(self.symbols)}")
 
@@ -239,17 +253,44 @@ def _cpp(compiler: list[str]) -> list[str]:
     raise ToolchainError("SourceModule: no C++ compiler; install one, such as the package 'g++', or set CXX")
 
 
+def _options(what: str, given: Sequence[str]) -> list[str]:
+    if isinstance(given, str) or not all(isinstance(option, str) for option in given):
+        raise OptionError(f"ExternModule: {what}: got {given!r}; expected a list of texts")
+    return list(given)
+
+
+def _cuda_libraries() -> list[str]:
+    """Options for CUDA's runtime library, which is where ``nvcc`` says."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return []
+    command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stderr
+    lines = (line.partition("LIBRARIES=") for line in said.splitlines())
+    folders = next((shlex.split(rest) for _, found, rest in lines if found), [])
+    return [*folders, "-lcudart_static", "-ldl", "-lrt"]
+
+
 def _host() -> Target:
     return Target.parse("llvm")
 
 
 def _text(source: str | Path) -> str:
-    if isinstance(source, Path) or ("\n" not in source and len(source) < 4096 and Path(source).is_file()):
-        path = Path(source)
-        if not path.is_file():
-            raise OptionError(f"SourceModule: source_code: there is no file {path}")
-        return path.read_text()
+    if not isinstance(source, str | Path):
+        raise OptionError(f"SourceModule: source_code: got {type(source).__name__}; expected a text, or the path of a file")
+    path = Path(source)
+    if _is_file(path):
+        return path.read_bytes().decode(*_ENCODING)
+    if isinstance(source, Path):
+        raise OptionError(f"SourceModule: source_code: there is no file {path}")
     return source
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a text that is too long for a path
+        return False
 
 
 def _run(command: list[str], purpose: str, refused: str) -> None:
@@ -258,7 +299,7 @@ def _run(command: list[str], purpose: str, refused: str) -> None:
     except OSError as error:
         raise ToolchainError(f"extern: {command[0]} could not {purpose}: {error}; {remedy(error, 'set CC')}") from error
     if done.returncode:
-        raise CompileError(f"{refused or 'extern: the compiler failed to ' + purpose}: {done.stderr.strip()[-2000:]}")
+        raise CompileError(f"{refused or 'extern: the compiler failed to ' + purpose}: {done.stderr.strip()[:2000]}")
 
 
 def extern(name: str, args: Sequence[Any], out: Any) -> Any:
