@@ -64,7 +64,7 @@ def dlpack_type(dtype: str) -> tuple[int, int] | None:
     if dtype == "bool":
         return _CODES["bool"], 8
     parts = re.fullmatch(r"(u?int|b?float)(8|16|32|64)", dtype)
-    return None if parts is None or dtype == "float8" else (_CODES[parts[1]], int(parts[2]))
+    return None if parts is None else (_CODES[parts[1]], int(parts[2]))
 
 
 LINKED = "_forge_extern_"

@@ -127,8 +127,13 @@ def link_library(objects: Sequence[bytes], weights_size: int, target: Target, ru
 
 def external_libraries(code: LinkedCode) -> tuple[str, ...]:
     """Options for the libraries that functions of the user's may need."""
+    return ("-Wl,--as-needed", *own_libraries(code), *_LIBRARIES)
+
+
+def own_libraries(code: LinkedCode) -> list[str]:
+    """Options for the libraries that other models do not need: C++'s, and those that the user names."""
     cpp = cpp_library(*code.objects)
-    return ("-Wl,--as-needed", *code.options, *([] if cpp is None else [f"-l{cpp}"]), *_LIBRARIES)
+    return [*code.options, *([] if cpp is None else [f"-l{cpp}"])]
 
 
 def _with_linked_names(external: LinkedCode) -> list[bytes]:

@@ -44,12 +44,15 @@ class ExternModule:
             `Tensor.placeholder`.
         link_options: options of the linker, such as ``-lopenblas``, for libraries that the functions need. The model then needs
             them, too, where it runs.
+        is_pure: results depend on the arguments alone: equal calls become one, and one whose results nobody reads none.
 
     Raises:
         OptionError: there is no function, or a name is none that C can have.
     """
 
-    def __init__(self, symbols: Mapping[str, Callable[..., Any]], *, link_options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, symbols: Mapping[str, Callable[..., Any]], *, link_options: Sequence[str] = (), is_pure: bool = False
+    ) -> None:
         if not isinstance(symbols, Mapping) or not symbols or not all(callable(f) for f in symbols.values()):
             raise OptionError("ExternModule: symbols: expected functions that infer results, by name")
         wrong = next((name for name in symbols if not external.is_name(name)), None)
@@ -57,6 +60,7 @@ class ExternModule:
             raise OptionError(f"ExternModule: symbols: got {wrong!r}; expected names of C that do not begin with forge_")
         self.symbols = dict(symbols)
         self.link_options = _options("link_options", link_options)
+        self.is_pure = is_pure
         external.remember(self)
 
     @property
@@ -99,7 +103,7 @@ class ObjectModule(ExternModule):
     """Functions of an object file.
 
     Args:
-        symbols, link_options: as of `ExternModule`.
+        symbols, link_options, is_pure: as of `ExternModule`.
         filepath: the file, position-independent code for the machine that models are compiled for.
 
     Raises:
@@ -107,9 +111,10 @@ class ObjectModule(ExternModule):
     """
 
     def __init__(
-        self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path, *, link_options: Sequence[str] = ()
+        self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path, *, link_options: Sequence[str] = (),
+        is_pure: bool = False,
     ) -> None:
-        super().__init__(symbols, link_options=link_options)
+        super().__init__(symbols, link_options=link_options, is_pure=is_pure)
         if not isinstance(filepath, str | Path):
             raise OptionError(f"ObjectModule: filepath: got {type(filepath).__name__}; expected a path")
         self.filepath = Path(filepath)
@@ -132,7 +137,7 @@ class SourceModule(ExternModule):
     ``#include <forge/extern.h>`` describes functions of C, ``<tvm/runtime/packed_func.h>`` has ``TVM_DLL_EXPORT_TYPED_FUNC``.
 
     Args:
-        symbols, link_options: as of `ExternModule`.
+        symbols, link_options, is_pure: as of `ExternModule`.
         source_code: the text, or the path of a file.
         source_format: "c", "cpp", or "cu" where ``nvcc`` is installed.
         compile_options: by default those of `get_compile_options`.
@@ -153,8 +158,9 @@ class SourceModule(ExternModule):
         output_format: str = "obj",
         *,
         link_options: Sequence[str] = (),
+        is_pure: bool = False,
     ) -> None:
-        super().__init__(symbols, link_options=link_options)
+        super().__init__(symbols, link_options=link_options, is_pure=is_pure)
         if source_format not in _FORMATS:
             raise OptionError(f"SourceModule: source_format: got {source_format!r}; expected one of: {', '.join(_FORMATS)}")
         if output_format != "obj":
@@ -319,8 +325,8 @@ def extern(name: str, args: Sequence[Any], out: Any) -> Any:
         OptionError: an argument is something else, or the call is outside of an export.
     """
     known = tracing("extern").extern_modules
-    call = _Call(name, args, out)
-    return call.linked() if any(name in module.names for module in known) else call.registered()
+    call, module = _Call(name, args, out), next((module for module in known if name in module.names), None)
+    return call.registered() if module is None else call.linked(module)
 
 
 class _Call:
@@ -339,13 +345,14 @@ class _Call:
             raise OptionError(f"extern: {name!r}: out: got {type(wrong).__name__}; expected Tensor.placeholder, or several")
         self.types = {"shapes": tuple(r.shape for r in results), "dtypes": tuple(r.dtype for r in results)}
 
-    def linked(self) -> Any:
-        """Of a function that is linked into the model."""
+    def linked(self, module: ExternModule) -> Any:
+        """Of a function of ``module``, which is linked into the model."""
         sizes: list[Dim] = [x for x in self.arguments if isinstance(x, DimExpr)]
         numbers = iter(range(len(sizes)))
         listed = [{"size": next(numbers)} if isinstance(x, DimExpr) else _plain(x) for x in self.arguments]
         operands = [self.g.value(x) for x in self.arguments if isinstance(x, Tensor)]
-        return self._results("call_extern", operands, self.name, arguments=json.dumps(listed), sizes=tuple(sizes))
+        operator = "call_extern_pure" if module.is_pure else "call_extern"
+        return self._results(operator, operands, self.name, arguments=json.dumps(listed), sizes=tuple(sizes))
 
     def registered(self) -> Any:
         """Of a function that is registered where the model runs."""
