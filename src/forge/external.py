@@ -80,7 +80,8 @@ PROBLEMS = {WRONG_ARGUMENTS: "does not take these arguments", EXCEPTION: "threw 
 def failure(function: str, status: int | str, place: str = "") -> str:
     """The message where a function returns another status than 0."""
     problem = PROBLEMS.get(status) if isinstance(status, int) else None
-    return f"call_extern: {place}{': ' if place else ''}the function {function!r} {problem or f'returned status {status}'}"
+    where = f"node {place} (call_extern)" if place else "call_extern"
+    return f"{where}: the function {function!r} {problem or f'returned status {status}'}"
 
 
 @dataclass(frozen=True)
