@@ -112,7 +112,7 @@ def _compiled(module: Module, target: TargetLike) -> Run:
 
 def _interpreted(module: Module, target: TargetLike) -> Run:
     graph = optimized_graph(module, check_options(target))
-    return IRModule(Module(graph), fold_constants=False, fold_batch_norms=False).get_inference_function("reference")
+    return IRModule(module.with_main(graph), fold_constants=False, fold_batch_norms=False).get_inference_function("reference")
 
 
 def _same(array: np.ndarray, kept: np.ndarray) -> bool:

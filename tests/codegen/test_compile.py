@@ -181,7 +181,7 @@ def test_a_system_that_starts_nothing(error: int, message: str, monkeypatch: pyt
     with pytest.raises(ToolchainError, match=f"cannot start a compile worker: .*{message}"):
         WorkerPool(1).compile([("a", [b"0 0", b"x86-64|", GOOD.encode()])])
     with pytest.raises(ToolchainError, match=f"could not report its version: .*{message}"):
-        link._run(["cc", "-v"], "report its version")
+        link.run(["cc", "-v"], "report its version")
 
 
 def test_the_worker_imports_nothing_of_forge() -> None:
@@ -371,14 +371,14 @@ def sources(tmp_path: Path) -> Path:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by what the C compiler compiles."""
     purposes: list[str] = []
-    run = link._run
+    run = link.run
 
     def noted(command: list[str], purpose: str) -> str:
         if "-c" in command:
             purposes.append(purpose)
         return run(command, purpose)
 
-    monkeypatch.setattr(link, "_run", noted)
+    monkeypatch.setattr(link, "run", noted)
     return purposes
 
 

@@ -241,10 +241,10 @@ def test_functions_that_fail() -> None:
             return module["acme_scale"](x, an_integer)  # type: ignore[no-any-return]
 
     ir = Wrong().export(SPEC)
-    with pytest.raises(forge.ForgeError, match="the external function 'acme_scale' failed") as raised:
+    with pytest.raises(forge.ForgeError, match="the function 'acme_scale' returned status 1") as raised:
         forge.compile(ir)(X)
     assert isinstance(raised.value, FunctionError)
-    with pytest.raises(forge.ForgeError, match="the external function 'acme_scale' failed"):
+    with pytest.raises(forge.ForgeError, match="the function 'acme_scale' returned status 1"):
         ir.get_inference_function("reference")(X)
 
 
@@ -260,6 +260,12 @@ def test_artifacts_of_c_need_no_library_of_cpp(tmp_path: Path) -> None:
     (lambda: nn.SourceModule({"f": len}, "int f;", "c", output_format="wasm"), OptionError, "got 'wasm'; expected 'obj'"),
     (lambda: nn.SourceModule({"forge_run": len}, "int f;", "c"), OptionError, "got 'forge_run'; expected names of C"),
     (lambda: nn.SourceModule({}, "int f;", "c"), OptionError, "expected functions that infer results"),
+    (lambda: nn.SourceModule({"é": len}, "int f;", "c"), OptionError, "got 'é'; expected names of C"),
+    (lambda: nn.SourceModule({"f": len}, 3, "c"), OptionError, "source_code: got int; expected a text"),  # type: ignore[arg-type]
+    (lambda: nn.SourceModule({"f": len}, Path("/no/f.c"), "c"), OptionError, "there is no file /no/f.c"),
+    (lambda: nn.SourceModule({"f": len}, "int f;", "c", compile_options="-O3"), OptionError, "compile_options: got '-O3'"),
+    (lambda: nn.SourceModule({"f": len}, "int f;", "c", link_options="-lm"), OptionError, "link_options: got '-lm'"),
+    (lambda: nn.ObjectModule({"f": len}, 3), OptionError, "filepath: got int; expected a path"),  # type: ignore[arg-type]
     (lambda: nn.SourceModule({"f": len}, "int g() {", "c").load(), CompileError, r"(?s)refuses the source of f: .*expected"),
     (lambda: nn.SourceModule({"f": len}, "int g(void) { return 0; }", "c").load(), CompileError, "has no function 'f'; export"),
     (lambda: nn.SourceModule({"f": len}, "int f;", "c", compiler="no-such-cc").load(), ToolchainError, "'no-such-cc' is not"),
@@ -271,8 +277,8 @@ def test_misuse(make: Any, error: type[Exception], message: str) -> None:
         make()
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is not None, reason="nvcc is installed")
-def test_cuda_needs_its_compiler() -> None:
+def test_cuda_needs_its_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError, match="'nvcc' is not installed"):
         nn.SourceModule({"f": len}, "int f;", "cu").load()
 

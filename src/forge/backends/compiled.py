@@ -7,6 +7,7 @@ from typing import Any
 
 from forge import backend
 from forge.backends.weights import Weights
+from forge.external import LinkedCode
 from forge.lowering.program import LoweredLibrary
 from forge.target import Target
 from forge_runtime import Runtime
@@ -25,6 +26,7 @@ class CompiledModel:
         summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols), winograd_bytes
             (by how much Winograd's algorithm makes weights larger), and names of registered functions that the model calls.
         seconds: time spent by phase; empty when the model came from the cache.
+        external: functions of the user's that it calls.
         lowered: groups, memory plan and loop functions; None when the model came from the cache.
     """
 
@@ -36,10 +38,11 @@ class CompiledModel:
     summary: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
     lowered: LoweredLibrary | None = None
+    external: LinkedCode = field(default_factory=LinkedCode)
 
     @property
     def objects(self) -> list[bytes]:
-        """All object files: kernels, entry."""
+        """The object files that Forge made: kernels, entry."""
         return [*self.kernels, self.entry]
 
     def runtime(self, *, num_threads: int | None = None) -> Runtime:

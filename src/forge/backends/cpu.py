@@ -12,13 +12,14 @@ from forge.backend import Backend, KernelFamilies, Stage, register
 from forge.backends.compiled import CompiledModel
 from forge.backends.weights import Weights
 from forge.codegen.compile import QUICK, compile_modules
-from forge.codegen.elf import machine_of, write_layout
+from forge.codegen.elf import write_layout
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
 from forge.codegen.module import emit_module
 from forge.codegen.tables import MODEL_SYMBOL
-from forge.errors import CompileError, TargetError, option
+from forge.codegen.user_objects import addresses, check_together
+from forge.errors import TargetError, option
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES, VARIANTS
 from forge.kernels.layouts import CpuLayouts
 from forge.lowering.program import Lowering
@@ -77,6 +78,7 @@ def _emit(c: Compilation) -> None:
 
 def _compile(c: Compilation) -> None:
     level = QUICK if c.quick else LLVM_LEVELS[c.options.opt_level]
+    check_together(c.external.objects)
     weights = Weights(c.lowered.library.weights_size, c.lowered.weights)
     if c.draft is not None:
         c.draft.begin(weights, c.options.target)
@@ -90,11 +92,7 @@ def _compile(c: Compilation) -> None:
     grown = sum(use_winograd.grown_bytes(function.graph) for function in c.functions)
     summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered, "winograd_bytes": grown}
     recorded = c.options.recorded
-    kernels += c.external_objects
-    if any(machine_of(code) != machine_of(entry) for code in c.external_objects):
-        expected = f"expected one for {c.options.target.triple}; compile it for that"
-        raise CompileError(f"call_extern: got an object file for another machine; {expected}")
-    c.compiled = CompiledModel(c.options.target, kernels, entry, weights, recorded, summary, c.seconds, c.lowered)
+    c.compiled = CompiledModel(c.options.target, kernels, entry, weights, recorded, summary, c.seconds, c.lowered, c.external)
 
 
 def _objects_text(c: Compilation) -> str:
@@ -102,7 +100,7 @@ def _objects_text(c: Compilation) -> str:
 
 
 def _link(library: Path, compiled: CompiledModel, weights_size: int, scratch: Path) -> None:
-    layout = link_library(compiled.objects, weights_size, compiled.target, include_directory(), scratch)
+    layout = link_library(compiled.objects, weights_size, compiled.target, include_directory(), scratch, compiled.external)
     write_layout(library, layout)
     os.chmod(library, 0o755)
 
@@ -117,7 +115,7 @@ def _call(compiled: CompiledModel, threads: int | None) -> Runtime:
     missing = target.missing_on_host()
     if missing:
         raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {target} uses; compile for 'llvm'")
-    library = JitLibrary(compiled.objects, [MODEL_SYMBOL])
+    library = JitLibrary(compiled.objects, [MODEL_SYMBOL], addresses(compiled.external, target))
     address, weights = library.addresses[MODEL_SYMBOL], compiled.weights.in_memory()
     return Runtime.from_jit(address, library, weights, num_threads=threads, copy_weights=False)
 

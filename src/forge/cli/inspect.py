@@ -60,6 +60,7 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
         "operators": [vars(o) | {"flops": _number(o.flops)} for o in summary.operators],
         "uncompilable": summary.uncompilable,
         "registered": summary.registered,
+        "external": summary.external,
     }
 
 
@@ -102,6 +103,8 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     source.say(f"FLOPs {_text(summary.flops)}; memory for intermediate results {_text(summary.arena)} bytes")
     if summary.registered:
         source.say(f"calls registered functions: {', '.join(summary.registered)}")
+    if summary.external:
+        source.say(f"calls functions of external modules: {', '.join(summary.external)}")
     if summary.uncompilable:
         source.say(f"no native code yet: {', '.join(summary.uncompilable)}")
 

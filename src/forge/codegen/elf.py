@@ -87,6 +87,11 @@ def machine_of(code: bytes) -> int:
     return int.from_bytes(code[_MACHINE], "little")
 
 
+def is_relocatable(code: bytes) -> bool:
+    """Whether ``code`` is a little-endian ELF64 object file, not a library or a program."""
+    return len(code) >= _FILE.size and code[:6] == _IDENT[:6] and int.from_bytes(code[16:18], "little") == _RELOCATABLE
+
+
 def reserving_object(size: int, symbol: str, section: str, page: int, machine: int) -> bytes:
     """An object file whose section ``section`` is ``size`` bytes of address space, at the hidden global symbol ``symbol``."""
     symbols = _SYMBOL.pack(0, 0, 0, 0, 0, 0) + _SYMBOL.pack(1, _GLOBAL_OBJECT, _HIDDEN, 1, 0, size)

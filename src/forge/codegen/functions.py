@@ -348,8 +348,9 @@ def _call_extern(f: FunctionEmitter, s: stmt.CallExtern) -> None:
     failed, passed = b.fresh("failed"), b.fresh("passed")
     b.effect(f"br i1 {b.value(f'icmp ne i32 {status}, 0')}, label %{failed}, label %{passed}")
     b.label(failed)
+    text = extern.message(f.module, b, s, status)
     report = abi.host_function(b, "%host", "report_error")
-    b.effect(f"call void {report}(ptr %host, i32 {stmt.STATUS_FUNCTION}, ptr {f.module.message(extern.FAILED.format(s.name))})")
+    b.effect(f"call void {report}(ptr %host, i32 {stmt.STATUS_FUNCTION}, ptr {text})")
     b.effect(f"ret i32 {stmt.STATUS_FUNCTION}")
     b.label(passed)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from forge.codegen.objects import needs_cpp, undefined_symbols
+from forge.codegen.objects import undefined_symbols
 from forge.errors import CompileError
 
 _names = itertools.count()
@@ -58,8 +57,6 @@ class JitLibrary:
             builder.export_symbol(name)
         for name, address in routines(undefined_symbols(*codes)).items():
             builder.import_symbol(name, address)
-        if needs_cpp(*codes):  # functions of the user's in C++
-            ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
         builder.add_current_process()
         try:
             self._tracker = builder.link(_linker(), f"forge.{next(_names)}")

@@ -16,18 +16,25 @@ from pathlib import Path
 from forge.codegen import object_store
 from forge.codegen.elf import Layout, machine_of, reserving_object, with_weights
 from forge.codegen.entry import WEIGHTS_SYMBOL
-from forge.codegen.objects import needs_cpp
+from forge.codegen.objects import cpp_library, definitions, renamed, undefined_symbols
 from forge.codegen.processes import remedy
 from forge.errors import CompileError, ToolchainError
+from forge.external import LINKED, LinkedCode
 from forge.target import Target
 
 WEIGHTS_SECTION = ".forge.weights"
 
 _RUNTIME_FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
-_LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
+_LINK_FLAGS: tuple[str, ...] = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
                "-Wl,--build-id=none", "-s")
 _COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
-_LIBRARIES = ("-lm", "-lpthread")
+_LIBRARIES: tuple[str, ...] = ("-lm", "-lpthread")
+EXTERNAL_FLAGS = ("-Wl,--no-undefined", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-Bsymbolic")
+"""Of a library of the user's functions, whose calls of one another stay inside."""
+
+_NO_CODE = LinkedCode()
+_EXPORTS = "{ global: forge_*; local: *; };"
+"""What a library shows of itself where functions of the user's are in it: nothing of another library takes their place."""
 
 
 def find_compiler(target: Target) -> list[str]:
@@ -77,7 +84,7 @@ def _abi(target: Target) -> str:
 @cache
 def _architecture(compiler: tuple[str, ...]) -> str:
     """The first part of the triple that a compiler makes code for, as it says itself."""
-    return _run([*compiler, "-dumpmachine"], "report its architecture").partition("-")[0]
+    return run([*compiler, "-dumpmachine"], "report its architecture").partition("-")[0]
 
 
 def page_size(target: Target) -> int:
@@ -86,13 +93,14 @@ def page_size(target: Target) -> int:
 
 
 def link_library(objects: Sequence[bytes], weights_size: int, target: Target, runtime_sources: Path,
-                 scratch: Path | None = None) -> Layout:
+                 scratch: Path | None = None, external: LinkedCode = _NO_CODE) -> Layout:
     """The shared library of object files and the C runtime, without the bytes of the weights: `Layout` says where they go.
 
     They become symbol ``forge_weights``, aligned to a page. Metadata are added by ``forge_runtime.artifact.seal``.
-    ``scratch``: where to put intermediate files.
+    ``scratch``: where to put intermediate files. ``external``: functions of the user's.
 
     Raises:
+        CompileError: functions of the user's take names that the rest of the library uses.
         ToolchainError: no C compiler, or it failed.
         OSError: intermediate files cannot be written.
     """
@@ -101,13 +109,45 @@ def link_library(objects: Sequence[bytes], weights_size: int, target: Target, ru
         work = Path(folder)
         runtime = _runtime_objects(compiler, runtime_sources, work)
         inputs = [*(_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)), *runtime]
+        libraries, flags, purpose = _LIBRARIES, _LINK_FLAGS, "link the library"
+        if external.objects:
+            codes = _with_linked_names(external)
+            _check_names(codes, [*objects, *(path.read_bytes() for path in runtime)])
+            inputs += [_write(work / f"external{i}.o", code) for i, code in enumerate(codes)]
+            libraries = external_libraries(external)
+            flags = (*flags, f"-Wl,--version-script={_write(work / 'exports.map', _EXPORTS.encode())}")
+            purpose = f"link the library with {', '.join(external.functions)}"
         if weights_size:  # the last, so that linkers that keep the order have nothing after it
             reserving = reserving_object(weights_size, WEIGHTS_SYMBOL, WEIGHTS_SECTION, page_size(target), machine_of(objects[0]))
             inputs.append(_write(work / "weights.o", reserving))
         built = work / "library.so"
-        libraries = (*_LIBRARIES, *(["-lstdc++"] if needs_cpp(*objects) else []))  # functions of the user's in C++
-        _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *libraries], "link the library")
+        run([*compiler, *flags, "-o", str(built), *map(str, inputs), *libraries], purpose)
         return with_weights(built.read_bytes(), WEIGHTS_SECTION)
+
+
+def external_libraries(code: LinkedCode) -> tuple[str, ...]:
+    """Options for the libraries that functions of the user's may need."""
+    return ("-Wl,--as-needed", *own_libraries(code), *_LIBRARIES)
+
+
+def own_libraries(code: LinkedCode) -> list[str]:
+    """Options for the libraries that other models do not need: C++'s, and those that the user names."""
+    cpp = cpp_library(*code.objects)
+    return [*code.options, *([] if cpp is None else [f"-l{cpp}"])]
+
+
+def _with_linked_names(external: LinkedCode) -> list[bytes]:
+    codes = list(external.objects)
+    for name in external.functions:
+        codes = [renamed(code, name, LINKED + name) for code in codes]
+    return codes
+
+
+def _check_names(external: Sequence[bytes], others: Sequence[bytes]) -> None:
+    defined = {name for code in external for name in definitions(code) if not name.startswith(LINKED)}
+    if clash := sorted(defined & undefined_symbols(*others)):
+        raise CompileError(f"call_extern: an external module defines {clash[0]!r}, which the rest of the model calls; make it "
+                           "static, or rename it")
 
 
 def _write(path: Path, data: bytes) -> Path:
@@ -125,7 +165,7 @@ def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Pat
     for source, built in zip(found, objects):
         code = object_store.RUNTIME.load(key, source.stem)
         if code is None:
-            _run([*compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(built)], f"compile {source.name}")
+            run([*compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(built)], f"compile {source.name}")
             object_store.RUNTIME.store(key, source.stem, built.read_bytes())
         else:
             built.write_bytes(code)
@@ -146,10 +186,15 @@ def _digest(compiler: list[str], sources: Path) -> str:
 @cache
 def _description(compiler: tuple[str, ...], surroundings: tuple[str | None, ...], *program: int) -> str:
     """A compiler's version and default target, as it reports them; asked once per process and program."""
-    return _run([*compiler, "-v"], "report its version")
+    return run([*compiler, "-v"], "report its version")
 
 
-def _run(command: list[str], purpose: str) -> str:
+def run(command: list[str], purpose: str) -> str:
+    """What a command prints.
+
+    Raises:
+        ToolchainError: it could not be started, or failed.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:

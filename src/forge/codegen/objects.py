@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMBOL_TABLE = 2
 _UNDEFINED = 0
+_COMMON = 0xFFF2
+_LOCAL, _GLOBAL = 0, 1
+_HIDDEN = (1, 2)
+_DATA = (1, 5, 6)
+_OF_C = {"__cxa_atexit", "__cxa_finalize", "__cxa_thread_atexit_impl"}
+"""Of the names of C++'s ABI, those that the C library has."""
+
+_OF_LLVM = ("_ZNSt3__1", "_ZNKSt3__1", "_ZTINSt3__1", "_ZTVNSt3__1", "_ZSt3__1")
+"""How names begin in LLVM's library of C++ only."""
+
+
+class Definition(NamedTuple):
+    """Of a symbol.
+
+    Attributes:
+        is_strong: there can be no other of the name.
+        is_visible: those that link this into a library may see it.
+        is_data: it is a variable.
+    """
+
+    is_strong: bool
+    is_visible: bool
+    is_data: bool
 
 
 def symbols(code: bytes) -> Iterator[tuple[str, bool]]:
@@ -18,6 +42,19 @@ def symbols(code: bytes) -> Iterator[tuple[str, bool]]:
             name, _, _, section, _, _ = _SYMBOL.unpack_from(code, at)
             if name:
                 yield _text(code, _section(code, names)[4] + name), section != _UNDEFINED
+
+
+def definitions(code: bytes) -> dict[str, Definition]:
+    """The global symbols that are defined here."""
+    found = {}
+    for names, entries in _tables(code):
+        for at in entries:
+            name, info, other, section, _, _ = _SYMBOL.unpack_from(code, at)
+            if name and section != _UNDEFINED and info >> 4 != _LOCAL:
+                strong = info >> 4 == _GLOBAL and section != _COMMON
+                text = _text(code, _section(code, names)[4] + name)
+                found[text] = Definition(strong, other & 3 not in _HIDDEN, info & 15 in _DATA)
+    return found
 
 
 def renamed(code: bytes, old: str, new: str) -> bytes:
@@ -64,7 +101,9 @@ def undefined_symbols(*codes: bytes) -> set[str]:
     return {name for name, _ in found} - {name for name, defined in found if defined}
 
 
-def needs_cpp(*codes: bytes) -> bool:
-    """Whether these objects need the library of C++."""
-    objects = [code for code in codes if code[:4] == b"\x7fELF"]
-    return any(name.startswith(("_Z", "__cxa_", "__gxx_")) for name in undefined_symbols(*objects))
+def cpp_library(*codes: bytes) -> str | None:
+    """The library of C++ that these objects need: ``stdc++``, ``c++`` (LLVM's) or none."""
+    needed = undefined_symbols(*codes) - _OF_C
+    if any(name.startswith(_OF_LLVM) for name in needed):
+        return "c++"
+    return "stdc++" if any(name.startswith(("_Z", "__cxa_", "__gxx_")) for name in needed) else None

@@ -15,6 +15,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
+from forge.ops.control.external import external_functions
 from forge.ops.control.registered import registered_functions
 from forge.ops.core.op import Op
 
@@ -40,6 +41,7 @@ class ModelSummary:
     flops: Dim
     arena: Dim | str
     registered: tuple[str, ...]  # names of the registered functions that it calls
+    external: tuple[str, ...] = ()  # names of the user's functions in C or C++ that it calls
 
     @property
     def uncompilable(self) -> list[str]:
@@ -56,8 +58,9 @@ def summarize(graph: Graph) -> ModelSummary:
     operators.sort(key=lambda o: (-at_one(o.flops), -o.count, o.name))
     constants = [*_constants(graph), *graph.params.values()]
     parameters, parameter_bytes = sum(a.size for a in constants), sum(a.nbytes for a in constants)
-    flops, functions = sum(o.flops for o in operators), tuple(registered_functions(graph))
-    return ModelSummary(tuple(operators), parameters, parameter_bytes, flops, _arena(graph), functions)
+    flops, external = sum(o.flops for o in operators), tuple(sorted(set(external_functions(graph))))
+    registered = tuple(registered_functions(graph))
+    return ModelSummary(tuple(operators), parameters, parameter_bytes, flops, _arena(graph), registered, external)
 
 
 def flops_of(node: Node) -> Dim:

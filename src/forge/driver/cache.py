@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,18 @@ from forge import files, knobs
 from forge.backends.compiled import CompiledModel
 from forge.driver import weight_views
 from forge.driver.weight_views import Arrays
+from forge.external import LinkedCode
 from forge.ir import types as T
 from forge.ir.graph import Module
 from forge.ir.nodes import CONSTANT, Node
-from forge.lowering.control import place_of
-from forge.lowering.objects import runs_on_host
+from forge.lowering.objects import place_of, says_place
 from forge.options import CompileOptions
 from forge.target import Target
 
 _OBJECTS = "objects.bin"
 _WEIGHTS = "weights.bin"
 _INDEX = "index.json"
+_NO_CODE = LinkedCode()
 _DAMAGES = (OSError, ValueError, KeyError, TypeError, RecursionError)
 _NOT_COMPILING = ("cli", "frontends", "onnxruntime")
 
@@ -58,13 +58,13 @@ def serves(module: Module) -> bool:
 
 
 def key(
-    module: Module, options: CompileOptions, name: str, fingerprint: str, quick: bool = False, objects: Iterable[bytes] = ()
+    module: Module, options: CompileOptions, name: str, fingerprint: str, quick: bool = False, external: LinkedCode = _NO_CODE
 ) -> str:
-    """The key of a compilation; ``fingerprint`` is the module's, ``quick`` as `Compilation` has it, ``objects`` the user's."""
+    """The key of a compilation; ``fingerprint`` is the module's, ``quick`` and ``external`` as `Compilation` has them."""
     state = hashlib.sha256(_compiler_digest().encode())
     target = [options.target.to_dict(), options.target.features]
     described = [fingerprint, _names(module), target, options.recorded, name, quick]
-    described += [hashlib.sha256(code).hexdigest() for code in objects]
+    described += [hashlib.sha256(code).hexdigest() for code in external.objects]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
 
@@ -75,7 +75,7 @@ def _names(module: Module) -> list[Any]:
     nodes = [node for graph in graphs for node in graph.walk() if node.op_def is not CONSTANT]
     graphs += [region for node in nodes for region in node.regions]
     inputs = [[v.name, *T.symbols(v.type)] for graph in graphs for v in graph.inputs]
-    names = [place_of(node) if runs_on_host(node) else node.name for node in nodes]
+    names = [place_of(node) if says_place(node) else node.name for node in nodes]
     named = [[name, *(s for v in node.results for s in T.symbols(v.type))] for name, node in zip(names, nodes)]
     return [inputs, named, *([name, g.output_names, sorted(g.params)] for name, g in module.public.items())]
 

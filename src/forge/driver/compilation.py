@@ -11,6 +11,7 @@ from forge import external
 from forge.backends.compiled import CompiledModel
 from forge.driver.artifact import Draft
 from forge.errors import CompileError
+from forge.external import LinkedCode
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
@@ -72,23 +73,24 @@ class Compilation:
         return hashing.identify(self.module)
 
     @functools.cached_property
-    def external_objects(self) -> list[bytes]:
-        """Object files of the user's functions that the module calls.
+    def external(self) -> LinkedCode:
+        """The user's functions that the module calls.
 
         Raises:
-            CompileError: no code has a function, or several have.
+            CompileError: no code has a function, or several have; or what has it is no object code for the target.
         """
         called = dict.fromkeys(name for graph in self.module.graphs.values() for name in external_functions(graph))
         if not called:
-            return []
-        codes = self.module.external_modules
+            return LinkedCode()
+        codes = self.module.external_modules or external.in_use()
         names = list(external.names_of(codes))
         for name in called:
             if names.count(name) != 1:
                 problem = f"call_extern: {names.count(name)} external modules have the function {name!r}; expected one"
                 raise CompileError(problem if name in names else missing(name))
         needed = [code for code in codes if not called.keys().isdisjoint(code.names)]
-        return [code.object_code(self.options.target) for code in needed]
+        objects = tuple(code.object_code(self.options.target) for code in needed)
+        return LinkedCode(objects, tuple(called), tuple(option for code in needed for option in code.link_options))
 
     @functools.cached_property
     def functions(self) -> list[FunctionStages]:

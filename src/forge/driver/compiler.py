@@ -46,10 +46,12 @@ def compile_module(
         ToolchainError: the artifact cannot be written.
     """
     verify(module)
+    told = progress or (lambda *step: None)
+    compilation = Compilation(module, options or check_options(), name, None, profile, quick, told)
+    if compilation.external.functions:  # what is wrong with them is said before anything is written
+        _log.info("compile: links functions of the user's: %s", ", ".join(compilation.external.functions))
     with ExitStack() as opened:
-        draft = None if output is None else opened.enter_context(artifact.draft(output))
-        told = progress or (lambda *step: None)
-        compilation = Compilation(module, options or check_options(), name, draft, profile, quick, told)
+        draft = compilation.draft = None if output is None else opened.enter_context(artifact.draft(output))
         _compile(compilation, observer, use_cache and observer is None and not profile)
         if draft is not None:
             run_stages(compilation, [LINK], observer=observer)
@@ -64,9 +66,10 @@ def _compile(compilation: Compilation, observer: Observer | None, use_cache: boo
         return
     options, identity = compilation.options, compilation.identity
     key = cache.key(
-        compilation.module, options, compilation.name, identity.fingerprint, compilation.quick, compilation.external_objects)
+        compilation.module, options, compilation.name, identity.fingerprint, compilation.quick, compilation.external)
     known = cache.load(key, options.target, identity.arrays)
     if known is not None:
+        known.external = compilation.external
         _log.info("compile: from the cache, entry %s", key)
         compilation.compiled = known
     else:

@@ -12,6 +12,7 @@ from typing import Any
 from forge import dtypes
 from forge._version import __version__
 from forge.backends.compiled import CompiledModel
+from forge.codegen.link import own_libraries
 from forge.errors import OptionError
 from forge.ir.functions.states import replaced, state_type
 from forge.ir.graph import Graph, Module
@@ -42,6 +43,8 @@ def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: st
         "weights_size": compiled.weights.size,
         "arena_size": compiled.summary["arena_size"],
         "registered": compiled.summary["registered"],
+        "external": list(compiled.external.functions),
+        "external_libraries": own_libraries(compiled.external),
         "annotations": dict(compiled.target.annotations),
     }
 

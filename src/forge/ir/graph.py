@@ -330,6 +330,13 @@ class Module:
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
         return self.copy()
 
+    def with_main(self, main: Graph, params: Mapping[str, np.ndarray] | None = None) -> Module:
+        """A module with this only public function, and with what functions of this one may call."""
+        made = Module(main, params)
+        made.graphs.update({name: graph for name, graph in self.graphs.items() if name not in self.public})
+        made.external_modules = self.external_modules
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles hold the bytes of a saved module."""
         from forge.ir.saved import serialize

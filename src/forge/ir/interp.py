@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from forge import dims, dtypes
+from forge import dims, dtypes, external
 from forge.dims import DimExpr
 from forge.errors import ForgeError, InputError
 from forge.ir import attributes
@@ -42,7 +42,8 @@ def run_module(
             bind_symbols(value, values[value.name], env)
     except ForgeError as error:
         raise InputError(str(error)) from error
-    return run_graph(graph, [values[n] for n in names], module=module, observer=observer)
+    with external.used(module.external_modules):
+        return run_graph(graph, [values[n] for n in names], module=module, observer=observer)
 
 
 def run_graph(

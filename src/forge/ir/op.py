@@ -229,6 +229,7 @@ class OpDef(Generic[A]):
     is_permutation: ClassVar[bool] = False  # the result is operand 0 with its axes in another order, which ``axes`` gives
     is_transposition: ClassVar[bool] = False  # neighbours along the last axis of the result need not be neighbours in operand 0
     unpacks: ClassVar[bool] = False  # may give numbers of few bits more of them: of weights only when they are compiled
+    says_place: ClassVar[bool] = False  # its kernel reports errors that say where in the model the node is
     is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
     read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``
     works_in_rows: ClassVar[bool] = False  # its kernel reads vectors of neighbours, and writes them, in the same order

@@ -71,6 +71,7 @@ class KernelCall:
     in_place: bool = False  # the result has the elements of operand 0 already, which is not read: only what differs is written
     sizes: Mapping[str, int] = field(default_factory=dict)  # what cost models assume for symbols; others are dims.TYPICAL
     overwrites: bool = False  # an operand lies in the memory of the result: no element may be computed again
+    place: str = ""  # of the node in the model, where its operator ``says_place``
     numbers: tuple[Expr, ...] = ()  # those of the family's ``Variant``, where calls share one
 
     @property

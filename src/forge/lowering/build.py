@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from forge import backend, dims, dtypes, te
 from forge.errors import CompileError, ForgeError
 from forge.ir.nodes import Node, Value
-from forge.ir.op import Kind
+from forge.ir.op import Kind, Trait
 from forge.ir.types import TensorType
 from forge.loops.contract import KernelCall, Reader, Variant, Writer
 from forge.lowering.groups import Group, scalar_constant
+from forge.lowering.objects import place_of
 from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
 from forge.target import Target
@@ -82,6 +83,7 @@ class _GroupBuilder:
             sizes=self.sizes.typical(self.typical),
             overwrites=bool(group.overwritten),
             numbers=tuple(map(te.dim, self.sizes.numbers)),
+            place=place_of(anchor) if anchor.op_def.says_place else "",
         )
 
     def build(self) -> Function:
@@ -101,7 +103,7 @@ class _GroupBuilder:
         op, families = anchor.op_def, backend.families(self.target)
         if not isinstance(op, Op):
             raise CompileError(f"lowering: operator {anchor.op} has no native code")
-        if self._is_empty():
+        if self._is_empty() and not op.traits & Trait.STATEFUL:
             return call.function(seq())
         if op.kernel is not None:
             if op.kernel not in families.builders:

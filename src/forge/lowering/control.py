@@ -17,7 +17,7 @@ from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.memory import Location, MemoryPlan
-from forge.lowering.objects import described, is_unranked_copy, runs_on_host, tensor_symbols
+from forge.lowering.objects import described, is_unranked_copy, place_of, runs_on_host, tensor_symbols
 from forge.ops.core.op import Op
 from forge.tir.expr import Expr
 from forge.tir.library import Control, Program
@@ -105,12 +105,6 @@ def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
     op = step.node.op_def
     options = op.host_options(step.node) if isinstance(op, Op) else {}
     return Control(place_of(step.node), op.host_routine or _COPY, tuple(regions), **options)
-
-
-def place_of(node: Node) -> str:
-    """The name of a node, or of a result, and in which part of the model it is."""
-    name = next((n for n in (node.name, *(v.name for v in node.results)) if n), node.op)
-    return name if not node.location or node.location.endswith(name) else f"{name} in {node.location}"
 
 
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:

@@ -34,6 +34,17 @@ def runs_on_host(node: Node) -> bool:
     return bool(node.regions) or node.op_def.host_routine is not None or is_unranked_copy(node)
 
 
+def place_of(node: Node) -> str:
+    """The name of a node, or of a result, and in which part of the model it is."""
+    name = next((n for n in (node.name, *(v.name for v in node.results)) if n), node.op)
+    return name if not node.location or node.location.endswith(name) else f"{name} in {node.location}"
+
+
+def says_place(node: Node) -> bool:
+    """Whether compiled models say where the node is, which is then part of their code."""
+    return runs_on_host(node) or node.op_def.says_place
+
+
 def is_handle_copy(node: Node) -> bool:
     return node.op_def.is_identity and is_sequence(node.result.type)
 

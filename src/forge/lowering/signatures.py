@@ -24,6 +24,7 @@ from forge.ir.op import Category, Kind
 from forge.loops.contract import Variant
 from forge.lowering.build import find_variant, is_whole
 from forge.lowering.groups import Group, scalar_constant
+from forge.lowering.objects import place_of
 from forge.lowering.sizes import Sizes
 from forge.ops.core.op import Op
 from forge.target import Target
@@ -198,7 +199,7 @@ def _signature(group: Group, variant: Variant | None, left_out: int | None = Non
             numbers[value] = f"n{len(parts)}.{value.index}:{type_text(value)}"
         parts.append(f"{node.op}{role}({', '.join(operands)}){sizes.of_attributes(node)!r}")
     parts.extend(f"out:{type_text(v)}" for v in group.sink.results)
-    parts.append("" if variant is None else variant.key)
+    parts += ["" if variant is None else variant.key, place_of(group.anchor) if group.anchor.op_def.says_place else ""]
     return Signature("; ".join(parts), sizes, tuple(places))
 
 

@@ -315,9 +315,7 @@ class IRModule(Doors):
             OptionError: an argument is neither; InvalidGraphError: one is not of the graph.
         """
         graph = extract(self._verified().main, self._values("outputs", outputs), self._values("inputs", inputs))
-        module = Module(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
-        module.graphs.update({name: g for name, g in self.graphs.items() if name not in self._module.public})
-        module.external_modules = self._module.external_modules
+        module = self._module.with_main(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
         return IRModule(module, fold_constants=False, fold_batch_norms=False)
 
     def _values(self, what: str, which: Some) -> list[Value]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ import numpy as np
 
 from forge import external
 from forge.codegen.link import find_compiler
-from forge.codegen.objects import needs_cpp
-from forge.codegen.objects import symbols as symbols_of
 from forge.codegen.processes import remedy
+from forge.codegen.user_objects import check_object, load
 from forge.dims import Dim, DimExpr
 from forge.errors import CompileError, OptionError, ToolchainError
 from forge.ir.nodes import Value
@@ -30,6 +28,7 @@ from forge.target import Target
 from forge_runtime.debugging import CALL
 
 _HEADERS = Path(__file__).with_name("include")
+_ENCODING = ("utf-8", "surrogateescape")
 _C, _CUDA = ("c",), ("cu", "cuda")
 _FORMATS = (*_C, "cpp", "cc", "cxx", *_CUDA)
 
@@ -43,18 +42,25 @@ class ExternModule:
     Args:
         symbols: by name of a function: what its results are. A function of the arguments that returns one or several
             `Tensor.placeholder`.
+        link_options: options of the linker, such as ``-lopenblas``, for libraries that the functions need. The model then needs
+            them, too, where it runs.
+        is_pure: results depend on the arguments alone: equal calls become one, and one whose results nobody reads none.
 
     Raises:
         OptionError: there is no function, or a name is none that C can have.
     """
 
-    def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(
+        self, symbols: Mapping[str, Callable[..., Any]], *, link_options: Sequence[str] = (), is_pure: bool = False
+    ) -> None:
         if not isinstance(symbols, Mapping) or not symbols or not all(callable(f) for f in symbols.values()):
             raise OptionError("ExternModule: symbols: expected functions that infer results, by name")
-        wrong = next((name for name in symbols if not name.isidentifier() or name.startswith(external.RESERVED)), None)
+        wrong = next((name for name in symbols if not external.is_name(name)), None)
         if wrong is not None:
             raise OptionError(f"ExternModule: symbols: got {wrong!r}; expected names of C that do not begin with forge_")
         self.symbols = dict(symbols)
+        self.link_options = _options("link_options", link_options)
+        self.is_pure = is_pure
         external.remember(self)
 
     @property
@@ -81,54 +87,48 @@ class ExternModule:
         raise NotImplementedError(f"{type(self).__name__}.object_code")
 
     def load(self) -> Any:
-        """The functions in this process, as ``ctypes`` has them: ``module.load().my_func``."""
-        return self._library
+        """The functions in this process, as ``ctypes`` has them: ``module.load().my_func``.
+
+        Raises:
+            ToolchainError: there is no compiler or linker; CompileError: it refuses the code.
+        """
+        return load(external.LinkedCode((self.object_code(_host()),), tuple(self.symbols), tuple(self.link_options)), _host())
 
     def function(self, name: str) -> Any:
         """One of them."""
-        return getattr(self._library, name)
-
-    @cached_property
-    def _library(self) -> Any:
-        """A shared library of the object, loaded; its file is gone then."""
-        code = self.object_code(_host())
-        with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
-            source, library = Path(folder, "code.o"), Path(folder, "code.so")
-            source.write_bytes(code)
-            extra = ["-lstdc++"] if needs_cpp(code) else []
-            _run([*find_compiler(_host()), "-shared", "-o", str(library), str(source), *extra, "-lm"], "link", "")
-            return ctypes.CDLL(str(library))
-
-    def _checked(self, code: bytes, where: str) -> bytes:
-        """``code`` if it is an object that has all functions."""
-        if code[:4] != b"\x7fELF" or len(code) < 64:
-            raise CompileError(f"{where}: is no ELF object file")
-        defined = {name for name, is_here in symbols_of(code) if is_here}
-        absent = [name for name in self.symbols if name not in defined]
-        if absent:
-            raise CompileError(f"{where}: has no function {absent[0]!r}; export it, in C++ with TVM_DLL_EXPORT_TYPED_FUNC")
-        return code
+        return getattr(self.load(), name)
 
 
 class ObjectModule(ExternModule):
     """Functions of an object file.
 
     Args:
-        symbols: as of `ExternModule`.
+        symbols, link_options, is_pure: as of `ExternModule`.
         filepath: the file, position-independent code for the machine that models are compiled for.
 
     Raises:
         OptionError: there is no such file.
     """
 
-    def __init__(self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path) -> None:
-        super().__init__(symbols)
+    def __init__(
+        self, symbols: Mapping[str, Callable[..., Any]], filepath: str | Path, *, link_options: Sequence[str] = (),
+        is_pure: bool = False,
+    ) -> None:
+        super().__init__(symbols, link_options=link_options, is_pure=is_pure)
+        if not isinstance(filepath, str | Path):
+            raise OptionError(f"ObjectModule: filepath: got {type(filepath).__name__}; expected a path")
         self.filepath = Path(filepath)
         if not self.filepath.is_file():
             raise OptionError(f"ObjectModule: filepath: there is no file {filepath}")
 
     def object_code(self, target: Target) -> bytes:
-        return self._checked(self.filepath.read_bytes(), f"ObjectModule {self.filepath}")
+        where = f"ObjectModule {self.filepath}"
+        try:
+            code = self.filepath.read_bytes()
+        except OSError as error:
+            raise CompileError(f"{where}: cannot be read: {error}") from error
+        check_object(code, self.symbols, target, where)
+        return code
 
 
 class SourceModule(ExternModule):
@@ -137,7 +137,7 @@ class SourceModule(ExternModule):
     ``#include <forge/extern.h>`` describes functions of C, ``<tvm/runtime/packed_func.h>`` has ``TVM_DLL_EXPORT_TYPED_FUNC``.
 
     Args:
-        symbols: as of `ExternModule`.
+        symbols, link_options, is_pure: as of `ExternModule`.
         source_code: the text, or the path of a file.
         source_format: "c", "cpp", or "cu" where ``nvcc`` is installed.
         compile_options: by default those of `get_compile_options`.
@@ -156,16 +156,22 @@ class SourceModule(ExternModule):
         compile_options: Sequence[str] | None = None,
         compiler: str | None = None,
         output_format: str = "obj",
+        *,
+        link_options: Sequence[str] = (),
+        is_pure: bool = False,
     ) -> None:
-        super().__init__(symbols)
+        super().__init__(symbols, link_options=link_options, is_pure=is_pure)
         if source_format not in _FORMATS:
             raise OptionError(f"SourceModule: source_format: got {source_format!r}; expected one of: {', '.join(_FORMATS)}")
         if output_format != "obj":
             raise OptionError(f"SourceModule: output_format: got {output_format!r}; expected 'obj'")
         self.source_code = _text(source_code)
         self.source_format = source_format
-        self.compile_options = self.get_compile_options(source_format) if compile_options is None else list(compile_options)
+        chosen = self.get_compile_options(source_format) if compile_options is None else compile_options
+        self.compile_options = _options("compile_options", chosen)
         self.compiler = compiler
+        if source_format in _CUDA and not link_options:
+            self.link_options = _cuda_libraries()
         self._objects: dict[str, bytes] = {}
 
     @staticmethod
@@ -207,7 +213,9 @@ class SourceModule(ExternModule):
             with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
                 built = Path(folder, "code.o")
                 self.compile(built, target)
-                self._objects[key] = self._checked(built.read_bytes(), "SourceModule")
+                code = built.read_bytes()
+            check_object(code, self.symbols, target, f"SourceModule of {', '.join(self.symbols)}")
+            self._objects[key] = code
         return self._objects[key]
 
     def compile(self, output_path: str | Path, target: Target | None = None) -> None:
@@ -220,7 +228,7 @@ class SourceModule(ExternModule):
         with tempfile.TemporaryDirectory(prefix="forge-extern-") as folder:
             ending = "cu" if self.source_format in _CUDA else "c" if self.source_format in _C else "cpp"
             source = Path(folder, f"source.{ending}")
-            source.write_text(self.source_code)
+            source.write_bytes(self.source_code.encode(*_ENCODING))
             command = [*self._compiler(wanted), *self.compile_options, str(source), "-o", str(output_path)]
             _run(command, "compile", f"SourceModule: the compiler refuses the source of {', '.join(self.symbols)}")
 
@@ -251,17 +259,44 @@ def _cpp(compiler: list[str]) -> list[str]:
     raise ToolchainError("SourceModule: no C++ compiler; install one, such as the package 'g++', or set CXX")
 
 
+def _options(what: str, given: Sequence[str]) -> list[str]:
+    if isinstance(given, str) or not all(isinstance(option, str) for option in given):
+        raise OptionError(f"ExternModule: {what}: got {given!r}; expected a list of texts")
+    return list(given)
+
+
+def _cuda_libraries() -> list[str]:
+    """Options for CUDA's runtime library, which is where ``nvcc`` says."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return []
+    command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stderr
+    lines = (line.partition("LIBRARIES=") for line in said.splitlines())
+    folders = next((shlex.split(rest) for _, found, rest in lines if found), [])
+    return [*folders, "-lcudart_static", "-ldl", "-lrt"]
+
+
 def _host() -> Target:
     return Target.parse("llvm")
 
 
 def _text(source: str | Path) -> str:
-    if isinstance(source, Path) or ("\n" not in source and len(source) < 4096 and Path(source).is_file()):
-        path = Path(source)
-        if not path.is_file():
-            raise OptionError(f"SourceModule: source_code: there is no file {path}")
-        return path.read_text()
+    if not isinstance(source, str | Path):
+        raise OptionError(f"SourceModule: source_code: got {type(source).__name__}; expected a text, or the path of a file")
+    path = Path(source)
+    if _is_file(path):
+        return path.read_bytes().decode(*_ENCODING)
+    if isinstance(source, Path):
+        raise OptionError(f"SourceModule: source_code: there is no file {path}")
     return source
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a text that is too long for a path
+        return False
 
 
 def _run(command: list[str], purpose: str, refused: str) -> None:
@@ -270,7 +305,7 @@ def _run(command: list[str], purpose: str, refused: str) -> None:
     except OSError as error:
         raise ToolchainError(f"extern: {command[0]} could not {purpose}: {error}; {remedy(error, 'set CC')}") from error
     if done.returncode:
-        raise CompileError(f"{refused or 'extern: the compiler failed to ' + purpose}: {done.stderr.strip()[-2000:]}")
+        raise CompileError(f"{refused or 'extern: the compiler failed to ' + purpose}: {done.stderr.strip()[:2000]}")
 
 
 def extern(name: str, args: Sequence[Any], out: Any) -> Any:
@@ -290,8 +325,8 @@ def extern(name: str, args: Sequence[Any], out: Any) -> Any:
         OptionError: an argument is something else, or the call is outside of an export.
     """
     known = tracing("extern").extern_modules
-    call = _Call(name, args, out)
-    return call.linked() if any(name in module.names for module in known) else call.registered()
+    call, module = _Call(name, args, out), next((module for module in known if name in module.names), None)
+    return call.registered() if module is None else call.linked(module)
 
 
 class _Call:
@@ -300,7 +335,7 @@ class _Call:
     def __init__(self, name: str, args: Sequence[Any], out: Any) -> None:
         self.g = Context(name)
         self.name = name
-        self.arguments = flattened(list(args))[0]
+        self.arguments = [x.item() if isinstance(x, np.generic) else x for x in flattened(list(args))[0]]
         results, self.structure = flattened(out)
         wrong = next((x for x in self.arguments if not isinstance(x, Tensor | DimExpr | int | float | str)), None)
         if wrong is not None:
@@ -310,13 +345,14 @@ class _Call:
             raise OptionError(f"extern: {name!r}: out: got {type(wrong).__name__}; expected Tensor.placeholder, or several")
         self.types = {"shapes": tuple(r.shape for r in results), "dtypes": tuple(r.dtype for r in results)}
 
-    def linked(self) -> Any:
-        """Of a function that is linked into the model."""
+    def linked(self, module: ExternModule) -> Any:
+        """Of a function of ``module``, which is linked into the model."""
         sizes: list[Dim] = [x for x in self.arguments if isinstance(x, DimExpr)]
         numbers = iter(range(len(sizes)))
         listed = [{"size": next(numbers)} if isinstance(x, DimExpr) else _plain(x) for x in self.arguments]
         operands = [self.g.value(x) for x in self.arguments if isinstance(x, Tensor)]
-        return self._results("call_extern", operands, self.name, arguments=json.dumps(listed), sizes=tuple(sizes))
+        operator = "call_extern_pure" if module.is_pure else "call_extern"
+        return self._results(operator, operands, self.name, arguments=json.dumps(listed), sizes=tuple(sizes))
 
     def registered(self) -> Any:
         """Of a function that is registered where the model runs."""

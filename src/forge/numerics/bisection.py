@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from forge import external
 from forge.backend import Stage
 from forge.driver import check_options, compile_module
 from forge.driver.compilation import Compilation, bound, of_graphs
@@ -110,8 +111,9 @@ def bisect(
     """
     if not isinstance(module, IRModule):
         raise OptionError(f"bisect: got {type(module).__name__}; expected an IRModule; load models with forge.from_onnx")
-    search = _Search(without_states(module.mod), options or check_options(), Tolerance.parse(tolerance), progress)
-    return search.run(data, sizes)
+    with external.used(module.mod.external_modules):
+        search = _Search(without_states(module.mod), options or check_options(), Tolerance.parse(tolerance), progress)
+        return search.run(data, sizes)
 
 
 def apply_stage(stage: Stage, graph: Graph, options: CompileOptions) -> Graph:
@@ -145,7 +147,7 @@ def after_stage(module: IRModule, stage: str, **options: Any) -> IRModule:
     """
     found = stage_of(stage, "after_stage")
     graph = apply_stage(found, module.mod.main, check_options(**options))
-    return IRModule(Module(graph), fold_constants=False, fold_batch_norms=False)
+    return IRModule(module.mod.with_main(graph), fold_constants=False, fold_batch_norms=False)
 
 
 def compiled_as_is(module: IRModule, **options: Any) -> Runtime:
@@ -157,7 +159,8 @@ def compiled_as_is(module: IRModule, **options: Any) -> Runtime:
     Raises:
         OptionError: there is no such option; CompileError: an operator has no native code.
     """
-    return compile_as_is({"main": module.mod.main}, check_options(**options))
+    with external.used(module.mod.external_modules):
+        return compile_as_is({"main": module.mod.main}, check_options(**options))
 
 
 @dataclass

@@ -228,8 +228,7 @@ class Joined:
             results = [known[v] for v in pair.results]
             data = [known[v] for k in pair.data if (v := pair.real.operands[k]) is not None]
             graph.outputs = [*graph.outputs, *_errors(Builder(graph), pair, results, data)]
-        module = Module(graph, dict(real.params))
-        module.graphs.update({name: g for name, g in real.graphs.items() if name not in real.public})
+        module = real.with_main(graph, dict(real.params))
         return cls(module, pairs, OutputSums.of(real), np.zeros((len(pairs), PARTS)))
 
     def compiled(self, calls: int) -> Runtime:

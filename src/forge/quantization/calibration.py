@@ -49,8 +49,7 @@ class Observer:
     @classmethod
     def of(cls, module: Module, channel_axes: Mapping[Value, int]) -> Observer:
         """For the values of ``main`` that are given with their axis of channels."""
-        observed = Module(observed_graph(module.main, channel_axes))
-        observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
+        observed = module.with_main(observed_graph(module.main, channel_axes))
         runtime = trial_runtime(observed, "calibrate")
         return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, runtime)
 

@@ -44,7 +44,7 @@ def corrections(real: Module, quantised: Module, numbers: Sequence[int], samples
             pair, runs = _batched(pair, samples, batch)
         except ValueError:
             batch = 1
-    module = Module(_joined(pair[0].main, pair[1].main, numbers))
+    module = pair[0].with_main(_joined(pair[0].main, pair[1].main, numbers))
     runtime = trial_runtime(module, "correct_biases", len(runs))
     found = [runtime.run([run[name] for name in runtime.input_names]) for run in runs]
     return {number: np.mean([deltas[k] for deltas in found], axis=0) for k, number in enumerate(numbers)}

@@ -96,9 +96,8 @@ def layer_inputs(module: Module, layers: Sequence[Layer], samples: Iterable[Samp
     made = [v for v in values if v not in module.main.inputs]
     run = None
     if made:
-        observed = Module(extract(module.main, made))
+        observed = module.with_main(extract(module.main, made))
         observed.params = {k: a for k, a in module.params.items() if k in {v.name for v in observed.main.inputs}}
-        observed.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
         run = trial_runtime(observed, "layer_inputs")
     for sample in samples:
         given = {**_empty_states(module.main, sample), **module.params, **sample}

@@ -86,9 +86,7 @@ def _losses(module: Module, ways: Sequence[tuple[int, bool]], samples: Sequence[
         error = builder.call("subtract", with_codes(builder, layers[number], rounds).results[0], real)
         outputs += [power(builder, real), power(builder, error)]
     graph.outputs = outputs
-    trial = Module(graph)
-    trial.graphs.update({name: g for name, g in module.graphs.items() if name not in module.public})
-    runtime = trial_runtime(trial, "recurrent", len(samples))
+    runtime = trial_runtime(module.with_main(graph), "recurrent", len(samples))
     sums = sum(np.array(runtime.run([sample[name] for name in runtime.input_names]), np.float64) for sample in samples)
     pairs = np.reshape(sums, (-1, 2)).tolist()
     return {way: decibels(signal, error) for way, (signal, error) in zip(ways, pairs)}

@@ -132,9 +132,7 @@ class Switched:
         numbers = {pair.quantised: pair.number for pair in pairs}
         readers = [_readers(node.result, numbers) for node in rounded]
         graph = _switched_graph(quantised.main, pairs, rounded)
-        module = Module(graph, dict(real.params))
-        module.graphs.update({name: g for name, g in quantised.graphs.items() if name not in quantised.public})
-        return cls(module, pairs, readers)
+        return cls(quantised.with_main(graph, dict(real.params)), pairs, readers)
 
     def compiled(self, calls: int) -> Runtime:
         return trial_runtime(self.module, "sensitivity", calls)

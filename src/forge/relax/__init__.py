@@ -155,9 +155,9 @@ def detach_params(mod: IRModule | Module) -> tuple[IRModule, dict[str, list[NDAr
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name != "frontend":
+    if name not in ("frontend", "transform"):
         raise AttributeError(f"module 'forge.relax' has no attribute {name!r}")
-    return import_module("forge.relax.frontend")
+    return import_module(f"forge.relax.{name}")
 
 
 __all__ = ["detach_params", "from_exported_program", "from_fx", "from_onnx"]

@@ -73,8 +73,8 @@ def map_parts(s: Stmt, expression: Callable[[Expr], Expr], statement: Callable[[
             return S.Evaluate(expression(value))
         case S.Prefetch(buffer=buffer, index=index):
             return S.Prefetch(buffer, expression(index))
-        case S.CallExtern(name=name, arguments=arguments):
-            return S.CallExtern(name, tuple(_map_argument(a, expression) for a in arguments))
+        case S.CallExtern(name=name, arguments=arguments, place=place):
+            return S.CallExtern(name, tuple(_map_argument(a, expression) for a in arguments), place)
     return s
 
 

@@ -140,12 +140,13 @@ ExternArgument = ExternTensor | Expr | str
 class CallExtern(Stmt):
     """Calls C function ``name``: ``int32 name(const forge_extern_value *, const int32 *kinds, int32 count)``.
 
-    ``forge/extern.h`` has the types. A status other than 0 is reported to the host and ends the function. It stands outside of
-    parallel loops.
+    ``forge/extern.h`` has the types. A status other than 0 is reported to the host, with the ``place`` in the model, and ends the
+    function. It stands outside of parallel loops.
     """
 
     name: str
     arguments: tuple[ExternArgument, ...]
+    place: str = ""
 
     @property
     def tensors(self) -> tuple[ExternTensor, ...]:

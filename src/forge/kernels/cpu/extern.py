@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from forge.loops.contract import KernelCall, kernel
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
-from forge.tir.stmt import CallExtern, ExternArgument, ExternTensor, Function
+from forge.tir.expr import Buffer
+from forge.tir.stmt import Allocate, CallExtern, ExternArgument, ExternTensor, Function, Stmt, seq, store
 
 
 @kernel("extern")
@@ -15,15 +16,26 @@ def extern(call: KernelCall) -> Function:
     attrs, readers = call.attrs, iter(call.readers)
     results = call.buffers[len(call.buffers) - len(call.results) :]
     arguments: list[ExternArgument] = []
+    before: list[Stmt] = []
     for argument in json.loads(attrs.arguments) if attrs.arguments else [None] * len(call.readers):
         if argument is None:
-            reader = next(readers)
-            assert reader.buffer is not None, "operands of opaque operators are in memory"
-            arguments.append(ExternTensor(reader.buffer, reader.shape, reader.dtype))
+            tensor, stored = _operand(next(readers), f"number{len(arguments)}")
+            arguments.append(tensor)
+            before += stored
         elif isinstance(argument, dict):
             arguments.append(call.dim(attrs.sizes[argument["size"]]))
+        elif isinstance(argument, str):
+            arguments.append(argument)
         else:
-            arguments.append(argument if isinstance(argument, str) else E.const(argument, "float64" if isinstance(
-                argument, float) else E.INDEX))  # fmt: skip
+            arguments.append(E.const(argument, "float64" if isinstance(argument, float) else E.INDEX))
     arguments += [ExternTensor(buffer, writer.shape, writer.dtype) for buffer, writer in zip(results, call.results)]
-    return call.function(CallExtern(attrs.function, tuple(arguments)))
+    return call.function(seq(*before, CallExtern(attrs.function, tuple(arguments), call.place)))
+
+
+def _operand(reader: Reader, name: str) -> tuple[ExternTensor, list[Stmt]]:
+    """A tensor in memory, and the statements that store it there: a constant of one element lies nowhere else."""
+    if reader.buffer is not None:
+        return ExternTensor(reader.buffer, reader.shape, reader.dtype), []
+    buffer = Buffer(name, reader.dtype, (E.const(1),), scope="local")
+    number = reader.read([E.const(0)] * len(reader.shape))
+    return ExternTensor(buffer, reader.shape, reader.dtype), [Allocate(buffer), store(buffer, 0, number)]

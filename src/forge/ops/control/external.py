@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +19,10 @@ from forge.ops.core.inference import fail
 from forge.ops.core.op import Category, Kind, Op, Operand, Trait, register
 from forge.ops.core.signatures import Array, Arrays, TensorType, Types, Value
 
+MAX_ARGUMENTS = 1000
+"""Of a call: they lie on the stack. C has functions of 127 parameters at least."""
+
 _ELEMENTS = "number or bool"
-_NAME = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
-CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-"""DLPack's codes of element types."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,6 @@ class ExternalAttrs:
     dtypes: tuple[str, ...]
     arguments: str = ""
     sizes: tuple[Dim, ...] = ()
-
-
-def dlpack_type(dtype: str) -> tuple[int, int]:
-    """DLPack's code and number of bits."""
-    if dtype == "bool":
-        return CODES["bool"], 8
-    kind = "bfloat" if dtype == "bfloat16" else re.sub(r"\d.*", "", dtype)
-    if kind not in CODES:
-        raise fail("call_extern", "an element type", dtype, "integers, floats or bool, which DLPack has")
-    return CODES[kind], dtypes.bits(dtype)
 
 
 def arguments_of(attrs: ExternalAttrs, count: int) -> list[Any]:
@@ -67,43 +56,42 @@ class ExternValue(ctypes.Union):
     _fields_ = (("integer", ctypes.c_int64), ("number", ctypes.c_double), ("text", ctypes.c_char_p), ("tensor", ctypes.c_void_p))
 
 
-KINDS = {int: 0, float: 1, str: 2}
-TENSOR = 3
-"""``FORGE_EXTERN_INTEGER`` and so on."""
-
-
 class _External(Op[ExternalAttrs]):
     kernel = "extern"
     kind = Kind.OPAQUE
     category = Category.CONTROL
     flops_per_element = 0
+    says_place = True
     values = Operand(variadic=True, accepts=_ELEMENTS)
 
     def infer(self, attrs: ExternalAttrs, *values: Value) -> Types:
-        if not _NAME.fullmatch(attrs.function) or attrs.function.startswith(external.RESERVED):
+        if not external.is_name(attrs.function):
             raise fail(self.name, "function", repr(attrs.function), "a name of C that does not begin with forge_")
         if not attrs.shapes or len(attrs.shapes) != len(attrs.dtypes):
             given = f"{len(attrs.shapes)} shapes and {len(attrs.dtypes)} dtypes"
             raise fail(self.name, "results", given, "at least one, and one dtype for each shape")
         self._check_arguments(attrs, len(values))
         for dtype in (*attrs.dtypes, *(v.dtype for v in values)):
-            dlpack_type(dtype)
+            if external.dlpack_type(dtype) is None:
+                raise fail(self.name, "an element type", dtype, "integers, floats or bool, which DLPack has")
         return [TensorType(shape, dtype) for shape, dtype in zip(attrs.shapes, attrs.dtypes)]
 
     def _check_arguments(self, attrs: ExternalAttrs, count: int) -> None:
         try:
             listed = arguments_of(attrs, count)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise fail(self.name, "arguments", repr(attrs.arguments[:80]), "the text of a JSON list") from error
         expected = f"numbers, texts, sizes and {count} times null"
+        if isinstance(listed, list) and len(listed) > MAX_ARGUMENTS - len(attrs.shapes):
+            raise fail(self.name, "arguments", f"{len(listed)} and {len(attrs.shapes)} results", f"at most {MAX_ARGUMENTS}")
         if not isinstance(listed, list) or sum(a is None for a in listed) != count:
             raise fail(self.name, "arguments", repr(attrs.arguments[:80]), expected)
         for argument in listed:
             is_size = isinstance(argument, dict) and argument.get("size") in range(len(attrs.sizes))
-            is_value = isinstance(argument, int | float | str) and not isinstance(argument, bool)
+            is_value = isinstance(argument, int | float) and not isinstance(argument, bool) or _is_text(argument)
             fits = not isinstance(argument, int) or -(1 << 63) <= argument < 1 << 63
             if argument is not None and not is_size and not (is_value and fits):
-                raise fail(self.name, "an argument", repr(argument), expected)
+                raise fail(self.name, "an argument", repr(argument), f"{expected}; texts without zero, integers of 64 bits")
 
     def reference(self, attrs: ExternalAttrs, *values: Array) -> Arrays:
         code = external.find(attrs.function)
@@ -116,11 +104,16 @@ class _External(Op[ExternalAttrs]):
                   for a in arguments_of(attrs, len(values))]  # fmt: skip
         status = _call(code.function(attrs.function), [*listed, *results])
         if status:
-            raise ExecutionError(f"{self.name}: {failed(attrs.function)} (status {status})")
+            raise ExecutionError(external.failure(attrs.function, status))
         return results
 
     def carry_batch(self, attrs: ExternalAttrs, *_: object) -> Any:
         raise MixesBatch(f"the function {attrs.function!r} may combine the elements of a batch", certain=False)
+
+
+def _is_text(argument: object) -> bool:
+    """Whether C can have it as UTF-8 that ends with zero."""
+    return isinstance(argument, str) and "\0" not in argument and not any(0xD800 <= ord(c) < 0xE000 for c in argument)
 
 
 def _call(function: Any, arguments: list[Any]) -> int:
@@ -128,29 +121,24 @@ def _call(function: Any, arguments: list[Any]) -> int:
     kept = []  # what the values point to
     for k, argument in enumerate(arguments):
         if isinstance(argument, np.ndarray):
-            code, bits = dlpack_type(dtypes.canonical(argument.dtype))
+            code, bits = external.dlpack_type(dtypes.canonical(argument.dtype)) or (0, 0)
             shape = (ctypes.c_int64 * max(argument.ndim, 1))(*argument.shape)
-            described = DLTensor(
-                argument.ctypes.data, (ctypes.c_int32 * 2)(1, 0), argument.ndim, code, bits, 1, ctypes.addressof(shape), None, 0)
+            device = (ctypes.c_int32 * 2)(external.CPU, 0)
+            described = DLTensor(argument.ctypes.data, device, argument.ndim, code, bits, 1, ctypes.addressof(shape), None, 0)
             kept += [shape, described]
-            values[k].tensor, kinds[k] = ctypes.addressof(described), TENSOR
+            values[k].tensor, kinds[k] = ctypes.addressof(described), external.TENSOR
         elif isinstance(argument, str):
-            values[k].text, kinds[k] = argument.encode(), KINDS[str]
+            values[k].text, kinds[k] = argument.encode(), external.TEXT
         elif isinstance(argument, float):
-            values[k].number, kinds[k] = argument, KINDS[float]
+            values[k].number, kinds[k] = argument, external.NUMBER
         else:
-            values[k].integer, kinds[k] = int(argument), KINDS[int]
+            values[k].integer, kinds[k] = int(argument), external.INTEGER
     return int(function(values, kinds, len(arguments)))
 
 
 def missing(function: str) -> str:
     """The message where no code has a function."""
     return f"call_extern: no code has the function {function!r}; attach the external module that does (AttachExternModules)"
-
-
-def failed(function: str) -> str:
-    """The message where a function reports an error."""
-    return f"the external function {function!r} failed"
 
 
 @register

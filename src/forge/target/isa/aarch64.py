@@ -63,7 +63,7 @@ def _host_cpu(cpuinfo: str) -> str:
 AARCH64 = Architecture(
     names=("aarch64", "arm64"), triple="aarch64-linux-gnu",
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i8:8:32-i16:16:32-i64:64-i128:128-n32:64-S128-Fn32",
-    abi="aapcs", pointer_bits=64, page=1 << 16, baseline=_V8,
+    abi="aapcs", pointer_bits=64, page=1 << 16, elf_machine=183, baseline=_V8,
     cpus={name: Cpu(features) for name, features in _FEATURES.items()}, levels=("generic",),
     requires=_REQUIRES, ignored=frozenset({"aes", "sha2", "sha3", "sm4", "ssbs", "dit", "flagm"}), describe=_describe,
     host_features=_host_features, host_cpu=_host_cpu)

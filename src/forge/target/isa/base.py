@@ -80,6 +80,7 @@ class Architecture:
         abi: the calling convention, as ``-mabi`` names it.
         pointer_bits: of an address.
         page: the largest size of a page (bytes) that a machine may have.
+        elf_machine: its number in ELF files.
         baseline: features of every CPU.
         cpus: by LLVM's names.
         levels: names of ``cpus`` that stand for many CPUs, weakest first.
@@ -95,6 +96,7 @@ class Architecture:
     abi: str
     pointer_bits: int
     page: int
+    elf_machine: int
     baseline: tuple[str, ...]
     cpus: Mapping[str, Cpu]
     levels: tuple[str, ...]

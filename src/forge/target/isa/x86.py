@@ -104,6 +104,6 @@ def _host_cpu(cpuinfo: str) -> str:
 X86_64 = Architecture(
     names=("x86_64", "amd64"), triple="x86_64-linux-gnu",
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
-    abi="sysv", pointer_bits=64, page=1 << 12, baseline=_V1,
+    abi="sysv", pointer_bits=64, page=1 << 12, elf_machine=62, baseline=_V1,
     cpus={name: Cpu(features, _RATES.get(name, SERVER_CORE)) for name, features in _FEATURES.items()}, levels=tuple(_LEVELS),
     requires=_REQUIRES, ignored=_IGNORED, describe=_describe, host_features=_host_features, host_cpu=_host_cpu)

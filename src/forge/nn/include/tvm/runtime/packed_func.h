@@ -1,7 +1,7 @@
 /* TVM_DLL_EXPORT_TYPED_FUNC(symbol, function): a function of C++ with typed parameters as one that a model calls.
  *
  * Parameters are DLTensor *, const DLTensor *, integers, bool, enums, float, double, const char * and std::string. It returns
- * nothing or a status; what it throws is a failure. */
+ * nothing or a status; an exception that it throws ends the call of the model as a status does. */
 #ifndef TVM_RUNTIME_PACKED_FUNC_H_
 #define TVM_RUNTIME_PACKED_FUNC_H_
 
@@ -45,8 +45,6 @@ struct Argument<T, typename std::enable_if<std::is_same<T, const char *>::value 
 template <typename T>
 using Plain = typename std::remove_cv<typename std::remove_reference<T>::type>::type;
 
-enum { kWrongArguments = -1, kException = -2 };
-
 template <typename... Parameters, std::size_t... k>
 int32_t status_of(void (*function)(Parameters...), const forge_extern_value *values, const int32_t *kinds, std::index_sequence<k...>) {
   function(Argument<Plain<Parameters>>::get(values[k], kinds[k])...);
@@ -60,12 +58,20 @@ int32_t status_of(Result (*function)(Parameters...), const forge_extern_value *v
 
 template <typename Result, typename... Parameters>
 int32_t call(Result (*function)(Parameters...), const forge_extern_value *values, const int32_t *kinds, int32_t count) {
-  if (count != static_cast<int32_t>(sizeof...(Parameters))) return kWrongArguments;
+  if (count != static_cast<int32_t>(sizeof...(Parameters))) return FORGE_EXTERN_WRONG_ARGUMENTS;
   const bool fits[] = {true, Argument<Plain<Parameters>>::fits(*kinds++)...};
   for (bool fit : fits) {
-    if (!fit) return kWrongArguments;
+    if (!fit) return FORGE_EXTERN_WRONG_ARGUMENTS;
   }
+#if defined(__cpp_exceptions)
+  try {
+    return status_of(function, values, kinds - count, std::index_sequence_for<Parameters...>());
+  } catch (...) {
+    return FORGE_EXTERN_EXCEPTION;
+  }
+#else
   return status_of(function, values, kinds - count, std::index_sequence_for<Parameters...>());
+#endif
 }
 
 }  // namespace forge_extern
