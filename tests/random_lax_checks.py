@@ -19,7 +19,7 @@ from forge.errors import ImportModelError
 from forge.frontends.stablehlo.jax import from_jax
 from tests.error_model import Judge
 from tests.random_checks import compiled_results, failures_of, with_own_constants
-from tests.random_lax import Program, random_program
+from tests.random_lax import random_program
 
 TALLY = Counter[str]()
 
@@ -54,7 +54,8 @@ def check(seed: int, levels: tuple[int, ...] = (3,), most: int = 12) -> list[str
                 break
             informative &= verdict.informative
             problems += [f"{where}: {name}: {problem}" for problem in verdict.problems]
-    TALLY.update(("programs", *program.names, *(["symbolic"] if program.scope else []), *(["informative"] if informative else [])))
+    TALLY.update(["programs", *program.names])
+    TALLY.update({"symbolic": program.scope is not None, "informative": informative})
     return problems
 
 

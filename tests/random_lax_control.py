@@ -23,7 +23,8 @@ def body(p: Program, array: Array) -> Body:
         weight = p.contents((array.shape[-1],), "float32").astype(array.dtype)
         choices += [
             lambda v: jnp.roll(v, 1, axis), lambda v: v - v.mean(axis, keepdims=True), lambda v: v[::-1] * 0.5,
-            lambda v: v.at[0].set(0.5), lambda v: jnp.sort(v, axis), lambda v: jax.nn.softmax(v, axis), lambda v: jnp.cos(v) * weight,
+            lambda v: v.at[0].set(0.5), lambda v: jnp.sort(v, axis), lambda v: jax.nn.softmax(v, axis),
+            lambda v: jnp.cos(v) * weight,
             lambda v: lax.cumsum(v, axis) * 0.25]
     if array.ndim == 2:
         choices.append(lambda v: jnp.tanh(v @ v.T @ v))
@@ -51,7 +52,8 @@ def while_loop(p: Program) -> None:
     x = p.real(0, 3)
     step, most = body(p, p.arrays[x]), p.number(0, 4)
     condition = p.pick(
-        lambda c: c[0] < most, lambda c: (c[0] < most) & (jnp.abs(c[1]).sum().astype("float32") > 0.7), lambda c: c[0] + 1 <= most)
+        lambda c: c[0] < most, lambda c: c[0] + 1 <= most,
+        lambda c: (c[0] < most) & (jnp.abs(c[1]).sum().astype("float32") > 0.7))
     p.add("while", lambda v: lax.while_loop(condition, lambda c: (c[0] + 1, step(c[1])), (jnp.int32(0), v)), x)
 
 
@@ -138,7 +140,8 @@ def batched(p: Program) -> None:
         lambda v, i: lax.dynamic_update_slice_in_dim(v, v[:width] * 2, i, 0), lambda v, i: v[i], lambda v, i: jnp.roll(v, i, 0),
         lambda v, i: jnp.sort(v, 0), lambda v, i: jnp.argmax(v, 0) + i, lambda v, i: lax.fori_loop(0, i, lambda _, c: c * 0.5, v))
     by_two = (
-        lambda v, i: v[i], lambda v, i: v.at[i].multiply(2), lambda v, i: jnp.take(v, i, 0, mode="clip"), lambda v, i: v[i].T @ v[i])
+        lambda v, i: v[i], lambda v, i: v.at[i].multiply(2), lambda v, i: jnp.take(v, i, 0, mode="clip"),
+        lambda v, i: v[i].T @ v[i])
     function, indices = p.pick((p.pick(*by_one), i), (p.pick(*by_two), j))
     batch = jax.vmap(function, in_axes=p.pick((0, 0), (0, 0), (None, 0)), out_axes=p.pick(0, 0, -1))
     if p.flag(0.3):
@@ -147,4 +150,5 @@ def batched(p: Program) -> None:
         p.add("batched", batch, x, indices)
 
 
-CONTROL = (fori, while_loop, scan, scan, associative_scan, cond, switch, nested, transformed, transformed, transformed, batched, batched)
+CONTROL = (
+    fori, while_loop, scan, scan, associative_scan, cond, switch, nested, transformed, transformed, transformed, batched, batched)

@@ -82,7 +82,8 @@ def binary(p: Program) -> None:
     pairs = {"f": REAL_PAIRS, "c": COMPLEX_PAIRS, "b": BOOL_PAIRS}.get(kind, INTEGER_PAIRS)
     function = p.pick(*pairs)
     divides = kind in "iu" and function in DIVISIONS  # by zero: undefined
-    p.add(_name(function), (lambda a, b: function(a, b | 1)) if divides else function, *p.pick(lambda a, b: (a, b), lambda a, b: (b, a))(x, p.partner(x)))
+    is_swapped, y = p.flag(), p.partner(x)
+    p.add(_name(function), (lambda a, b: function(a, b | 1)) if divides else function, *((y, x) if is_swapped else (x, y)))
 
 
 def power(p: Program) -> None:
@@ -254,14 +255,15 @@ def dynamic_update(p: Program) -> None:
 class _Windows:
     """Drawn dimension numbers of a gather or scatter of ``array``, and the shape of their indices."""
 
-    def __init__(self, p: Program, array: Array, collapses: bool = True) -> None:
+    def __init__(self, p: Program, array: Array) -> None:
         rank = array.ndim
         named = p.some(rank, 0, 3)
         count = p.number(0, min(2, len(named))) if p.flag(0.3) else 0
         self.batching, self.indexed = tuple(sorted(named[:count])), named[count:]
-        self.sizes = [1 if k in self.batching else p.number(1, size) if p.flag(0.7) else size for k, size in enumerate(array.shape)]
+        self.sizes = [
+            1 if k in self.batching else p.number(1, size) if p.flag(0.7) else size for k, size in enumerate(array.shape)]
         free = [k for k in range(rank) if k not in self.batching and self.sizes[k] == 1]
-        self.collapsed = tuple(k for k in free if p.flag(0.7)) if collapses else ()
+        self.collapsed = tuple(k for k in free if p.flag(0.7))
         extra = [p.pick(1, 2, 3, 4) for _ in range(p.number(0, 2))]
         batch = [*((k, array.shape[k]) for k in self.batching), *((-1, size) for size in extra)]
         batch = [batch[k] for k in p.rng.permutation(len(batch))]
@@ -489,7 +491,8 @@ def random_numbers(p: Program) -> None:
     function = p.pick(
         lambda k: jax.random.bits(jax.random.key(k), shape), lambda k: jax.random.uniform(jax.random.key(k), shape),
         lambda k: jax.random.normal(jax.random.key(k), shape), lambda k: jax.random.permutation(jax.random.key(k), 6),
-        lambda k: jax.random.randint(jax.random.key(k), shape, 0, 9), lambda k: jax.random.bernoulli(jax.random.key(k), 0.3, shape))
+        lambda k: jax.random.randint(jax.random.key(k), shape, 0, 9),
+        lambda k: jax.random.bernoulli(jax.random.key(k), 0.3, shape))
     p.add("random", function, key)
 
 

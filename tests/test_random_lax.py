@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("jax")
 
-from tests.random_lax_checks import check  # noqa: E402
+from tests.random_lax_checks import check
 
 COUNT = int(os.environ.get("FORGE_RANDOM_LAX", "240"))
 

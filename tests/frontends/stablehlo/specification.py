@@ -13,6 +13,7 @@ import numpy as np
 from forge import dtypes
 
 Array = np.ndarray
+Given = np.ndarray | np.generic
 RNG = np.random.default_rng(0)
 X, Y = (RNG.standard_normal((3, 4)).astype("float32") for _ in range(2))
 P = np.abs(X) + np.float32(0.5)
@@ -29,17 +30,17 @@ class Program:
     """A module, what it is given, and what it gives."""
 
     text: str
-    inputs: Sequence[Array]
-    expected: Sequence[Array]
+    inputs: Sequence[Given]
+    expected: Sequence[Given]
 
 
-def kind(array: Array) -> str:
+def kind(array: Given) -> str:
     """The type of a tensor; a first size of 3 is ``N``."""
     sizes = ["N" if k == 0 and size == 3 else str(size) for k, size in enumerate(array.shape)]
     return f"tensor<{'x'.join([*sizes, _NAMES[dtypes.canonical(array.dtype)]])}>"
 
 
-def function(body: str, inputs: Sequence[Array], expected: Sequence[Array], more: str = "") -> Program:
+def function(body: str, inputs: Sequence[Given], expected: Sequence[Given], more: str = "") -> Program:
     """A function of ``%a``, ``%b``, .. whose results are ``%r`` or ``%r#0``, ``%r#1``, ..; other functions after it."""
     given = ", ".join(f"%{name}: {kind(array)}" for name, array in zip("abcdef", inputs))
     names = ["%r"] if len(expected) == 1 else [f"%r#{k}" for k in range(len(expected))]
@@ -48,10 +49,10 @@ def function(body: str, inputs: Sequence[Array], expected: Sequence[Array], more
     return Program(f"module {{\n{main}\n{more}\n}}", inputs, expected)
 
 
-def operation(name: str, inputs: Sequence[Array], expected: Array | Sequence[Array], attributes: str = "", regions: str = "",
+def operation(name: str, inputs: Sequence[Given], expected: Given | Sequence[Given], attributes: str = "", regions: str = "",
               before: str = "", operands: str = "", more: str = "") -> Program:
     """One operation of ``%a``, ``%b``, .. or of ``operands``, which are names and types, after those in ``before``."""
-    results = [expected] if isinstance(expected, np.ndarray) else [*expected]
+    results = [expected] if isinstance(expected, Given) else [*expected]
     names = ", ".join(f"%{letter}" for letter, _ in zip("abcdef", inputs))
     types = ", ".join(map(kind, inputs))
     if operands:
@@ -69,12 +70,18 @@ def _body(name: str, dtype: str = "f32") -> str:
             f"stablehlo.return %z : tensor<{dtype}>\n}}")
 
 
+def _comparison(direction: str) -> str:
+    """A region that compares two numbers."""
+    return (f"{{\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n%z = stablehlo.compare {direction}, %x, %y : "
+            "(tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %z : tensor<i1>\n}")
+
+
 def _logistic(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _away(x: Array) -> Array:
-    return np.trunc(x + np.copysign(0.5, x))
+    return np.asarray(np.trunc(x + np.copysign(0.5, x)))
 
 
 UNARY: dict[str, tuple[Callable[[Array], Array], Array]] = {
@@ -173,8 +180,8 @@ PROGRAMS: dict[str, Program] = {
         operands=f"%a, %b, %sizes : {kind(X)}, tensor<2x1xi32>, tensor<2xi32>"),
     "dynamic_pad": operation(
         "dynamic_pad", [X, np.float32(9)], np.pad(X, ((0, 0), (1, 2)), constant_values=9),
-        before="%low = stablehlo.constant dense<[0, 1]> : tensor<2xi32>\n%high = stablehlo.constant dense<[0, 2]> : tensor<2xi32>\n"
-        "%none = stablehlo.constant dense<0> : tensor<2xi32>",
+        before="%low = stablehlo.constant dense<[0, 1]> : tensor<2xi32>\n"
+        "%high = stablehlo.constant dense<[0, 2]> : tensor<2xi32>\n%none = stablehlo.constant dense<0> : tensor<2xi32>",
         operands=f"%a, %b, %low, %high, %none : {kind(X)}, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>"),
     "get_dimension_size": operation("get_dimension_size", [X], np.array(3, "int32"), "dimension = 0 : i64"),
     "dot_general": operation(
@@ -199,17 +206,14 @@ PROGRAMS: dict[str, Program] = {
         "select_and_scatter", [X[:2], Y[:2, :2], np.float32(0)],
         np.where(np.repeat(np.maximum(X[:2, ::2], X[:2, 1::2]), 2, 1) == X[:2], np.repeat(Y[:2, :2], 2, 1), 0),
         "window_dimensions = array<i64: 1, 2>, window_strides = array<i64: 1, 2>",
-        "{\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n%z = stablehlo.compare GE, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-        "stablehlo.return %z : tensor<i1>\n}, " + _body("add")),
+        f"{_comparison('GE')}, {_body('add')}"),
     "sort": operation(
-        "sort", [X], np.sort(X, 1), "dimension = 1 : i64",
-        "{\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n%z = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-        "stablehlo.return %z : tensor<i1>\n}"),
+        "sort", [X], np.sort(X, 1), "dimension = 1 : i64", _comparison("LT")),
     "map": operation("map", [X, Y], X * Y, "dimensions = array<i64: 0, 1>", _body("multiply")),
     "while": operation(
         "while", [np.int32(0), X], [np.array(3, "int32"), X * 8], "",
-        "{\n^bb0(%k: tensor<i32>, %x: TX):\n%three = stablehlo.constant dense<3> : tensor<i32>\n%less = stablehlo.compare LT, %k, "
-        "%three : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %less : tensor<i1>\n}, {\n^bb0(%k: tensor<i32>, "
+        "{\n^bb0(%k: tensor<i32>, %x: TX):\n%three = stablehlo.constant dense<3> : tensor<i32>\n%less = stablehlo.compare LT, "
+        "%k, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %less : tensor<i1>\n}, {\n^bb0(%k: tensor<i32>, "
         "%x: TX):\n%one = stablehlo.constant dense<1> : tensor<i32>\n%next = stablehlo.add %k, %one : tensor<i32>\n%twice = "
         "stablehlo.add %x, %x : TX\nstablehlo.return %next, %twice : tensor<i32>, TX\n}".replace("TX", kind(X))),
     "if": operation(
@@ -242,7 +246,8 @@ PROGRAMS: dict[str, Program] = {
         "triangular_solve", [MATRIX[:2, :2], X[:2]], np.linalg.solve(np.tril(MATRIX[:2, :2]), X[:2]),
         "left_side = true, lower = true, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>"),
     "fft": operation(
-        "fft", [COMPLEX], np.fft.fft(COMPLEX).astype("complex64"), "fft_type = #stablehlo<fft_type FFT>, fft_length = array<i64: 4>"),
+        "fft", [COMPLEX], np.fft.fft(COMPLEX).astype("complex64"),
+        "fft_type = #stablehlo<fft_type FFT>, fft_length = array<i64: 4>"),
     "rng": operation(
         "rng", [np.float32(2), np.float32(2)], np.full((2, 5), 2, "float32"),
         "rng_distribution = #stablehlo<rng_distribution UNIFORM>",
@@ -253,8 +258,8 @@ PROGRAMS: dict[str, Program] = {
         [np.array([1 + (2 << 32), 5 + (4 << 32)], "uint64"), np.array([1576285164, 2249660814, 740599976, 2425682526], "uint32")],
         "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"),
     "uniform_quantize": function(
-        f"%q = stablehlo.uniform_quantize %a : ({kind(X)}) -> {_QUANTIZED}\n%r = stablehlo.uniform_dequantize %q : ({_QUANTIZED}) "
-        f"-> {kind(X)}", [X], [np.rint(X / np.float32(0.5)) * np.float32(0.5)]),
+        f"%q = stablehlo.uniform_quantize %a : ({kind(X)}) -> {_QUANTIZED}\n"
+        f"%r = stablehlo.uniform_dequantize %q : ({_QUANTIZED}) -> {kind(X)}", [X], [(np.rint(X * 2) / 2).astype("float32")]),
 }
 PROGRAMS |= {
     "get_tuple_element": PROGRAMS["tuple"], "async_done": PROGRAMS["async_start"],
@@ -272,15 +277,21 @@ def _batch_norms() -> dict[str, Program]:
         "batch_norm_inference": operation(
             "batch_norm_inference", [X, scale, offset, mean, variance], centred * inverse * scale + offset, attributes),
         "batch_norm_training": operation(
-            "batch_norm_training", [X, scale, offset], [(X - own) / np.sqrt(spread + 0.5) * scale + offset, own, spread], attributes),
+            "batch_norm_training", [X, scale, offset], [(X - own) / np.sqrt(spread + 0.5) * scale + offset, own, spread],
+            attributes),
         "batch_norm_grad": operation(
             "batch_norm_grad", [X, scale, mean, variance, Y], [to_x, (Y * centred * inverse).sum(0), Y.sum(0)], attributes),
     }
 
 
 PROGRAMS |= _batch_norms()
-REFUSED: dict[str, str] = {
-    "infeed": "models exchange nothing", "outfeed": "models exchange nothing", "send": "models exchange nothing",
-    "recv": "models exchange nothing",
-}
+_FED = (
+    "%t = stablehlo.create_token : !stablehlo.token\n"
+    '%b, %u = "stablehlo.infeed"(%t) <{infeed_config = "x"}> : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)\n'
+    '%v = "stablehlo.outfeed"(%a, %u) <{outfeed_config = "y"}> : (tensor<2xf32>, !stablehlo.token) -> !stablehlo.token\n'
+    "%r = stablehlo.subtract %a, %b : tensor<2xf32>\nreturn %r : tensor<2xf32>")
+PROGRAMS["infeed"] = PROGRAMS["outfeed"] = Program(
+    f"func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {{\n{_FED}\n}}", [X[0, :2], Y[0, :2]], [X[0, :2] - Y[0, :2], X[0, :2]])
+
+REFUSED: dict[str, str] = {"send": "models exchange nothing", "recv": "models exchange nothing"}
 """Operations that are refused, and why."""

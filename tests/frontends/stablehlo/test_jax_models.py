@@ -53,7 +53,8 @@ def haiku_network(build: Callable[[Any, Any], Any], x: np.ndarray) -> Network:
 def equinox_network(build: Callable[[Any, Any], Network], x: np.ndarray) -> Network:
     """A network of equinox for one example, ``build(equinox.nn, keys)``, applied to all of a batch."""
     equinox = pytest.importorskip("equinox")
-    return jax.vmap(build(equinox.nn, iter(jax.random.split(jax.random.key(0), 8))))
+    batched: Network = jax.vmap(build(equinox.nn, iter(jax.random.split(jax.random.key(0), 8))))
+    return batched
 
 
 def _residual(linen: Any, x: Any) -> Any:

@@ -55,8 +55,9 @@ def import_module(given: Source, input_info: InputInfo = None) -> Module:
 
 def _convert(source: Source, function: Function, size: int, input_info: InputInfo) -> Module:
     """A module whose main graph is ``function``."""
-    state = StablehloState(size=size, source=source.module, convert_operations=convert_operations)
-    scope = StablehloScope(Graph(name="main"), state, {"": 1})
+    main = Graph(name="main")
+    state = StablehloState(size=size, source=source.module, convert_operations=convert_operations, main=main)
+    scope = StablehloScope(main, state, {"": 1})
     platform = _platform(scope, function, source.platforms)
     formals = function.body.arguments[len(platform):]
     names = argument_names(function, len(platform), source)
@@ -66,8 +67,10 @@ def _convert(source: Source, function: Function, size: int, input_info: InputInf
     values = {name: scope.required(name) for name, _ in tensors}
     arguments = [*platform, *(make(values) for make in build)]
     results = converted_body(scope, function.body, arguments, f"function @{function.name}")
-    flat = scope.graph.outputs = leaves(results)
-    module = finished(scope, unique(result_names(function, len(flat)), set(values)))
+    flat = leaves(results)
+    main.outputs = [*flat, *state.outfed]
+    called = [*result_names(function, len(flat)), *(f"outfeed_{k}" for k in range(len(state.outfed)))]
+    module = finished(scope, unique(called, set(values)))
     module.main.donated = _donated(module.main, function.argument_attributes[len(platform):], names)
     return module
 
@@ -141,8 +144,9 @@ def _add_inputs(
         raw = typed({})
 
         def evaluate(operations: Sequence[Operation]) -> Callable[[ModuleValue], Value | None]:
-            state = StablehloState(source=scope.state.source, convert_operations=convert_operations)
-            scratch = StablehloScope(Graph(), state, {})
+            graph = Graph()
+            state = StablehloState(source=scope.state.source, convert_operations=convert_operations, main=graph)
+            scratch = StablehloScope(graph, state, {})
             for formal, (name, type_) in zip(formals, raw):
                 scratch.put(formal, scratch.graph.add_input(type_, name))
             return _converted_sizes(scratch, operations)

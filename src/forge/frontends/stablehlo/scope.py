@@ -14,6 +14,7 @@ from forge.frontends.stablehlo import module as stablehlo
 from forge.frontends.stablehlo.module import StablehloModule
 from forge.frontends.state.sizes import SizeScope
 from forge.ir.builder import Builder
+from forge.ir.graph import Graph
 from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
@@ -42,12 +43,16 @@ class StablehloState(ImportState):
         convert_operations: converts operations into the graph of a scope.
         producers: of values of the module.
         names: of values of the module, each its own.
+        main: the graph of the function.
+        outfed: what the function gives to the host beside its results.
     """
 
     source: StablehloModule
+    main: Graph
     convert_operations: Callable[[StablehloScope, Sequence[stablehlo.Operation]], None]
     producers: dict[stablehlo.Value, stablehlo.Operation] = field(default_factory=dict)
     names: dict[stablehlo.Value, str] = field(default_factory=dict)
+    outfed: list[Value] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from forge.frontends.stablehlo.importer import inline
 from forge.frontends.stablehlo.registry import converts, refuse
 from forge.frontends.stablehlo.scope import Structure
 from forge.ir.nodes import Value
+from forge.ir.types import TensorType
 
 
 def _check_groups(g: Context, replica_groups: Any) -> None:
@@ -68,6 +69,27 @@ def async_done(g: Context, future: Structure) -> list[Structure]:
     return list(future)
 
 
-for _name in ("infeed", "outfeed", "send", "recv"):
-    refuse(_name, "models exchange nothing with a host or other devices while they run")
+@converts("infeed")
+def infeed(g: Context, *tokens: Structure, infeed_config: str = "", layout: Any = None) -> list[Structure]:
+    """What the host feeds is one more input of the function for each result."""
+    _check_runs_once(g)
+    types = [TensorType(g.shape(k), g.result_type(k).dtype) for k in range(len(g.operation.results) - 1)]
+    return [*(g.scope.graph.add_input(type_, g.scope.unique("infeed")) for type_ in types), None]
+
+
+@converts("outfeed")
+def outfeed(g: Context, *operands: Structure, outfeed_config: str = "") -> None:
+    """What the host takes is one more output of the function for each operand."""
+    _check_runs_once(g)
+    g.scope.state.outfed.extend(value for value in operands if isinstance(value, Value))
+
+
+def _check_runs_once(g: Context) -> None:
+    """Raises OpAttributeUnimplemented in the body of a loop or a branch."""
+    if g.scope.graph is not g.scope.state.main:
+        raise g.unsupported("the host exchanges data in the body of a loop or a branch; expected it outside of these")
+
+
+for _name in ("send", "recv"):
+    refuse(_name, "models exchange nothing with other devices while they run")
 refuse("set_dimension_size", "sizes of tensors are those of their elements")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from forge import dims
+from forge.dims import Dim
 from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.index import Numbers, index_tuples, positions, with_windows
