@@ -142,11 +142,12 @@ def broadcast(p: Program) -> None:
     rank = array.ndim + p.number(0, 2)
     axes = sorted(p.rng.permutation(rank)[: array.ndim].tolist())
     sizes = [p.pick(*EXTENTS) for _ in range(rank)]
+    repeated = [isinstance(size, int) and size == 1 for size in p.types[x].shape]
 
     def function(v: Array) -> Array:
         shape: list[Any] = list(sizes)
-        for own, axis in zip(v.shape, axes):
-            shape[axis] = shape[axis] if isinstance(own, int) and own == 1 else own
+        for own, axis, is_repeated in zip(v.shape, axes, repeated):
+            shape[axis] = shape[axis] if is_repeated else own
         return lax.broadcast_in_dim(v, shape, axes)
 
     p.add("broadcast_in_dim", function, x)
@@ -304,6 +305,8 @@ SCATTERS = (lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max, 
 def scatter(p: Program) -> None:
     x = p.value(lambda a: 1 <= a.ndim <= 4 and _kind(a) in "fiuc")
     drawn, mode = _Windows(p, p.arrays[x]), p.pick("clip", "drop", "promise_in_bounds")
+    if not drawn.indexed:  # of several windows at one place, XLA takes the last alone
+        raise Unfit
     numbers = lax.ScatterDimensionNumbers(
         drawn.offsets, tuple(sorted(drawn.collapsed)), drawn.indexed, drawn.batching, drawn.index_batching)
     function = p.pick(*SCATTERS)

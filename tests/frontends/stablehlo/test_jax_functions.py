@@ -343,6 +343,8 @@ WINDOWS = {
         jax.grad(lambda x: (lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") ** 2).sum()),
         IMAGE,
     ),
+    "no_windows": (lambda x: lax.reduce_window(x, 0.0, lax.add, (5,), (1,), "VALID"), V[:3]),
+    "no_windows_gradient": (jax.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (5,), (1,), "VALID").sum()), V[:3]),
     "resize": (lambda x: jax.image.resize(x, (2, 12, 5, 4), "linear"), IMAGE),
     "resize_nearest": (lambda x: jax.image.resize(x, (2, 12, 16, 4), "nearest"), IMAGE),
     "patches": (lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID"), IMAGE),

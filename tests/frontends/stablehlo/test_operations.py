@@ -507,6 +507,16 @@ def test_bools_have_an_order(direction: str, expected: list[int]) -> None:
     np.testing.assert_array_equal(run(text, np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool))[0], expected)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_high_products_of_64_bits(dtype: str) -> None:
+    kind = f"tensor<5x{'ui64' if dtype == 'uint64' else 'i64'}>"
+    info = np.iinfo(dtype)
+    a = np.array([info.min, info.max, info.max, 3 << 40, 0xFFFFFFFF], dtype)
+    b = np.array([info.max, info.max, info.min, 5 << 33, 0xFFFFFFFF], dtype)
+    expected = [int(x) * int(y) >> 64 for x, y in zip(a, b)]
+    assert run(of_one(f"%r = chlo.mulhi %a, %b : {kind}", kind, kind, kind), a, b)[0].tolist() == expected
+
+
 def test_the_largest_bools() -> None:
     text = """func.func @main(%a: tensor<4xi1>) -> (tensor<3xi1>, tensor<3xi32>) {
   %values, %indices = chlo.top_k(%a, k = 3) : tensor<4xi1> -> (tensor<3xi1>, tensor<3xi32>)

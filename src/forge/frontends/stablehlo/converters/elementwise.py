@@ -249,10 +249,28 @@ def high_product(g: Context, lhs: Value, rhs: Value) -> Value:
     """The high half of the product of integers."""
     bits = dtypes.bits(lhs.dtype)
     if bits > 32:
-        raise g.unsupported(f"the high half of products of {lhs.dtype} is not supported; expected integers of at most 32 bits")
+        return _high_product_of_halves(g, lhs, rhs)
     wide = ("int" if lhs.dtype.startswith("int") else "uint") + str(2 * bits)
     product = g.call("multiply", g.cast(lhs, wide), g.cast(rhs, wide))
     return g.cast(g.call("right_shift", product, g.constant(bits, wide)), lhs.dtype)
+
+
+def _high_product_of_halves(g: Context, lhs: Value, rhs: Value) -> Value:
+    """Of 64 bits: of products of 32 of their bits; high halves have the sign."""
+    (low, high), (other_low, other_high) = (
+        (Term(g, g.call("bitwise_and", v, g.constant(2**32 - 1, v.dtype))), Term(g, _upper_half(g, v))) for v in (lhs, rhs))
+    carried = high * other_low + Term(g, _low_upper_half(g, (low * other_low).value))
+    middle = low * other_high + Term(g, g.call("bitwise_and", carried.value, g.constant(2**32 - 1, lhs.dtype)))
+    return (high * other_high + Term(g, _upper_half(g, carried.value)) + Term(g, _upper_half(g, middle.value))).value
+
+
+def _upper_half(g: Context, value: Value) -> Value:
+    return g.call("right_shift", value, g.constant(32, value.dtype))
+
+
+def _low_upper_half(g: Context, value: Value) -> Value:
+    """Of a product without a sign, whatever its type."""
+    return g.call("logical_right_shift", value, g.constant(32, value.dtype))
 
 
 @converts("constant_like", domain="chlo")

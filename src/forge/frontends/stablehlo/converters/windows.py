@@ -44,6 +44,12 @@ class _Windows:
     low: Dims
     high: Dims
 
+    def counts(self, value: Value) -> list[Dim]:
+        """How many windows there are along each dimension of ``value``."""
+        return [
+            windows_along(size, *of_axis) for size, *of_axis in
+            zip(value.shape, self.sizes, self.strides, self.base_dilation, self.dilation, self.low, self.high)]
+
     def whole_axis(self, value: Value) -> tuple[int, bool] | None:
         """The axis along which each window has all elements up to one, or, backwards, from one on."""
         axes = [k for k, size in enumerate(self.sizes) if size != 1 or self.low[k] or self.high[k]]
@@ -51,9 +57,19 @@ class _Windows:
             return None
         (axis,) = axes
         size = self.sizes[axis]
-        if not dims.equal(value.shape[axis], size) or (self.low[axis], self.high[axis]) not in ((size - 1, 0), (0, size - 1)):
+        own = value.shape[axis]
+        may_be_whole = dims.equal(own, size) or not isinstance(size, int) and not dims.different(own, size)
+        if not may_be_whole or (self.low[axis], self.high[axis]) not in ((size - 1, 0), (0, size - 1)):
             return None
         return axis, self.low[axis] == 0 and size != 1
+
+
+def windows_along(
+    size: Dim, taps: Dim, stride: int, base_dilation: int, dilation: int, low: Dim, high: Dim
+) -> Dim:
+    """How many windows of ``taps`` elements there are along an axis; none where one does not fit."""
+    extent = dims.maximum((size - 1) * base_dilation + 1, 0) + low + high
+    return dims.maximum(dims.floordiv(extent - (taps - 1) * dilation - 1, stride) + 1, 0)
 
 
 @converts("reduce_window")
@@ -89,7 +105,13 @@ def _windows_reduced(
     g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
 ) -> list[Value]:
     """As XLA does it: what windows begin with is combined once with each, and not with their padding."""
+    counts = windows.counts(values[0])
+    if 0 in counts:
+        return [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
     whole = windows.whole_axis(values[0])
+    if whole is not None and not dims.equal(values[0].shape[whole[0]], windows.sizes[whole[0]]):  # the run checks that they are
+        shape = tuple(windows.sizes[k] if k == whole[0] else size for k, size in enumerate(values[0].shape))
+        values = [g.call("broadcast_to", v, shape=shape, exact=True) for v in values]
     names = regions.combinations(body)
     if names is None:
         return _along(g, body, values, starts, *whole) if whole is not None else _tap_by_tap(g, body, values, starts, windows)
@@ -198,10 +220,7 @@ def _tap_by_tap(
         raise g.unsupported(f"windows of {taps} elements are reduced by a body without a name; expected at most {MAX_TAPS}")
     interior = tuple(n - 1 for n in windows.base_dilation)
     whole = [padded(g, v, s, windows.low, windows.high, interior) for v, s in zip(values, starts)]
-    sizes = whole[0].shape
-    counts = [
-        dims.maximum(dims.floordiv(size - (taps - 1) * apart - 1, stride) + 1, 0)
-        for size, taps, apart, stride in zip(sizes, windows.sizes, windows.dilation, windows.strides)]
+    counts = windows.counts(values[0])
     total = [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
     for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
         begin = tuple(k * apart for k, apart in zip(tap, windows.dilation))
@@ -227,6 +246,8 @@ def select_and_scatter(
     name = regions.combination(scatter)
     if name != "add":
         raise g.unsupported(f"a body that scatters by {name or 'a function without a name'} is not supported; expected add")
+    if 0 in source.shape:
+        return g.broadcast(g.reshape(init_value, ones), operand.shape)
     found = g.call(
         "select_and_scatter", operand, source, window=window_dimensions or ones, strides=window_strides or ones,
         padding=(*(a for a, _ in widths), *(b for _, b in widths)), select=chosen)
