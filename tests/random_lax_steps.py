@@ -321,12 +321,11 @@ def indexing(p: Program) -> None:
     axis = p.number(0, array.ndim - 1)
     size = array.shape[axis]
     i = p.operand((p.pick(1, 2, 3),), "int32", None)
-    along = (slice(None),) * axis
+    along, mode = (slice(None),) * axis, p.pick("clip", "wrap", "fill")
     function = p.pick(
-        lambda v, i: v[(*along, i)], lambda v, i: jnp.take(v, i, axis, mode=p_mode), lambda v, i: v.at[(*along, i)].set(1),
+        lambda v, i: v[(*along, i)], lambda v, i: jnp.take(v, i, axis, mode=mode), lambda v, i: v.at[(*along, i)].set(1),
         lambda v, i: v.at[(*along, i)].add(2), lambda v, i: v[(*along, i % size)], lambda v, i: v.at[(*along, i)].max(1),
         lambda v, i: v.at[i, ...].multiply(2, mode="clip"), lambda v, i: v[i[:, None], ..., 0] if v.ndim > 1 else v[i])
-    p_mode = p.pick("clip", "wrap", "fill")
     p.add("indexing", function, x, i)
 
 
@@ -458,7 +457,7 @@ def order(p: Program) -> None:
         p.add("argsort", lambda v: jnp.argsort(v, axis, descending=is_descending), x)
     elif kind == 1 and array.shape[-1] and _kind(array) != "b":
         count = p.number(1, array.shape[-1])
-        p.add("top_k", lambda v: lax.top_k(v, count), x)
+        p.add("top_k", lambda v: lax.top_k(v + 0, count), x)  # without -0, which XLA takes for less than 0
     else:
         p.add("sort", lambda *values: lax.sort(values, dimension=axis, num_keys=keys), x, *others)
 

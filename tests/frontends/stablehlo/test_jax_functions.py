@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -531,3 +532,11 @@ def test_equals_jax(function: Callable[..., Any], arguments: list[Any]) -> None:
 @pytest.mark.parametrize(("function", "arguments"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_compiled_code_equals_jax(function: Callable[..., Any], arguments: list[Any]) -> None:
     check(function, *arguments, targets=["llvm"])
+
+
+def test_tangents_of_windows_that_reach_into_padding() -> None:
+    """Where the compiler compares indices it also meets comparisons with infinity."""
+    pool = partial(
+        lax.reduce_window, init_value=np.float32(-np.inf), computation=lax.max, window_dimensions=(2, 2, 2),
+        window_strides=(1, 1, 1), padding="SAME")
+    check(lambda x, tangent: jax.jvp(pool, (x,), (tangent,)), numbers(2, 1, 3), numbers(2, 1, 3))
