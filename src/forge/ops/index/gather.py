@@ -213,11 +213,9 @@ class GatherNd(Op[GatherNdAttrs]):
 
     def reference(self, attrs: GatherNdAttrs, data: Array, indices: Array) -> Arrays:
         found = data[tuple_positions(indices, data.shape, attrs.batch_dims)]
-        if indices.shape[0]:
+        if len(indices):
             return [found]
-        outer, batch = indices.shape[1:], attrs.batch_dims
-        slices = found.reshape(*found.shape[:batch], *[1] * (len(outer) - batch), *found.shape[batch:])
-        return [np.broadcast_to(slices, (*outer, *found.shape[batch:]))]
+        return [np.broadcast_to(found, (*indices.shape[1:], *data.shape[attrs.batch_dims :]))]
 
     def lower(self, attrs: GatherNdAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
         batch, outer = attrs.batch_dims, indices.ndim - 1
