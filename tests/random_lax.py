@@ -24,6 +24,8 @@ WIDE = ("float64", "int64", "uint64", "complex128")
 """Element types of the programs that have wide ones."""
 OTHERS = ("bool", "complex64")
 LARGEST_SIZE, LARGEST_RANK, LARGEST_VALUE = 2000, 6, 64.0
+SMALLEST_VALUE = 1e-30
+"""XLA takes denormal numbers for 0."""
 SYMBOLIC = 0.3
 """Share of the programs with symbolic sizes."""
 WIDE_TYPES = 0.3
@@ -145,7 +147,7 @@ class Program:
         Raises:
             Unfit: there is none.
         """
-        fitting = [k for k, array in enumerate(self.arrays) if self._is_bounded(array) and accept(array)]
+        fitting = [k for k, array in enumerate(self.arrays) if k in self.varying and self._is_bounded(array) and accept(array)]
         if not fitting:
             raise Unfit
         return int(self.pick(*fitting[-8:]))
@@ -169,7 +171,7 @@ class Program:
         if array.dtype.kind in "biu":
             return True
         wide = np.abs(np.asarray(array).astype(np.complex128 if array.dtype.kind == "c" else np.float64))
-        return bool(np.all(wide <= LARGEST_VALUE))
+        return bool(np.all((wide <= LARGEST_VALUE) & ((wide == 0) | (wide >= SMALLEST_VALUE))))
 
     def add(self, name: str, function: Callable[..., Any], *operands: int) -> tuple[int, ...]:
         """The numbers of the results of a step.

@@ -142,11 +142,12 @@ def broadcast(p: Program) -> None:
     rank = array.ndim + p.number(0, 2)
     axes = sorted(p.rng.permutation(rank)[: array.ndim].tolist())
     sizes = [p.pick(*EXTENTS) for _ in range(rank)]
+    repeated = [isinstance(size, int) and size == 1 for size in p.types[x].shape]
 
     def function(v: Array) -> Array:
         shape: list[Any] = list(sizes)
-        for own, axis in zip(v.shape, axes):
-            shape[axis] = shape[axis] if isinstance(own, int) and own == 1 else own
+        for own, axis, is_repeated in zip(v.shape, axes, repeated):
+            shape[axis] = shape[axis] if is_repeated else own
         return lax.broadcast_in_dim(v, shape, axes)
 
     p.add("broadcast_in_dim", function, x)
@@ -304,6 +305,8 @@ SCATTERS = (lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max, 
 def scatter(p: Program) -> None:
     x = p.value(lambda a: 1 <= a.ndim <= 4 and _kind(a) in "fiuc")
     drawn, mode = _Windows(p, p.arrays[x]), p.pick("clip", "drop", "promise_in_bounds")
+    if not drawn.indexed:  # of several windows at one place, XLA takes the last alone
+        raise Unfit
     numbers = lax.ScatterDimensionNumbers(
         drawn.offsets, tuple(sorted(drawn.collapsed)), drawn.indexed, drawn.batching, drawn.index_batching)
     function = p.pick(*SCATTERS)
@@ -318,12 +321,11 @@ def indexing(p: Program) -> None:
     axis = p.number(0, array.ndim - 1)
     size = array.shape[axis]
     i = p.operand((p.pick(1, 2, 3),), "int32", None)
-    along = (slice(None),) * axis
+    along, mode = (slice(None),) * axis, p.pick("clip", "wrap", "fill")
     function = p.pick(
-        lambda v, i: v[(*along, i)], lambda v, i: jnp.take(v, i, axis, mode=p_mode), lambda v, i: v.at[(*along, i)].set(1),
+        lambda v, i: v[(*along, i)], lambda v, i: jnp.take(v, i, axis, mode=mode), lambda v, i: v.at[(*along, i)].set(1),
         lambda v, i: v.at[(*along, i)].add(2), lambda v, i: v[(*along, i % size)], lambda v, i: v.at[(*along, i)].max(1),
         lambda v, i: v.at[i, ...].multiply(2, mode="clip"), lambda v, i: v[i[:, None], ..., 0] if v.ndim > 1 else v[i])
-    p_mode = p.pick("clip", "wrap", "fill")
     p.add("indexing", function, x, i)
 
 
@@ -455,7 +457,7 @@ def order(p: Program) -> None:
         p.add("argsort", lambda v: jnp.argsort(v, axis, descending=is_descending), x)
     elif kind == 1 and array.shape[-1] and _kind(array) != "b":
         count = p.number(1, array.shape[-1])
-        p.add("top_k", lambda v: lax.top_k(v, count), x)
+        p.add("top_k", lambda v: lax.top_k(v + 0, count), x)  # without -0, which XLA takes for less than 0
     else:
         p.add("sort", lambda *values: lax.sort(values, dimension=axis, num_keys=keys), x, *others)
 

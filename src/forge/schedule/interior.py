@@ -210,9 +210,11 @@ def _margin(x: E.Compare, algebra: Algebra) -> Poly | None:
 
 
 def _poly(x: Expr, algebra: Algebra) -> Poly | None:
-    """``x`` as a polynomial; None where int32 may wrap."""
+    """``x`` as a polynomial; None where int32 may wrap, and of other types than indices have."""
     if x.dtype == "int64":
         return algebra.poly(x)
+    if x.dtype != "int32":
+        return None
     found = algebra.poly(Rewriter(_widened)(x))
     bounds = algebra.bounds(found)
     return None if bounds is None or max(map(abs, bounds)) > NARROW else found

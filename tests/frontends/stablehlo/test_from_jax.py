@@ -74,6 +74,11 @@ DYNAMIC = {
     "convolution_gradient": (
         jax.grad(lambda w: (lax.conv_general_dilated(jnp.ones((1, 2, 9)), w, (1,), "SAME") ** 2).sum()), "a,2,3"),
     "cumlogsumexp": (lambda x: (lax.cumlogsumexp(x, 0), lax.cumlogsumexp(x, 0, reverse=True)), "a,4"),
+    "no_positions": (lambda x: lax.conv(x, jnp.ones((3, 2, 3)), (1,), "VALID"), "a,2,1"),
+    "roll_in_a_loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.roll(c, 1, 0)[::-1] * 2, x), "a,4"),
+    "running_sums_of_windows": (lambda x: lax.cumsum(lax.reduce_window(x, 0.0, lax.add, (2, 1), (3, 1), "SAME"), 0), "a,4"),
+    "window_gradient": (
+        jax.grad(lambda x: (lax.reduce_window(x, -np.inf, lax.max, (2, 1), (2, 1), "SAME") ** 2).sum()), "a,4"),
     "triangular_solve": (lambda x: lax.linalg.triangular_solve(jnp.eye(4) * 2, x), "a,4"),
     "windows_of_the_same_size": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 1), (2, 1), "SAME"), "a,4"),
     "twice_the_other": (lambda x, y: jnp.concatenate([x, x]) + y, "a,4", "2*a,4"),

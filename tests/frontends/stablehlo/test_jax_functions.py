@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -343,6 +344,8 @@ WINDOWS = {
         jax.grad(lambda x: (lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") ** 2).sum()),
         IMAGE,
     ),
+    "no_windows": (lambda x: lax.reduce_window(x, 0.0, lax.add, (5,), (1,), "VALID"), V[:3]),
+    "no_windows_gradient": (jax.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (5,), (1,), "VALID").sum()), V[:3]),
     "resize": (lambda x: jax.image.resize(x, (2, 12, 5, 4), "linear"), IMAGE),
     "resize_nearest": (lambda x: jax.image.resize(x, (2, 12, 16, 4), "nearest"), IMAGE),
     "patches": (lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID"), IMAGE),
@@ -529,3 +532,11 @@ def test_equals_jax(function: Callable[..., Any], arguments: list[Any]) -> None:
 @pytest.mark.parametrize(("function", "arguments"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_compiled_code_equals_jax(function: Callable[..., Any], arguments: list[Any]) -> None:
     check(function, *arguments, targets=["llvm"])
+
+
+def test_tangents_of_windows_that_reach_into_padding() -> None:
+    """Where the compiler compares indices it also meets comparisons with infinity."""
+    pool = partial(
+        lax.reduce_window, init_value=np.float32(-np.inf), computation=lax.max, window_dimensions=(2, 2, 2),
+        window_strides=(1, 1, 1), padding="SAME")
+    check(lambda x, tangent: jax.jvp(pool, (x,), (tangent,)), numbers(2, 1, 3), numbers(2, 1, 3))

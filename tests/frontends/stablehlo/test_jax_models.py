@@ -201,6 +201,7 @@ MODELS: dict[str, tuple[Callable[..., Network], Callable[..., Any], np.ndarray]]
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", MODELS)
 def test_equals_jax(name: str, is_dynamic: bool) -> None:

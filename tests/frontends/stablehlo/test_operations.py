@@ -485,7 +485,7 @@ def test_what_the_module_declares_is_checked() -> None:
     ("operation", "reason"),
     [
         ('"stablehlo.recv"(%a) : (tensor<f32>) -> tensor<f32>', "exchange nothing with other devices"),
-        ("stablehlo.custom_call @tridiagonal_solve_perturbed_ffi(%a) : (tensor<f32>) -> tensor<f32>", "perturbs pivots"),
+        ("stablehlo.custom_call @lapack_sgeev_ffi(%a) : (tensor<f32>) -> tensor<f32>", "eigenvalues of general matrices"),
     ],
 )
 def test_refused_operations_say_why(operation: str, reason: str) -> None:
@@ -505,6 +505,16 @@ def test_bools_have_an_order(direction: str, expected: list[int]) -> None:
         f"%r = stablehlo.compare {direction}, %a, %b, UNSIGNED : (tensor<4xi1>, tensor<4xi1>) -> tensor<4xi1>",
         "tensor<4xi1>", "tensor<4xi1>", "tensor<4xi1>")
     np.testing.assert_array_equal(run(text, np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool))[0], expected)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_high_products_of_64_bits(dtype: str) -> None:
+    kind = f"tensor<5x{'ui64' if dtype == 'uint64' else 'i64'}>"
+    info = np.iinfo(dtype)
+    a = np.array([info.min, info.max, info.max, 3 << 40, 0xFFFFFFFF], dtype)
+    b = np.array([info.max, info.max, info.min, 5 << 33, 0xFFFFFFFF], dtype)
+    expected = [int(x) * int(y) >> 64 for x, y in zip(a, b)]
+    assert run(of_one(f"%r = chlo.mulhi %a, %b : {kind}", kind, kind, kind), a, b)[0].tolist() == expected
 
 
 def test_the_largest_bools() -> None:

@@ -87,10 +87,15 @@ class Context(ImportContext):
         """``op`` of ``values``, as they were before they were repeated to one shape: operators repeat them themselves."""
         shape = values[0].shape
         if not all(v.shape == shape for v in values):
-            return self.call(op, *values)
+            return self.call(op, *(values if self.scope.by_element else [self._agreeing(v, shape) for v in values]))
         small = [self._before_repetition(v) for v in values]
         result = self.call(op, *small)
         return self.broadcast(self.reshape(result, (1,) * (len(shape) - result.rank) + result.shape), shape)
+
+    def _agreeing(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """``value`` with the sizes ``shape``, where it has as many: the module says that they are equal; the run checks it."""
+        same = value.rank != len(shape) or all(dims.equal(a, b) or dims.different(a, b) for a, b in zip(value.shape, shape))
+        return value if same else self.call("broadcast_to", value, shape=tuple(shape), exact=True)
 
     def _before_repetition(self, value: Value) -> Value:
         """What ``broadcast_to`` or ``full`` repeats to give ``value``; of a constant of equal numbers, the number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from forge import dims
@@ -138,19 +138,25 @@ class StablehloScope(SizeScope[StablehloState]):
         return bool(self._own_sources(symbol)) or self.parent is not None and self.parent._has_source(symbol)
 
     def _own_sources(self, symbol: str) -> list[tuple[Value, int]]:
-        """Inputs of this graph, and their axes, whose sizes say what ``symbol`` is."""
-        return [
-            (value, axis)
-            for value in self.graph.inputs if isinstance(value.type, TensorType)
-            for axis, size in enumerate(value.shape)
-            if (found := dims.linear(size)) is not None and found[0] == symbol]
+        return _sources(symbol, self.graph.inputs)
 
     def source(self, symbol: str) -> tuple[Value, int]:
-        """As of any scope, of inputs only."""
+        """As of any scope, of inputs where one has it, else of what was computed here."""
         own = self._own_sources(symbol)
+        if not own and (self.parent is None or not self.parent._has_source(symbol)):
+            own = _sources(symbol, (value for node in self.graph.nodes for value in node.results))
         if own:
             return own[0]
         if self.parent is None:
-            raise ImportModelError(f"size {symbol!r} is read as a number, and no input has it; expected one that has it")
+            raise ImportModelError(f"size {symbol!r} is read as a number, and nothing has it; expected an input that has it")
         value, axis = self.parent.source(symbol)
         return (value if self.graph is self.parent.graph else super().capture(value)), axis
+
+
+def _sources(symbol: str, values: Iterable[Value]) -> list[tuple[Value, int]]:
+    """Those of ``values``, and their axes, whose sizes say what ``symbol`` is."""
+    return [
+        (value, axis)
+        for value in values if isinstance(value.type, TensorType)
+        for axis, size in enumerate(value.shape)
+        if (found := dims.linear(size)) is not None and found[0] == symbol]

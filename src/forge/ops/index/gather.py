@@ -212,7 +212,10 @@ class GatherNd(Op[GatherNdAttrs]):
         return [TensorType((*indices.shape[1:], *data.shape[attrs.batch_dims + depth :]), data.dtype)]
 
     def reference(self, attrs: GatherNdAttrs, data: Array, indices: Array) -> Arrays:
-        return [data[tuple_positions(indices, data.shape, attrs.batch_dims)]]
+        found = data[tuple_positions(indices, data.shape, attrs.batch_dims)]
+        if len(indices):
+            return [found]
+        return [np.broadcast_to(found, (*indices.shape[1:], *data.shape[attrs.batch_dims :]))]
 
     def lower(self, attrs: GatherNdAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
         batch, outer = attrs.batch_dims, indices.ndim - 1

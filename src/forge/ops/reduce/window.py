@@ -308,6 +308,8 @@ class SelectAndScatter(Op[WindowExtremeAttrs]):
 
     def decompose(self, builder: Builder, attrs: WindowExtremeAttrs, data: Value, source: Value, init: Value | None) -> Values:
         places = builder.call(WindowExtreme(), data, **vars(attrs))
+        if not all(map(dims.equal, source.shape, places.shape)):
+            source = builder.call("broadcast_to", source, shape=places.shape, exact=True)
         dtype = compute_dtype(data.dtype)
         start = builder.constant(0, dtype) if init is None else builder.call("cast", init, dtype=dtype)
         flat, addends = (builder.call("reshape", v, newshape=(-1,)) for v in (places, builder.call("cast", source, dtype=dtype)))

@@ -81,6 +81,8 @@ def reading_rows() -> list[Case]:
         row("gather", [f32(4, 5), i32(2, 3, low=0, high=4)], lambda x, i: np.take_along_axis(x[:2], i.astype(int), 1), axis=1),
         row("gather_nd", [f32(3, 4), [[0, 2, -1], [1, -4, 3]]], lambda x, i: x[i[0], i[1]]),
         row("gather_nd", [f32(3, 4, 5), np.array([[0, 2]])], lambda x, i: x[[0, 2]]),
+        row("gather_nd", [f32(3, 4), np.zeros((0, 2), "int64")], lambda x, i: np.stack([x, x])),
+        row("gather_nd", [f32(3, 4), np.zeros((0, 3, 2), "int64")], lambda x, i: np.stack([x, x], 1), batch_dims=1),
         row("gather_nd", [f32(3, 4, 5), i64(1, 3, 2, low=0, high=3)],
             lambda x, i: np.stack([x[b, i[0, b]] for b in range(3)]), batch_dims=1),
     ]

@@ -9,6 +9,7 @@ from forge import dims, dtypes
 from forge.dims import Dim
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
+from forge.frontends.stablehlo.converters.windows import windows_along
 from forge.frontends.stablehlo.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.broadcast import for_product
@@ -131,7 +132,12 @@ def convolved(
     if sorted(places["input"]) != list(range(lhs.rank)) or sorted(places["kernel"]) != list(range(rhs.rank)):
         raise g.invalid(f"dimension_numbers: got {dict(numbers)} for {lhs.type} and {rhs.type}; expected each dimension once")
     if 0 in g.result_type().shape:
-        return g.filled(0, g.result_type().dtype, g.shape())
+        sizes = {places["output"][0]: dims.floordiv(lhs.shape[places["input"][0]], batch_groups),
+                 places["output"][1]: rhs.shape[places["kernel"][0]]}
+        for k, of_axis in enumerate(zip(strides, input_dilation, dilation)):
+            along, taps = (value.shape[places[side][2 + k]] for side, value in (("input", lhs), ("kernel", rhs)))
+            sizes[places["output"][2 + k]] = windows_along(along, taps, *of_axis, *padding[k])
+        return g.filled(0, g.result_type().dtype, [sizes[axis] for axis in range(lhs.rank)])
     spatial = lhs.rank - 2
     if not 0 < spatial <= 3:
         raise g.unsupported(f"got {spatial} spatial dimensions; expected 1 to 3")

@@ -13,7 +13,6 @@ from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.elementwise import binary
 from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, neutral, with_start
-from forge.frontends.stablehlo.converters.scatter import scattered
 from forge.frontends.stablehlo.converters.shape import padded
 from forge.frontends.stablehlo.importer import build_region
 from forge.frontends.stablehlo.module import Block
@@ -45,17 +44,11 @@ class _Windows:
     low: Dims
     high: Dims
 
-    def counts(self, whole: Value) -> Dims:
-        """How many windows a tensor with its padding has along each dimension."""
-        return tuple(
-            dims.maximum(dims.floordiv(size - (taps - 1) * apart - 1, stride) + 1, 0)
-            for size, taps, apart, stride in zip(whole.shape, self.sizes, self.dilation, self.strides))
-
-    def elements(self, g: Context, whole: Value, tap: Ints, counts: Dims) -> Value:
-        """The elements at one place of all windows."""
-        begin = tuple(k * apart for k, apart in zip(tap, self.dilation))
-        end = tuple(b + (n - 1) * stride + 1 for b, n, stride in zip(begin, counts, self.strides))
-        return g.call("strided_slice", whole, begin=begin, end=end, strides=self.strides)
+    def counts(self, value: Value) -> list[Dim]:
+        """How many windows there are along each dimension of ``value``."""
+        return [
+            windows_along(size, *of_axis) for size, *of_axis in
+            zip(value.shape, self.sizes, self.strides, self.base_dilation, self.dilation, self.low, self.high)]
 
     def whole_axis(self, value: Value) -> tuple[int, bool] | None:
         """The axis along which each window has all elements up to one, or, backwards, from one on."""
@@ -64,9 +57,19 @@ class _Windows:
             return None
         (axis,) = axes
         size = self.sizes[axis]
-        if not dims.equal(value.shape[axis], size) or (self.low[axis], self.high[axis]) not in ((size - 1, 0), (0, size - 1)):
+        own = value.shape[axis]
+        may_be_whole = dims.equal(own, size) or not isinstance(size, int) and not dims.different(own, size)
+        if not may_be_whole or (self.low[axis], self.high[axis]) not in ((size - 1, 0), (0, size - 1)):
             return None
         return axis, self.low[axis] == 0 and size != 1
+
+
+def windows_along(
+    size: Dim, taps: Dim, stride: int, base_dilation: int, dilation: int, low: Dim, high: Dim
+) -> Dim:
+    """How many windows of ``taps`` elements there are along an axis; none where one does not fit."""
+    extent = dims.maximum((size - 1) * base_dilation + 1, 0) + low + high
+    return dims.maximum(dims.floordiv(extent - (taps - 1) * dilation - 1, stride) + 1, 0)
 
 
 @converts("reduce_window")
@@ -102,7 +105,13 @@ def _windows_reduced(
     g: Context, body: Block, values: Sequence[Value], starts: Sequence[Value], windows: _Windows
 ) -> list[Value]:
     """As XLA does it: what windows begin with is combined once with each, and not with their padding."""
+    counts = windows.counts(values[0])
+    if 0 in counts:
+        return [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
     whole = windows.whole_axis(values[0])
+    if whole is not None and not dims.equal(values[0].shape[whole[0]], windows.sizes[whole[0]]):  # the run checks that they are
+        shape = tuple(windows.sizes[k] if k == whole[0] else size for k, size in enumerate(values[0].shape))
+        values = [g.call("broadcast_to", v, shape=shape, exact=True) for v in values]
     names = regions.combinations(body)
     if names is None:
         return _along(g, body, values, starts, *whole) if whole is not None else _tap_by_tap(g, body, values, starts, windows)
@@ -211,10 +220,12 @@ def _tap_by_tap(
         raise g.unsupported(f"windows of {taps} elements are reduced by a body without a name; expected at most {MAX_TAPS}")
     interior = tuple(n - 1 for n in windows.base_dilation)
     whole = [padded(g, v, s, windows.low, windows.high, interior) for v, s in zip(values, starts)]
-    counts = windows.counts(whole[0])
+    counts = windows.counts(values[0])
     total = [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
     for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
-        taken = [windows.elements(g, v, tap, counts) for v in whole]
+        begin = tuple(k * apart for k, apart in zip(tap, windows.dilation))
+        end = tuple(b + (n - 1) * stride + 1 for b, n, stride in zip(begin, counts, windows.strides))
+        taken = [g.call("strided_slice", v, begin=begin, end=end, strides=windows.strides) for v in whole]
         total = combined(g, body, total, taken)
     return total
 
@@ -229,47 +240,15 @@ def select_and_scatter(
 ) -> Value:
     ones, widths = (1,) * operand.rank, padding or ((0, 0),) * operand.rank
     select, scatter = g.region(0), g.region(1)
-    sizes, strides = window_dimensions or ones, window_strides or ones
-    low, high = tuple(a for a, _ in widths), tuple(b for _, b in widths)
     chosen = _SELECTIONS.get(regions.text_of(select, select.results[0])) if len(select.results) == 1 else None
-    if chosen is None or regions.combination(scatter) != "add":
-        windows = _Windows(sizes, strides, ones, ones, low, high)
-        return scattered(g, scatter, operand, _selected(g, select, operand, windows), source, init_value)
+    if chosen is None:
+        raise g.unsupported("a body that selects otherwise than by the larger or smaller element is not supported")
+    name = regions.combination(scatter)
+    if name != "add":
+        raise g.unsupported(f"a body that scatters by {name or 'a function without a name'} is not supported; expected add")
+    if 0 in source.shape:
+        return g.broadcast(g.reshape(init_value, ones), operand.shape)
     found = g.call(
-        "select_and_scatter", operand, source, window=sizes, strides=strides, padding=(*low, *high), select=chosen)
+        "select_and_scatter", operand, source, window=window_dimensions or ones, strides=window_strides or ones,
+        padding=(*(a for a, _ in widths), *(b for _, b in widths)), select=chosen)
     return found if is_neutral(g, "add", init_value) else binary(g, "add", found, init_value)
-
-
-def _selected(g: Context, body: Block, operand: Value, windows: _Windows) -> Value:
-    """The position in ``operand``, as one row, of the element of each window that a body prefers to those before it."""
-    taps = dims.product(windows.sizes)
-    if not isinstance(taps, int) or taps > MAX_TAPS:
-        raise g.unsupported(f"windows of {taps} elements are compared by a body without a name; expected at most {MAX_TAPS}")
-    whole = padded(g, operand, g.constant(0, operand.dtype), windows.low, windows.high, (0,) * operand.rank)
-    counts = windows.counts(whole)
-    best: Value | None = None
-    place = g.filled(g.constant(-1, "int64"), "", counts)
-    for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
-        value, (at, inside) = windows.elements(g, whole, tap, counts), _places(g, operand, windows, tap, counts)
-        if best is None:
-            best, place = value, g.call("where", inside, at, place)
-            continue
-        (stays,) = combined(g, body, [best], [value])
-        none_yet = g.call("less", place, g.constant(0, "int64"))
-        better = g.call("logical_and", inside, g.call("logical_or", none_yet, g.call("logical_not", stays)))
-        best, place = g.call("where", better, value, best), g.call("where", better, at, place)
-    return place
-
-
-def _places(g: Context, operand: Value, windows: _Windows, tap: Ints, counts: Dims) -> tuple[Value, Value]:
-    """Where in ``operand``, as one row, an element of each window is, and whether it is there."""
-    at, inside = g.constant(0, "int64"), g.constant(True, "bool")
-    for axis, count in enumerate(counts):
-        extent = g.extent(operand, axis)
-        number = g.count(g.constant(count, "int64") if isinstance(count, int) else g.scope.size(g, count), count)
-        begin = g.call("multiply", number, g.constant(windows.strides[axis], "int64"))
-        offset = g.scope.size(g, tap[axis] - windows.low[axis])
-        own = g.reshape(g.call("add", begin, offset), [count if k == axis else 1 for k in range(len(counts))])
-        there = g.call("logical_and", g.call("greater_equal", own, g.constant(0, "int64")), g.call("less", own, extent))
-        at, inside = g.call("add", g.call("multiply", at, extent), own), g.call("logical_and", inside, there)
-    return g.broadcast(at, counts), g.broadcast(inside, counts)
