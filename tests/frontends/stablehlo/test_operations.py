@@ -485,7 +485,7 @@ def test_what_the_module_declares_is_checked() -> None:
     ("operation", "reason"),
     [
         ('"stablehlo.recv"(%a) : (tensor<f32>) -> tensor<f32>', "exchange nothing with other devices"),
-        ("stablehlo.custom_call @lapack_sgeev_ffi(%a) : (tensor<f32>) -> tensor<f32>", "eigenvalues of general matrices"),
+        ("stablehlo.custom_call @tridiagonal_solve_perturbed_ffi(%a) : (tensor<f32>) -> tensor<f32>", "perturbs pivots"),
     ],
 )
 def test_refused_operations_say_why(operation: str, reason: str) -> None:

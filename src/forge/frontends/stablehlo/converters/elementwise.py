@@ -13,7 +13,8 @@ from forge.frontends.converter import ConverterFunction
 from forge.frontends.stablehlo import quantized
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.divisions import rounded_down
-from forge.frontends.stablehlo.registry import converts, refuse
+from forge.frontends.stablehlo.error_functions import complementary_error_function
+from forge.frontends.stablehlo.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
 
@@ -171,8 +172,11 @@ def select(g: Context, pred: Value, on_true: Value, on_false: Value) -> Value:
     known = g.array(pred)
     if known is not None and known.ndim == 0:
         return on_true if known else on_false
-    division = rounded_down(g, pred, on_true, on_false)
-    return g.elementwise("where", pred, on_true, on_false) if division is None else division
+    for meaning in (rounded_down, complementary_error_function):
+        found = meaning(g, pred, on_true, on_false)
+        if found is not None:
+            return found
+    return g.elementwise("where", pred, on_true, on_false)
 
 
 @converts("clamp")
@@ -249,28 +253,28 @@ def high_product(g: Context, lhs: Value, rhs: Value) -> Value:
     """The high half of the product of integers."""
     bits = dtypes.bits(lhs.dtype)
     if bits > 32:
-        return _high_product_of_halves(g, lhs, rhs)
+        return _high_product_of_64(g, lhs, rhs)
     wide = ("int" if lhs.dtype.startswith("int") else "uint") + str(2 * bits)
     product = g.call("multiply", g.cast(lhs, wide), g.cast(rhs, wide))
     return g.cast(g.call("right_shift", product, g.constant(bits, wide)), lhs.dtype)
 
 
-def _high_product_of_halves(g: Context, lhs: Value, rhs: Value) -> Value:
-    """Of 64 bits: of products of 32 of their bits; high halves have the sign."""
-    (low, high), (other_low, other_high) = (
-        (Term(g, g.call("bitwise_and", v, g.constant(2**32 - 1, v.dtype))), Term(g, _upper_half(g, v))) for v in (lhs, rhs))
-    carried = high * other_low + Term(g, _low_upper_half(g, (low * other_low).value))
-    middle = low * other_high + Term(g, g.call("bitwise_and", carried.value, g.constant(2**32 - 1, lhs.dtype)))
-    return (high * other_high + Term(g, _upper_half(g, carried.value)) + Term(g, _upper_half(g, middle.value))).value
-
-
-def _upper_half(g: Context, value: Value) -> Value:
-    return g.call("right_shift", value, g.constant(32, value.dtype))
-
-
-def _low_upper_half(g: Context, value: Value) -> Value:
-    """Of a product without a sign, whatever its type."""
-    return g.call("logical_right_shift", value, g.constant(32, value.dtype))
+def _high_product_of_64(g: Context, lhs: Value, rhs: Value) -> Value:
+    """By products of halves; a negative number is 2^64 too large without its sign, which the other one is taken away for."""
+    half, mask = g.constant(32, "uint64"), g.constant(0xFFFFFFFF, "uint64")
+    plain = [v if v.dtype == "uint64" else g.call("reinterpret", v, dtype="uint64") for v in (lhs, rhs)]
+    (a, b), (c, d) = ((g.call("logical_right_shift", v, half), g.call("bitwise_and", v, mask)) for v in plain)
+    first = g.call("logical_right_shift", g.call("multiply", b, d), half)
+    middle = g.call("add", g.call("multiply", a, d), first)
+    other = g.call("add", g.call("multiply", b, c), g.call("bitwise_and", middle, mask))
+    carried = [g.call("logical_right_shift", v, half) for v in (middle, other)]
+    found = g.call("add", g.call("multiply", a, c), g.call("add", *carried))
+    if lhs.dtype == "uint64":
+        return found
+    found, zero = g.call("reinterpret", found, dtype="int64"), g.constant(0, "int64")
+    for one, factor in ((lhs, rhs), (rhs, lhs)):
+        found = g.call("subtract", found, g.call("where", g.call("less", one, zero), factor, zero))
+    return found
 
 
 @converts("constant_like", domain="chlo")
@@ -303,7 +307,3 @@ def polygamma(g: Context, n: Value, x: Value) -> Value:
     found = order.equals(0).where(Term(g, digamma(g, at)), derivative)
     defined = order.equals(order.floor()).both(order >= 0)
     return g.cast(defined.where(found, math.nan).value, x.dtype)
-
-
-refuse("ragged_dot", "it is not decomposed; let jax decompose it: lower for CPUs", domain="chlo")
-refuse("scan", "it is not decomposed; use while", domain="chlo")

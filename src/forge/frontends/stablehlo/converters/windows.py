@@ -13,6 +13,7 @@ from forge.frontends.stablehlo import regions
 from forge.frontends.stablehlo.context import Context
 from forge.frontends.stablehlo.converters.elementwise import binary
 from forge.frontends.stablehlo.converters.reduce import combined, is_neutral, neutral, with_start
+from forge.frontends.stablehlo.converters.scatter import scattered
 from forge.frontends.stablehlo.converters.shape import padded
 from forge.frontends.stablehlo.importer import build_region
 from forge.frontends.stablehlo.module import Block
@@ -44,11 +45,17 @@ class _Windows:
     low: Dims
     high: Dims
 
-    def counts(self, value: Value) -> list[Dim]:
+    def elements(self, g: Context, whole: Value, tap: Ints, counts: Dims) -> Value:
+        """The elements at one place of all windows."""
+        begin = tuple(k * apart for k, apart in zip(tap, self.dilation))
+        end = tuple(b + (n - 1) * stride + 1 for b, n, stride in zip(begin, counts, self.strides))
+        return g.call("strided_slice", whole, begin=begin, end=end, strides=self.strides)
+
+    def counts(self, value: Value) -> Dims:
         """How many windows there are along each dimension of ``value``."""
-        return [
+        return tuple(
             windows_along(size, *of_axis) for size, *of_axis in
-            zip(value.shape, self.sizes, self.strides, self.base_dilation, self.dilation, self.low, self.high)]
+            zip(value.shape, self.sizes, self.strides, self.base_dilation, self.dilation, self.low, self.high))
 
     def whole_axis(self, value: Value) -> tuple[int, bool] | None:
         """The axis along which each window has all elements up to one, or, backwards, from one on."""
@@ -223,9 +230,7 @@ def _tap_by_tap(
     counts = windows.counts(values[0])
     total = [g.broadcast(g.reshape(s, (1,) * len(counts)), counts) for s in starts]
     for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
-        begin = tuple(k * apart for k, apart in zip(tap, windows.dilation))
-        end = tuple(b + (n - 1) * stride + 1 for b, n, stride in zip(begin, counts, windows.strides))
-        taken = [g.call("strided_slice", v, begin=begin, end=end, strides=windows.strides) for v in whole]
+        taken = [windows.elements(g, v, tap, counts) for v in whole]
         total = combined(g, body, total, taken)
     return total
 
@@ -240,15 +245,49 @@ def select_and_scatter(
 ) -> Value:
     ones, widths = (1,) * operand.rank, padding or ((0, 0),) * operand.rank
     select, scatter = g.region(0), g.region(1)
+    sizes, strides = window_dimensions or ones, window_strides or ones
+    low, high = tuple(a for a, _ in widths), tuple(b for _, b in widths)
     chosen = _SELECTIONS.get(regions.text_of(select, select.results[0])) if len(select.results) == 1 else None
-    if chosen is None:
-        raise g.unsupported("a body that selects otherwise than by the larger or smaller element is not supported")
-    name = regions.combination(scatter)
-    if name != "add":
-        raise g.unsupported(f"a body that scatters by {name or 'a function without a name'} is not supported; expected add")
+    if chosen is None or regions.combination(scatter) != "add":
+        windows = _Windows(sizes, strides, ones, ones, low, high)
+        return scattered(g, scatter, operand, _selected(g, select, operand, windows), source, init_value)
     if 0 in source.shape:
         return g.broadcast(g.reshape(init_value, ones), operand.shape)
     found = g.call(
-        "select_and_scatter", operand, source, window=window_dimensions or ones, strides=window_strides or ones,
-        padding=(*(a for a, _ in widths), *(b for _, b in widths)), select=chosen)
+        "select_and_scatter", operand, source, window=sizes, strides=strides, padding=(*low, *high), select=chosen)
     return found if is_neutral(g, "add", init_value) else binary(g, "add", found, init_value)
+
+
+def _selected(g: Context, body: Block, operand: Value, windows: _Windows) -> Value:
+    """The position in ``operand``, as one row, of the element of each window that a body prefers to those before it."""
+    taps = dims.product(windows.sizes)
+    if not isinstance(taps, int) or taps > MAX_TAPS:
+        raise g.unsupported(f"windows of {taps} elements are compared by a body without a name; expected at most {MAX_TAPS}")
+    whole = padded(g, operand, g.constant(0, operand.dtype), windows.low, windows.high, (0,) * operand.rank)
+    counts = windows.counts(operand)
+    best: Value | None = None
+    place = g.filled(g.constant(-1, "int64"), "", counts)
+    for tap in itertools.product(*(range(n) for n in windows.sizes if isinstance(n, int))):
+        value, (at, inside) = windows.elements(g, whole, tap, counts), _places(g, operand, windows, tap, counts)
+        if best is None:
+            best, place = value, g.call("where", inside, at, place)
+            continue
+        (stays,) = combined(g, body, [best], [value])
+        none_yet = g.call("less", place, g.constant(0, "int64"))
+        better = g.call("logical_and", inside, g.call("logical_or", none_yet, g.call("logical_not", stays)))
+        best, place = g.call("where", better, value, best), g.call("where", better, at, place)
+    return place
+
+
+def _places(g: Context, operand: Value, windows: _Windows, tap: Ints, counts: Dims) -> tuple[Value, Value]:
+    """Where in ``operand``, as one row, an element of each window is, and whether it is there."""
+    at, inside = g.constant(0, "int64"), g.constant(True, "bool")
+    for axis, count in enumerate(counts):
+        extent = g.extent(operand, axis)
+        number = g.count(g.constant(count, "int64") if isinstance(count, int) else g.scope.size(g, count), count)
+        begin = g.call("multiply", number, g.constant(windows.strides[axis], "int64"))
+        offset = g.scope.size(g, tap[axis] - windows.low[axis])
+        own = g.reshape(g.call("add", begin, offset), [count if k == axis else 1 for k in range(len(counts))])
+        there = g.call("logical_and", g.call("greater_equal", own, g.constant(0, "int64")), g.call("less", own, extent))
+        at, inside = g.call("add", g.call("multiply", at, extent), own), g.call("logical_and", inside, there)
+    return g.broadcast(at, counts), g.broadcast(inside, counts)
