@@ -1,4 +1,6 @@
-"""Each operator of a model on what the interpreter gave it: ``python -m tests.frontends.tflite.by_operator FILE ... [--compiled]``.
+"""Each operator of a model on what the interpreter gave it.
+
+``python -m tests.frontends.tflite.by_operator FILE ... [--compiled]``
 
 Differences do not add up, as they do from the first layer of a model to its last. Needs ai-edge-litert.
 """
@@ -12,6 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 import forge
 from forge.errors import ForgeError
@@ -101,20 +106,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--compiled", action="store_true", help="compiled code in the place of NumPy's meaning")
-    parser.add_argument("--xnnpack", action="store_true", help="the interpreter's fast kernels in the place of its reference ones")
+    parser.add_argument("--xnnpack", action="store_true", help="the interpreter's fast kernels, not its reference ones")
     arguments = parser.parse_args()
+    console = Console(highlight=False, soft_wrap=True)
     for path in arguments.files:
-        print(path)
-        table: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+        table = Table("operator", "dtype", "count", "largest difference", "least share of equal", "worst", title=path)
+        found: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
         for entry in compared(path, compiled=arguments.compiled, reference=not arguments.xnnpack):
             if isinstance(entry, Comparison):
-                table[entry.operator.name, entry.dtype].append(entry)
+                found[entry.operator.name, entry.dtype].append(entry)
             else:
-                print(f"  {entry[0].name}: {entry[1]}")
-        for (name, dtype), entries in table.items():
+                console.print(f"{entry[0].name}: {entry[1]}", markup=False)
+        for (name, dtype), entries in found.items():
             worst = max(entries, key=lambda e: (e.difference, -e.equal))
             least = min(e.equal for e in entries)
-            print(f"  {name:32} {dtype:10} {len(entries):4}x  largest {worst.difference:.3g}  least equal {least:.5f}  {worst.output[-60:]}")
+            table.add_row(name, dtype, str(len(entries)), f"{worst.difference:.3g}", f"{least:.5f}", escape(worst.output[-40:]))
+        console.print(table)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ def convert_subgraph(scope: TfliteScope, inputs: Sequence[Value | None]) -> list
     """
     graph = scope.tensors
     if len(inputs) != len(graph.inputs):
-        raise ImportModelError(f"subgraph {graph.name!r}: got {len(inputs)} inputs; expected {len(graph.inputs)}; the model is invalid")
+        raise ImportModelError(
+            f"subgraph {graph.name!r}: got {len(inputs)} inputs; expected {len(graph.inputs)}; the model is invalid")
     for number, value in zip(graph.inputs, inputs):
         if number >= 0 and value is not None:
             scope.weights.pop(scope.names[number], None)
@@ -77,8 +78,8 @@ def _check(declared: Tensor, value: Value) -> None:
         return
     if value.dtype != declared.dtype:
         raise ImportModelError(
-            f"its result {declared.name!r} is {value.type}; the model declares {declared.dtype}; expected the same type; check the "
-            "model, or convert it again")
+            f"its result {declared.name!r} is {value.type}; the model declares {declared.dtype}; expected the same type; check "
+            "the model, or convert it again")
 
 
 def region_scope(g: Context, subgraph: int, prefix: str) -> TfliteScope:

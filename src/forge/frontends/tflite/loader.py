@@ -40,7 +40,8 @@ def import_model(source: Source, shape_dict: ShapeDict | None = None, dtype_dict
         module = _convert(source.model, first, shape_dict or {}, dtype_dict or {})
         for signature in others:
             if signature.key in module.graphs:
-                raise ImportModelError(f"signature {signature.key!r}: got it twice; expected names of their own; the model is invalid")
+                raise ImportModelError(
+                    f"signature {signature.key!r}: got it twice; expected names of their own; the model is invalid")
             module.graphs[signature.key] = _convert(source.model, signature, {}, {}).main
             module.graphs[signature.key].attributes["public"] = True
         return module
@@ -79,7 +80,9 @@ def _check_signature(signature: Signature, inputs: Sequence[int], outputs: Seque
             f"expected the inputs {list(inputs)} and outputs {list(outputs)} of its subgraph; the model is invalid")
 
 
-def _by_names(given: Mapping[str, Any], inputs: Sequence[int], names: Sequence[str], by_number: Mapping[int, str]) -> dict[str, Any]:
+def _by_names(
+    given: Mapping[str, Any], inputs: Sequence[int], names: Sequence[str], by_number: Mapping[int, str]
+) -> dict[str, Any]:
     """What the user gave by names of the signature, or of tensors, by the former."""
     meaning = {names[number]: by_number[number] for number in inputs}
     return {name if name in by_number.values() else meaning.get(name, name): value for name, value in given.items()}
@@ -100,7 +103,8 @@ def _add_inputs(
     for name, tensor in tensors:
         wanted = canonical_dtype(dtype[name], option("dtype_dict")) if name in dtype else tensor.dtype
         if wanted != tensor.dtype:
-            raise OptionError(f"from_tflite: {option('dtype_dict')}: got {wanted} for {name!r}; the model declares {tensor.dtype}")
+            raise OptionError(
+                f"from_tflite: {option('dtype_dict')}: got {wanted} for {name!r}; the model declares {tensor.dtype}")
     inner = TfliteScope(scope.graph, scope.state, {}, taken=scope.taken)
     add_inputs(inner, typed, labels, shape)
     found: list[Value | None] = [inner.required(name) for name in names]
@@ -117,7 +121,8 @@ def _add_variables(scope: TfliteScope) -> dict[int, str]:
         if not tensor.is_variable or number in scope.tensors.inputs:
             continue
         if None in tensor.shape or tensor.dtype in ("resource", "variant", "string"):
-            raise ImportModelError(f"variable {tensor.name!r}: got {tensor.dtype} of sizes {tensor.shape}; expected numbers of known sizes")
+            raise ImportModelError(
+                f"variable {tensor.name!r}: got {tensor.dtype} of sizes {tensor.shape}; expected numbers of known sizes")
         zero = 0 if tensor.quantization is None or tensor.dtype != "int8" else int(tensor.quantization.zero_points[0])
         initial = tensor.contents() if tensor.contents is not None else np.full(
             [size or 0 for size in tensor.shape], zero, dtypes.numpy_dtype(tensor.dtype))

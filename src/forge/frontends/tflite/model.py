@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -186,7 +187,8 @@ class _Model:
     def _behind(self, begin: int, size: int, where: str) -> memoryview:
         """Bytes of the file that are behind the flatbuffer."""
         if begin + size > len(self.data):
-            raise ImportModelError(f"{where}: got bytes {begin} to {begin + size}; the file has {len(self.data)}; download it again")
+            raise ImportModelError(
+                f"{where}: got bytes {begin} to {begin + size}; the file has {len(self.data)}; download it again")
         return self.data[begin : begin + size]
 
     def _buffer(self, number: int, where: str) -> memoryview:
@@ -240,7 +242,8 @@ class _Contents:
         dtype, bits = dtypes.numpy_dtype(self.dtype), dtypes.bits(self.dtype)
         size = -(-count * bits // 8) if bits < 8 else count * dtype.itemsize
         if len(self.buffer) < size:
-            raise ImportModelError(f"{self.where}: got a buffer of {len(self.buffer)} bytes; expected {size}; the model is damaged")
+            raise ImportModelError(
+                f"{self.where}: got a buffer of {len(self.buffer)} bytes; expected {size}; the model is damaged")
         if bits >= 8:
             return np.frombuffer(self.buffer, dtype, count)
         return _unpacked(np.frombuffer(self.buffer, np.uint8, size), bits)[:count].astype(np.int8).astype(dtype)
@@ -259,10 +262,11 @@ def _strings(buffer: memoryview, count: int, where: str) -> np.ndarray:
     if known != count or len(buffer) < 8 + 4 * count:
         raise ImportModelError(f"{where}: got a buffer of {known} texts; expected {count}; the model is damaged")
     offsets = np.frombuffer(buffer, "<i4", count + 1, 4).tolist()
-    if any(not 0 <= a <= b <= len(buffer) for a, b in zip(offsets, offsets[1:])):
-        raise ImportModelError(f"{where}: got texts at {offsets[:8]}; expected places in {len(buffer)} bytes; the model is damaged")
+    if any(not 0 <= a <= b <= len(buffer) for a, b in pairwise(offsets)):
+        raise ImportModelError(
+            f"{where}: got texts at {offsets[:8]}; expected places in {len(buffer)} bytes; the model is damaged")
     found = np.empty(count, object)
-    found[:] = [bytes(buffer[a:b]).decode("utf-8", "surrogateescape") for a, b in zip(offsets, offsets[1:])]
+    found[:] = [bytes(buffer[a:b]).decode("utf-8", "surrogateescape") for a, b in pairwise(offsets)]
     return found
 
 
@@ -270,7 +274,8 @@ def _code(entry: Table) -> tuple[str, str, int]:
     """Domain, name and version of an operator."""
     number = max(entry["builtin_code"], entry["deprecated_builtin_code"])
     if not 0 <= number < len(BUILTIN_OPERATORS):
-        raise OpNotImplemented(f"got builtin operator {number}; expected one below {len(BUILTIN_OPERATORS)}; the model is newer than this")
+        raise OpNotImplemented(
+            f"got builtin operator {number}; expected one below {len(BUILTIN_OPERATORS)}; the model is newer than this")
     name = BUILTIN_OPERATORS[number]
     return ("custom", entry["custom_code"], entry["version"]) if name == CUSTOM else ("", name, entry["version"])
 

@@ -27,7 +27,9 @@ def quantization(tensor: Tensor | None) -> Quantization | None:
     return tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
 
 
-def converted(g: Context, row: Converter, operands: Sequence[Value | None], convert: Callable[[Sequence[Value | None]], Any]) -> Any:
+def converted(
+    g: Context, row: Converter, operands: Sequence[Value | None], convert: Callable[[Sequence[Value | None]], Any]
+) -> Any:
     """What ``convert`` makes of ``operands``, on numbers in the place of quantised integers."""
     given = [quantization(g.tensor(k)) for k in range(len(operands))]
     wanted = [quantization(g.result(k)) if g.wants(k) else None for k in range(g.num_outputs)]
@@ -76,11 +78,13 @@ def bias(g: Context, position: int, value: Value | None, *factors: int) -> Value
         if not all(given):
             return g.cast(value, "float32")
         scales = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.float64(1))
-        how = Quantization(np.asarray(scales, np.float32), np.zeros(np.size(scales), np.int64), 0 if np.size(scales) > 1 else None)
+        count = np.size(scales)
+        how = Quantization(np.asarray(scales, np.float32), np.zeros(count, np.int64), 0 if count > 1 else None)
     known = value.constant
     if known is not None:
         return g.constant((known.astype(np.float64) * how.scales.astype(np.float64)).astype(np.float32))
-    return g.call("multiply", g.cast(value, "float32"), g.constant(how.scales if how.axis is not None else how.scales[0], "float32"))
+    scale = g.constant(how.scales if how.axis is not None else how.scales[0], "float32")
+    return g.call("multiply", g.cast(value, "float32"), scale)
 
 
 def _parameters(g: Context, dtype: str, how: Quantization) -> tuple[Value, Value | None]:

@@ -1,7 +1,8 @@
 """The schema of TFLite files, version 3c: tables with their fields, enumerations and unions, as ``schema.fbs`` declares them.
 
-A field is ``name:kind`` or ``name:kind=default``; fields are numbered in this order. ``_`` stands for a field that is not read, and
-a union takes two numbers, its type and its value. Tables without fields are left out. Kinds are those of NumPy's, ``[kind]`` is a vector.
+A field is ``name:kind`` or ``name:kind=default``; fields are numbered in this order. ``_`` stands for a field that is not read,
+and a union takes two numbers, its type and its value. Tables without fields are left out. Kinds are NumPy's, ``[kind]`` is a
+vector.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ def _sizes(
 
 def _expanded(entry: Table, places: np.ndarray, size: int, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each index that is stored below ``places``: which place it belongs to, the index, and its own place."""
-    segments, indices = (np.asarray(entry[key][1]["values"] if entry[key] else (), np.int64) for key in ("array_segments", "array_indices"))
+    segments, indices = (
+        np.asarray(entry[key][1]["values"] if entry[key] else (), np.int64) for key in ("array_segments", "array_indices"))
     fits = segments.size > int(places.max(initial=0)) + 1 and segments[0] == 0 and (np.diff(segments) >= 0).all()
     if not fits or segments[-1] > indices.size or ((indices < 0) | (indices >= size)).any():
         raise _invalid(where, f"{segments.size} segments of {indices.size} indices along a dimension of {size}")

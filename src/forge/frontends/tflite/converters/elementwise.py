@@ -23,9 +23,10 @@ def arithmetic(g: Context, x: Value, y: Value, *, fused_activation_function: str
 
 for _name, _op in {
     "ABS": "abs", "ATAN2": "atan2", "BITWISE_XOR": "bitwise_xor", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor",
-    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOG": "log", "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not",
-    "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power", "RIGHT_SHIFT": "right_shift", "ROUND": "round",
-    "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt", "ZEROS_LIKE": "zeros_like",
+    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOG": "log",
+    "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not", "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power",
+    "RIGHT_SHIFT": "right_shift", "ROUND": "round", "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt",
+    "ZEROS_LIKE": "zeros_like",
 }.items():
     _two = _op in ("atan2", "bitwise_xor", "floor_divide", "floor_mod", "logical_and", "logical_or", "power", "right_shift")
     converts(_name)(forwarding(_op, 2 if _two else 1))

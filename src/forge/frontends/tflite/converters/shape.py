@@ -85,7 +85,8 @@ def split_v(g: Context, x: Value, sizes: Value, axis: Value, *, num_splits: int 
         for size in given:
             rest = rest - size if size != -1 else rest
         given[given.index(-1)] = rest
-    ends, total = [], 0
+    ends: list[Dim] = []
+    total: Dim = 0
     for size in given[:-1]:
         total = total + size
         ends.append(total)
@@ -146,7 +147,7 @@ def strided_slice(
     starts, ends, steps = (g.required_ints(v, what) for v, what in ((begin, "begin"), (end, "end"), (strides, "strides")))
     if not len(starts) == len(ends) == len(steps):
         raise g.invalid(f"got {len(starts)} begins, {len(ends)} ends and {len(steps)} strides; expected as many of each")
-    axes: list[int] = []
+    removed: list[int] = []
     taken: dict[int, tuple[Dim | None, Dim | None, int]] = {}
     shape: list[Dim | None] = []  # sizes of the result: None where a slice says it, 1 for new axes; removed ones are left out
     rest = x.rank - sum(not (new_axis_mask | ellipsis_mask) >> k & 1 for k in range(len(starts)))
@@ -158,8 +159,8 @@ def strided_slice(
         elif new_axis_mask >> k & 1:
             shape.append(1)
         else:
-            axes.append(axis)
             if shrink_axis_mask >> k & 1:
+                removed.append(axis)
                 taken[axis] = (start, start + 1 if start != -1 else x.shape[axis], 1)
             else:
                 low, high = (None if mask >> k & 1 else n for mask, n in ((begin_mask, start), (end_mask, stop)))
@@ -167,17 +168,12 @@ def strided_slice(
                 shape.append(None)
             axis += 1
     shape += [None] * (x.rank - axis)
-    return _cut(g, x, taken, shape, [a for k, a in enumerate_axes(axes, starts, ellipsis_mask, new_axis_mask) if shrink_axis_mask >> k & 1])
-
-
-def enumerate_axes(axes: Sequence[int], starts: Sequence[int], ellipsis_mask: int, new_axis_mask: int) -> list[tuple[int, int]]:
-    """Numbers of entries that are slices, with the axes that they are of."""
-    numbers = [k for k in range(len(starts)) if not (ellipsis_mask | new_axis_mask) >> k & 1]
-    return list(zip(numbers, axes))
+    return _cut(g, x, taken, shape, removed)
 
 
 def _cut(
-    g: Context, x: Value, taken: dict[int, tuple[Dim | None, Dim | None, int]], shape: Sequence[Dim | None], removed: Sequence[int]
+    g: Context, x: Value, taken: dict[int, tuple[Dim | None, Dim | None, int]], shape: Sequence[Dim | None],
+    removed: Sequence[int],
 ) -> Value:
     begin, end, strides = [], [], []
     for axis, (low, high, step) in taken.items():
@@ -185,7 +181,8 @@ def _cut(
         begin.append(low if low is not None else 0 if step > 0 else size - 1)
         end.append(high if high is not None else size if step > 0 else -(1 << 31))
         strides.append(step)
-    found = g.call("strided_slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(strides), axes=tuple(taken)) if taken else x
+    bounds = {"begin": tuple(begin), "end": tuple(end), "strides": tuple(strides)}
+    found = g.call("strided_slice", x, axes=tuple(taken), **bounds) if taken else x
     kept = iter([size for axis, size in enumerate(found.shape) if axis not in removed])
     return g.reshape(found, [next(kept) if size is None else size for size in shape])
 
