@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from forge import dims
@@ -12,12 +12,11 @@ from forge.errors import ImportModelError
 from forge.frontends.scope import ImportState
 from forge.frontends.stablehlo import module as stablehlo
 from forge.frontends.stablehlo.module import StablehloModule
-from forge.frontends.state.sizes import SizeScope
+from forge.frontends.state.sizes import SizeScope, sources_of
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
-from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 
 Structure = Value | tuple["Structure", ...] | None
@@ -138,25 +137,16 @@ class StablehloScope(SizeScope[StablehloState]):
         return bool(self._own_sources(symbol)) or self.parent is not None and self.parent._has_source(symbol)
 
     def _own_sources(self, symbol: str) -> list[tuple[Value, int]]:
-        return _sources(symbol, self.graph.inputs)
+        return sources_of(symbol, self.graph.inputs)
 
     def source(self, symbol: str) -> tuple[Value, int]:
         """As of any scope, of inputs where one has it, else of what was computed here."""
         own = self._own_sources(symbol)
         if not own and (self.parent is None or not self.parent._has_source(symbol)):
-            own = _sources(symbol, (value for node in self.graph.nodes for value in node.results))
+            own = sources_of(symbol, (value for node in self.graph.nodes for value in node.results))
         if own:
             return own[0]
         if self.parent is None:
             raise ImportModelError(f"size {symbol!r} is read as a number, and nothing has it; expected an input that has it")
         value, axis = self.parent.source(symbol)
         return (value if self.graph is self.parent.graph else super().capture(value)), axis
-
-
-def _sources(symbol: str, values: Iterable[Value]) -> list[tuple[Value, int]]:
-    """Those of ``values``, and their axes, whose sizes say what ``symbol`` is."""
-    return [
-        (value, axis)
-        for value in values if isinstance(value.type, TensorType)
-        for axis, size in enumerate(value.shape)
-        if (found := dims.linear(size)) is not None and found[0] == symbol]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,3 +142,12 @@ class SizeScope(Scope[S]):
 
 
 _OPERATORS: dict[str, Any] = {"floordiv": "floor_divide", "floormod": "floor_mod", "min": "minimum", "max": "maximum"}
+
+
+def sources_of(symbol: str, values: Iterable[Value]) -> list[tuple[Value, int]]:
+    """Those of ``values``, and their axes, whose sizes say what ``symbol`` is."""
+    return [
+        (value, axis)
+        for value in values if isinstance(value.type, TensorType)
+        for axis, size in enumerate(value.shape)
+        if (found := dims.linear(size)) is not None and found[0] == symbol]

@@ -9,6 +9,7 @@ from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.context import ImportContext
 from forge.frontends.tflite.model import Operator, Quantization, Tensor
+from forge.frontends.tflite.resources import Resource
 from forge.frontends.tflite.scope import TfliteScope
 from forge.ir.nodes import Value
 
@@ -54,13 +55,28 @@ class Context(ImportContext):
         Raises:
             ImportModelError: it is no variable.
         """
-        number = self.operator.inputs[position]
-        if number not in self.scope.variables:
-            raise ImportModelError(f"input {position} is written, and is no variable of the main subgraph; expected one")
-        before = self.scope.variables[number]
-        if value.type != before.type:
-            raise ImportModelError(f"input {position}, a variable of {before.type}, becomes {value.type}; expected the same type")
-        self.scope.variables[number] = value
+        tensor = self.tensor(position)
+        label = None if tensor is None else self.scope.state.resources.labels.get(tensor)
+        if label is None:
+            raise ImportModelError(f"input {position} is written, and is no variable; expected one; the model is invalid")
+        self.scope.set_variable(label, value)
+
+    def resource(self, position: int = 0) -> Resource:
+        """What an input that is a handle leads to.
+
+        Raises:
+            OpAttributeInvalid: it is none.
+        """
+        numbers = self.operator.inputs
+        found = self.scope.handles.get(numbers[position]) if position < len(numbers) else None
+        if found is None:
+            raise self.invalid(f"input {position}: got a tensor; expected the handle of a variable or table")
+        return found
+
+    def set_handle(self, resource: Resource, position: int = 0) -> None:
+        """An output leads to ``resource``."""
+        if position < len(self.operator.outputs):
+            self.scope.handles[self.operator.outputs[position]] = resource
 
     def size(self, size: Dim) -> Value:
         return self.scope.size(self, size)

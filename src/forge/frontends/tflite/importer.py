@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from forge import dtypes
 from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.convert import located
+from forge.frontends.prune import prune
 from forge.frontends.registry import as_list
+from forge.frontends.scope import Region
 from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
-from forge.frontends.tflite.model import Operator, Tensor
+from forge.frontends.tflite.model import Operator, Subgraph, Tensor
 from forge.frontends.tflite.registry import REGISTRY
+from forge.frontends.tflite.resources import RESOURCE_DTYPES, Resource
 from forge.frontends.tflite.scope import TfliteScope
 from forge.ir.nodes import Value
+from forge.ir.types import Type
 
 
-def convert_subgraph(scope: TfliteScope, inputs: Sequence[Value | None]) -> list[Value]:
+def convert_subgraph(scope: TfliteScope, inputs: Sequence[Value | Resource | None]) -> list[Value | Resource]:
     """The outputs of the subgraph that ``scope`` has entered; it takes ``inputs``.
 
     Raises:
@@ -29,7 +33,9 @@ def convert_subgraph(scope: TfliteScope, inputs: Sequence[Value | None]) -> list
         raise ImportModelError(
             f"subgraph {graph.name!r}: got {len(inputs)} inputs; expected {len(graph.inputs)}; the model is invalid")
     for number, value in zip(graph.inputs, inputs):
-        if number >= 0 and value is not None:
+        if isinstance(value, Resource):
+            scope.handles[number] = value
+        elif number >= 0 and value is not None:
             scope.weights.pop(scope.names[number], None)
             scope.define(scope.names[number], value)
     for operator in graph.operators:
@@ -39,8 +45,8 @@ def convert_subgraph(scope: TfliteScope, inputs: Sequence[Value | None]) -> list
     return [_required(scope, number) for number in graph.outputs]
 
 
-def _required(scope: TfliteScope, number: int) -> Value:
-    value = _read(scope, number)
+def _required(scope: TfliteScope, number: int) -> Value | Resource:
+    value = scope.handles.get(number) or _read(scope, number)
     if value is None:
         raise ImportModelError("got an absent output; expected a tensor; the model is invalid")
     return value
@@ -48,9 +54,9 @@ def _required(scope: TfliteScope, number: int) -> Value:
 
 def _read(scope: TfliteScope, number: int) -> Value | None:
     """A tensor; what nothing gives and has no elements is that."""
-    if number >= 0 and not scope.knows(scope.names[number]) and number not in scope.variables:
+    if number >= 0 and number not in scope.handles and not scope.knows(scope.names[number]):
         tensor = scope.tensors.tensors[number]
-        if 0 in tensor.shape and tensor.dtype not in ("resource", "variant"):
+        if 0 in tensor.shape and tensor.dtype not in RESOURCE_DTYPES:
             empty = np.zeros([size or 0 for size in tensor.shape], dtypes.numpy_dtype(tensor.dtype))
             scope.weights[scope.names[number]] = lambda: empty
     return scope.get(number)
@@ -74,7 +80,7 @@ def _convert(scope: TfliteScope, operator: Operator, name: str) -> None:
 
 
 def _check(declared: Tensor, value: Value) -> None:
-    if declared.dtype in ("resource", "variant"):
+    if declared.dtype in RESOURCE_DTYPES:
         return
     if value.dtype != declared.dtype:
         raise ImportModelError(
@@ -82,15 +88,32 @@ def _check(declared: Tensor, value: Value) -> None:
             "the model, or convert it again")
 
 
-def region_scope(g: Context, subgraph: int, prefix: str) -> TfliteScope:
-    """The scope of another subgraph, to be converted into the graph of ``g``."""
-    return entered(g, g.scope.called({}, prefix), subgraph)
+def inlined(g: Context, subgraph: int, inputs: Sequence[Value | Resource | None]) -> list[Value | Resource]:
+    """The outputs of another subgraph, converted in place."""
+    scope = g.scope.called({}, f"{g.name}/")
+    scope.enter(subgraph_of(g, subgraph))
+    return scope.state.convert_subgraph(scope, inputs)
 
 
-def entered(g: Context, scope: TfliteScope, subgraph: int) -> TfliteScope:
+def subgraph_of(g: Context, number: int) -> Subgraph:
+    """A subgraph of the model.
+
+    Raises:
+        OpAttributeInvalid: there is none of this number.
+    """
     graphs = g.scope.state.model.subgraphs
-    if not 0 <= subgraph < len(graphs):
-        raise g.invalid(f"got subgraph {subgraph}; expected one below {len(graphs)}")
-    scope.enter(graphs[subgraph])
-    return scope
+    if not 0 <= number < len(graphs):
+        raise g.invalid(f"got subgraph {number}; expected one below {len(graphs)}")
+    return graphs[number]
 
+
+def build_region(
+    g: Context, types: Sequence[Type], build: Callable[[Context, list[Value]], Sequence[Value]]
+) -> Region:
+    """A closed region with inputs of ``types``, whose results ``build`` makes of them."""
+    scope = g.scope.nested(g.operator.name, f"{g.name}/")
+    scope.subgraph, scope.names = g.scope.subgraph, g.scope.names
+    inputs = [scope.graph.add_input(type_, scope.unique(f"argument_{k}")) for k, type_ in enumerate(types)]
+    scope.graph.outputs = list(build(Context(scope, g.operator, g.name), inputs))
+    prune(scope.graph)
+    return Region(scope.graph, list(scope.captures))

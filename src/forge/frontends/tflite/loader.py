@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from forge import dtypes, ops  # noqa: F401
 from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.convert import located
@@ -18,10 +16,10 @@ from forge.frontends.tflite.importer import convert_subgraph
 from forge.frontends.tflite.model import Signature, Tensor, TfliteModel
 from forge.frontends.tflite.operators import used_operators
 from forge.frontends.tflite.registry import REGISTRY
+from forge.frontends.tflite.resources import RESOURCE_DTYPES, Resource, Resources, resources_of
 from forge.frontends.tflite.scope import TfliteScope, TfliteState, unique_names
 from forge.frontends.tflite.sources import Source
 from forge.ir import types
-from forge.ir.functions.states import State
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 
@@ -37,12 +35,13 @@ def import_model(source: Source, shape_dict: ShapeDict | None = None, dtype_dict
         converters.load_all()
         check_supported(used_operators(source.model).values(), REGISTRY)
         first, *others = source.model.signatures or (_plain_signature(source.model),)
-        module = _convert(source.model, first, shape_dict or {}, dtype_dict or {})
+        known = resources_of(source.model, {name for one in (first, *others) for name in (*one.inputs, *one.outputs)})
+        module = _convert(source.model, known, first, shape_dict or {}, dtype_dict or {})
         for signature in others:
             if signature.key in module.graphs:
                 raise ImportModelError(
                     f"signature {signature.key!r}: got it twice; expected names of their own; the model is invalid")
-            module.graphs[signature.key] = _convert(source.model, signature, {}, {}).main
+            module.graphs[signature.key] = _convert(source.model, known, signature, {}, {}).main
             module.graphs[signature.key].attributes["public"] = True
         return module
 
@@ -55,22 +54,30 @@ def _plain_signature(model: TfliteModel) -> Signature:
     return Signature("main", inputs, {names[number]: number for number in graph.outputs}, 0)
 
 
-def _convert(model: TfliteModel, signature: Signature, shape: ShapeDict, dtype: Mapping[str, str]) -> Module:
+def _convert(
+    model: TfliteModel, known: Resources, signature: Signature, shape: ShapeDict, dtype: Mapping[str, str]
+) -> Module:
     """A module whose main graph is a function of the model."""
     graph = model.subgraphs[signature.subgraph]
     main = Graph(name="main")
-    scope = TfliteScope(main, TfliteState(size=model.size, model=model, convert_subgraph=convert_subgraph), {})
+    scope = TfliteScope(main, TfliteState(size=model.size, model=model, resources=known, convert_subgraph=convert_subgraph), {})
     scope.enter(graph)
     _check_signature(signature, graph.inputs, graph.outputs)
     by_number = {number: name for name, number in signature.inputs.items()}
     tensors = [(by_number[number], graph.tensors[number]) for number in graph.inputs]
     shape, dtype = (_by_names(given, graph.inputs, scope.names, by_number) for given in (shape, dtype))
     inputs = _add_inputs(scope, tensors, shape, dtype)
-    labels = _add_variables(scope)
     results = scope.state.convert_subgraph(scope, inputs)
     by_output = dict(zip(graph.outputs, results))
-    named = [(name, by_output[number]) for name, number in signature.outputs.items()]
-    return module_of(scope, named, _written(scope, labels))
+    named = [(name, _tensor(name, by_output[number])) for name, number in signature.outputs.items()]
+    before = {value.name: value for value in scope.graph.inputs}
+    return module_of(scope, named, [(label, v) for label, v in scope.variables.items() if v is not before.get(label)])
+
+
+def _tensor(name: str, value: Value | Resource) -> Value:
+    if isinstance(value, Resource):
+        raise ImportModelError(f"output {name!r}: got the handle of {value.name!r}; expected a tensor")
+    return value
 
 
 def _check_signature(signature: Signature, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -94,7 +101,7 @@ def _add_inputs(
     labels = DimensionNames()
     typed: list[tuple[str, types.Type]] = []
     for name, tensor in tensors:
-        if tensor.dtype in ("resource", "variant"):
+        if tensor.dtype in RESOURCE_DTYPES:
             raise ImportModelError(f"input {name!r}: got a {tensor.dtype}; expected a tensor")
         sizes = tuple(labels.unknown(f"{name}_dim{axis}") if size is None else size for axis, size in enumerate(tensor.shape))
         typed.append((name, types.TensorType(sizes, tensor.dtype)))
@@ -107,36 +114,4 @@ def _add_inputs(
                 f"from_tflite: {option('dtype_dict')}: got {wanted} for {name!r}; the model declares {tensor.dtype}")
     inner = TfliteScope(scope.graph, scope.state, {}, taken=scope.taken)
     add_inputs(inner, typed, labels, shape)
-    found: list[Value | None] = [inner.required(name) for name in names]
-    for value in found:
-        if value is not None:
-            scope.note_sizes(value)
-    return found
-
-
-def _add_variables(scope: TfliteScope) -> dict[int, str]:
-    """Variables of the subgraph, which are states: their labels."""
-    labels = {}
-    for number, tensor in enumerate(scope.tensors.tensors):
-        if not tensor.is_variable or number in scope.tensors.inputs:
-            continue
-        if None in tensor.shape or tensor.dtype in ("resource", "variant", "string"):
-            raise ImportModelError(
-                f"variable {tensor.name!r}: got {tensor.dtype} of sizes {tensor.shape}; expected numbers of known sizes")
-        zero = 0 if tensor.quantization is None or tensor.dtype != "int8" else int(tensor.quantization.zero_points[0])
-        initial = tensor.contents() if tensor.contents is not None else np.full(
-            [size or 0 for size in tensor.shape], zero, dtypes.numpy_dtype(tensor.dtype))
-        labels[number] = label = scope.unique(scope.names[number])
-        scope.graph.states[label] = State(None, initial)
-        scope.variables[number] = scope.graph.add_input(types.TensorType(initial.shape, tensor.dtype), label)
-    return labels
-
-
-def _written(scope: TfliteScope, labels: Mapping[int, str]) -> list[tuple[str, Value]]:
-    """What variables hold after a call, of those that were written; others need no input."""
-    inputs = {value.name: value for value in scope.graph.inputs}
-    found = []
-    for number, label in labels.items():
-        if scope.variables[number] is not inputs[label]:
-            found.append((label, scope.variables[number]))
-    return found
+    return [inner.required(name) for name in names]

@@ -98,6 +98,14 @@ class Subgraph:
     outputs: tuple[int, ...]
     operators: tuple[Operator, ...]
 
+    @cached_property
+    def _producers(self) -> dict[int, Operator]:
+        return {number: operator for operator in self.operators for number in operator.outputs}
+
+    def producer(self, number: int) -> Operator | None:
+        """The operator that gives a tensor."""
+        return self._producers.get(number)
+
 
 @dataclass(frozen=True)
 class Signature:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from forge import dims
+from forge.errors import ImportModelError
 from forge.frontends.scope import ImportState
-from forge.frontends.state.sizes import SizeScope
+from forge.frontends.state.sizes import SizeScope, sources_of
 from forge.frontends.tflite.model import Subgraph, TfliteModel
+from forge.frontends.tflite.resources import Resource, Resources
+from forge.ir.functions.states import State
 from forge.ir.nodes import Value
 
 
@@ -17,13 +20,13 @@ class TfliteState(ImportState):
     """What is the same for the whole import of one function.
 
     Attributes:
-        convert_subgraph: converts a subgraph into the graph of a scope, and gives its outputs.
-        resources: what is known of variables and tables, by name.
+        resources: the variables and tables of the model.
+        convert_subgraph: converts a subgraph into the graph of a scope, and gives its outputs, None for handles.
     """
 
     model: TfliteModel
-    convert_subgraph: Callable[[TfliteScope, Sequence[Value | None]], list[Value]]
-    resources: dict[str, Any] = field(default_factory=dict)
+    resources: Resources
+    convert_subgraph: Callable[[TfliteScope, Sequence[Value | Resource | None]], list[Value | Resource]]
 
 
 @dataclass(eq=False, repr=False)
@@ -33,17 +36,27 @@ class TfliteScope(SizeScope[TfliteState]):
     Attributes:
         subgraph: the one that is converted.
         names: of its tensors, each its own.
-        variables: numbers of tensors that are variables -> what they are now.
+        handles: numbers of tensors -> what they lead to.
+        home: the scope that has the variables of this graph, if it is another one.
+        variables: what they are now, by label.
     """
 
     subgraph: Subgraph | None = None
     names: tuple[str, ...] = ()
-    variables: dict[int, Value] = field(default_factory=dict)
+    handles: dict[int, Resource] = field(default_factory=dict)
+    home: TfliteScope | None = None
+    variables: dict[str, Value] = field(default_factory=dict)
 
     @property
     def tensors(self) -> Subgraph:
         assert self.subgraph is not None
         return self.subgraph
+
+    def called(self, versions: dict[str, int], prefix: str) -> TfliteScope:
+        """The scope of another subgraph, which is expanded in this graph."""
+        found = super().called(versions, prefix)
+        found.home = self.home or self
+        return found
 
     def enter(self, subgraph: Subgraph) -> None:
         """Begins with the tensors of a subgraph: those that have contents are constants."""
@@ -53,14 +66,58 @@ class TfliteScope(SizeScope[TfliteState]):
                 self.weights[name] = tensor.contents
 
     def get(self, number: int) -> Value | None:
-        """The tensor of a number; None for -1.
+        """The tensor of a number; None for -1, and for handles.
 
         Raises:
             ImportModelError: nothing defines it.
         """
-        if number < 0:
+        if number < 0 or number in self.handles:
             return None
-        return self.variables[number] if number in self.variables else self.lookup(self.names[number])
+        label = self.state.resources.labels.get(self.tensors.tensors[number])
+        return self.lookup(self.names[number]) if label is None else self.variable(label)
+
+    def variable(self, label: str) -> Value:
+        """What a variable is now.
+
+        Raises:
+            ImportModelError: its sizes are not known.
+        """
+        home = self.home or self
+        if label not in home.variables:
+            outer = home.parent
+            home.variables[label] = home._state(label) if outer is None else home.capture(outer.variable(label))
+        return home.variables[label]
+
+    def set_variable(self, label: str, value: Value) -> None:
+        """A variable is ``value`` from now on.
+
+        Raises:
+            ImportModelError: it was of another type.
+        """
+        before = self.state.resources.types.setdefault(label, value.tensor_type)
+        if value.dtype != before.dtype or value.rank != before.rank or any(map(dims.different, value.shape, before.shape)):
+            raise ImportModelError(f"variable {label!r} of {before} becomes {value.type}; expected the same type")
+        (self.home or self).variables[label] = value
+
+    def source(self, symbol: str) -> tuple[Value, int]:
+        """As of any scope, of the inputs of this graph where one has it, else of what was computed here."""
+        home = self.home or self
+        computed = (value for node in home.graph.nodes for value in node.results)
+        own = sources_of(symbol, home.graph.inputs) or (sources_of(symbol, computed) if home.parent is None else [])
+        if own:
+            return own[0]
+        if home.parent is None:
+            raise ImportModelError(f"size {symbol!r} is read as a number, and nothing has it; expected an input that has it")
+        value, axis = home.parent.source(symbol)
+        return home.capture(value), axis
+
+    def _state(self, label: str) -> Value:
+        known = self.state.resources
+        if label not in known.types:
+            raise ImportModelError(
+                f"variable {label!r} is read before its sizes are known; expected a value that is assigned first")
+        self.graph.states[label] = State(None, known.initial.get(label))
+        return self.graph.add_input(known.types[label], label)
 
 
 def unique_names(subgraph: Subgraph) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from forge.dims import Dim
+from forge.frontends.counted_loops import as_scan, counted
 from forge.frontends.scope import Region, merged_captures
 from forge.frontends.stablehlo.context import Context
-from forge.frontends.stablehlo.counted_loops import as_scan, counted
 from forge.frontends.stablehlo.importer import build_region, converted_body, inline
 from forge.frontends.stablehlo.module import Block
 from forge.frontends.stablehlo.registry import converts
@@ -115,7 +115,7 @@ def while_(g: Context, *operand: Structure) -> list[Structure]:
     region = build_region(g, types, build)
     loop = counted(region, first)
     if loop is not None:
-        results = as_scan(g, loop)
+        results = as_scan(g, g.scope, loop)
     else:
         graph = region.with_captures(region.captured, len(types))
         results = g.multi("loop", None, starts, *first, *region.captured, regions=[graph], num_carried=len(first))

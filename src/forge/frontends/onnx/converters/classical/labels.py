@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
+from forge.compose.lookup import mapped
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.classical import DOMAIN
 from forge.frontends.onnx.converters.sort.sort import compress
@@ -26,8 +27,8 @@ def label_encoder_1(
 def _either_way(g: Context, x: Value, numbers: np.ndarray, names: np.ndarray, number: int, name: str) -> Value:
     """Numbers for strings and strings for numbers; ``number`` and ``name`` where there are none."""
     if x.dtype == "string":
-        return _mapped(g, x, names, numbers, number)
-    return _mapped(g, x, numbers, names, name)
+        return mapped(g, x, names, numbers, number)
+    return mapped(g, x, numbers, names, name)
 
 
 @converts("LabelEncoder", since=2, domain=DOMAIN)
@@ -46,9 +47,9 @@ def label_encoder(
         raise g.invalid(f"got {len(keys)} keys and {len(values)} values; expected as many of both")
     dtype = dtypes.canonical(values.dtype)
     if default_tensor is not None:
-        return _mapped(g, x, keys, values, default_tensor.reshape(-1)[0])
+        return mapped(g, x, keys, values, default_tensor.reshape(-1)[0])
     default = default_string if dtype == "string" else default_float if dtypes.is_float(dtype) else default_int64
-    return _mapped(g, x, keys, values, default)
+    return mapped(g, x, keys, values, default)
 
 
 def _only(g: Context, what: str, floats: Any, integers: Any, strings: Any, tensor: np.ndarray | None) -> np.ndarray:
@@ -59,33 +60,6 @@ def _only(g: Context, what: str, floats: Any, integers: Any, strings: Any, tenso
     if len(given) != 1:
         raise g.invalid(f"got {len(given)} kinds of {what}; expected exactly one of the attributes {what}_*")
     return given[0]
-
-
-def _mapped(g: Context, x: Value, keys: np.ndarray, values: np.ndarray, default: Any) -> Value:
-    """The value of the last key that equals each element; the default where there is none."""
-    if dtypes.canonical(keys.dtype) != x.dtype:
-        raise g.invalid(f"got {x.dtype} elements and {dtypes.canonical(keys.dtype)} keys; expected equal types")
-    last = {key: position for position, key in enumerate(keys.tolist())}
-    chosen = values[list(last.values())]
-    table = g.constant(np.concatenate([chosen, np.array([default], values.dtype)]))
-    return g.call("take", table, _places(g, x, keys[list(last.values())]), axis=0)
-
-
-def _places(g: Context, x: Value, keys: np.ndarray) -> Value:
-    """Positions of elements among different keys; the number of keys for others."""
-    if x.dtype == "string":
-        return g.call("string.lookup", x, g.constant(keys.astype(object)))
-    if not len(keys):
-        return g.call("zeros_like", g.cast(x, "int64"))
-    order = np.argsort(keys, kind="stable")
-    ascending = g.constant(keys[order])
-    place = g.call("searchsorted", ascending, x)
-    found = g.call("take", ascending, place, axis=0)
-    hit = g.call("equal", found, x)
-    if dtypes.is_float(x.dtype):
-        hit = g.call("logical_or", hit, g.call("logical_and", g.call("isnan", found), g.call("isnan", x)))
-    positions = g.call("take", g.constant(order.astype(np.int64)), place, axis=0)
-    return g.call("where", hit, positions, g.constant(len(keys), "int64"))
 
 
 @converts("CategoryMapper", since=1, domain=DOMAIN)

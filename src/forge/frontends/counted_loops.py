@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.prune import prune
 from forge.frontends.scope import Region
-from forge.frontends.stablehlo.context import Context
+from forge.frontends.state.sizes import SizeScope
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
+from forge.ops.core.composer import Composer
 
 _OWN = 2  # inputs of a loop's body that count its rounds, and say that it goes on
 
@@ -161,7 +163,7 @@ def counted(region: Region, starts: Sequence[Value]) -> CountedLoop | None:
     return CountedLoop(region, starts, counters, rounds) if low is not None and low >= 0 and rounds != 0 else None
 
 
-def as_scan(g: Context, loop: CountedLoop) -> list[Value]:
+def as_scan(g: Composer, scope: SizeScope[Any], loop: CountedLoop) -> list[Value]:
     """The last values of all that is carried."""
     graph, inputs = loop.region.graph, loop.carried
     others = [k for k in range(len(loop.starts)) if k not in loop.counters]
@@ -177,7 +179,7 @@ def as_scan(g: Context, loop: CountedLoop) -> list[Value]:
     captured = {value: source for value, source in outside.items() if value not in taken}
     graph.inputs = [*(inputs[k] for k in states), number, *sliced, *captured]
     prune(graph)
-    size = g.constant(loop.rounds, "int64") if isinstance(loop.rounds, int) else g.scope.size(g, loop.rounds)
+    size = g.constant(loop.rounds, "int64") if isinstance(loop.rounds, int) else scope.size(g, loop.rounds)
     last = g.multi(
         "scan", *(loop.starts[k] for k in states), g.count(size, loop.rounds), *(outside[value] for value in taken),
         *captured.values(), regions=[graph], num_states=len(states), num_scan_inputs=1 + len(taken),

@@ -1,0 +1,230 @@
+"""Branches, loops, variables and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from forge import dtypes
+from forge.compose.lookup import mapped
+from forge.frontends.counted_loops import as_scan, counted
+from forge.frontends.scope import Region, merged_captures
+from forge.frontends.tflite.context import Context
+from forge.frontends.tflite.importer import build_region, inlined, subgraph_of
+from forge.frontends.tflite.registry import converts, refuse, takes_integers
+from forge.frontends.tflite.resources import Resource, handle_name, table_name
+from forge.frontends.widening import widened_region
+from forge.ir.nodes import Value
+from forge.ir.types import TensorType, Type
+
+Operand = Value | Resource | None
+
+refuse("CALL", "no release of TFLite has run it: convert the model again")
+refuse("DELEGATE", "it stands for a part of the model in the form of another system: give the model as it was before")
+
+
+@converts("IF")
+@takes_integers
+def if_(
+    g: Context, condition: Value, *inputs: Value | None, then_subgraph_index: int = 0, else_subgraph_index: int = 0
+) -> list[Value | None]:
+    return _results(g, _chosen(g, condition, (then_subgraph_index, else_subgraph_index), _operands(g, inputs, 1)))
+
+
+def _operands(g: Context, inputs: Sequence[Value | None], first: int = 0) -> list[Operand]:
+    """Inputs from number ``first`` on, handles among them."""
+    numbers = g.operator.inputs[first:]
+    return [g.scope.handles.get(number) or value for number, value in zip(numbers, inputs)]
+
+
+def _chosen(
+    g: Context, index: Value, branches: Sequence[int], inputs: Sequence[Operand], first: int = 0
+) -> list[Value | Resource]:
+    """The results of one of two subgraphs for a bool, or of that whose number ``index`` is, else of the last one.
+
+    Args:
+        first: number of the first of the branches.
+    """
+    known = g.array(index)
+    if known is not None or len(branches) == 1:
+        last = len(branches) - 1
+        number = 0 if known is None else int(known.reshape(-1)[0]) - first if index.dtype != "bool" else int(not known.any())
+        return inlined(g, branches[number if 0 <= number < last else last], inputs)
+    condition = index if index.dtype == "bool" else g.call("equal", index, g.scalar(first, index))
+    written = g.scope.state.resources.written(g.scope.state.model, *branches)
+    like: list[Value | Resource] = []
+
+    def region(some: Sequence[int], begin: int) -> Region:
+        def build(inner: Context, _: list[Value]) -> list[Value]:
+            around = [inner.scope.capture(v) if isinstance(v, Value) else v for v in inputs]
+            number = inner.scope.capture(index) if len(some) > 1 else index
+            like[:] = _chosen(inner, number, some, around, begin)
+            return [*(v for v in like if isinstance(v, Value)), *(inner.scope.variable(label) for label in written)]
+
+        return build_region(g, [], build)
+
+    regions = [region(branches[:1], first), region(branches[1:], first + 1)]
+    captured = merged_captures(regions)
+    graphs = [region.with_captures(captured, 0) for region in regions]
+    return _after(g, like, g.multi("if", g.reshape(condition, ()), *captured, regions=graphs), written)
+
+
+def _after(
+    g: Context, like: Sequence[Value | Resource], values: Sequence[Value], written: Sequence[str]
+) -> list[Value | Resource]:
+    """``values`` in the places of tensors; the last ones are those of variables."""
+    for label, value in zip(written, values[len(values) - len(written) :]):
+        g.scope.set_variable(label, value)
+    found = iter(values)
+    return [v if isinstance(v, Resource) else next(found) for v in like]
+
+
+def _results(g: Context, found: Sequence[Value | Resource]) -> list[Value | None]:
+    for position, value in enumerate(found):
+        if isinstance(value, Resource):
+            g.set_handle(value, position)
+    return [value if isinstance(value, Value) else None for value in found]
+
+
+@converts("WHILE", "STABLEHLO_WHILE")
+@takes_integers
+def while_(
+    g: Context, *inputs: Value | None, cond_subgraph_index: int = 0, body_subgraph_index: int = 0
+) -> list[Value | None]:
+    operands = _operands(g, inputs)
+    written = g.scope.state.resources.written(g.scope.state.model, cond_subgraph_index, body_subgraph_index)
+    graph = subgraph_of(g, body_subgraph_index)
+    if not len(graph.inputs) == len(graph.outputs) == len(operands):
+        raise g.invalid(
+            f"got {len(graph.inputs)} inputs and {len(graph.outputs)} results of the body; expected {len(operands)}")
+    kept = [before == after for before, after in zip(graph.inputs, graph.outputs)]
+    carries = [isinstance(v, Value) and not same for v, same in zip(operands, kept)]
+    starts = [v for v, is_carried in zip(operands, carries) if is_carried and isinstance(v, Value)]
+    starts += [g.scope.variable(label) for label in written]
+    goes_on = _flag(g, inlined(g, cond_subgraph_index, operands))
+
+    def build(types: Sequence[Type]) -> Region:
+        def body(inner: Context, arguments: list[Value]) -> list[Value]:
+            carried = iter(arguments[2:])
+            around = [
+                next(carried) if c else inner.scope.capture(v) if isinstance(v, Value) else v
+                for v, c in zip(operands, carries)]
+            for label in written:
+                inner.scope.set_variable(label, next(carried))
+            results = inlined(inner, body_subgraph_index, around)
+            if [type(v) for v in results] != [type(v) for v in operands]:
+                raise g.invalid("the body gives tensors in the place of handles, or handles in that of tensors")
+            again = _flag(inner, inlined(inner, cond_subgraph_index, results))
+            after = [v for v, is_carried in zip(results, carries) if is_carried and isinstance(v, Value)]
+            return [again, *after, *(inner.scope.variable(label) for label in written)]
+
+        return build_region(g, [TensorType((), "int64"), TensorType((), "bool"), *types], body)
+
+    region = widened_region(build, [v.type for v in starts], 1)
+    loop = counted(region, starts)
+    if loop is not None:
+        values = as_scan(g, g.scope, loop)
+    else:
+        own = region.with_captures(region.captured, 2 + len(starts))
+        values = g.multi("loop", None, goes_on, *starts, *region.captured, regions=[own], num_carried=len(starts))
+    found = iter(_after(g, starts[: len(starts) - len(written)], values, written))
+    return _results(g, [next(found) if c else v for v, c in zip(operands, carries) if v is not None])
+
+
+def _flag(g: Context, results: Sequence[Value | Resource]) -> Value:
+    """The result of a condition."""
+    if len(results) != 1 or not isinstance(results[0], Value) or results[0].dtype != "bool":
+        raise g.invalid("the condition does not give one bool")
+    return g.reshape(results[0], ())
+
+
+@converts("STABLEHLO_CASE")
+@takes_integers
+def case(g: Context, index: Value, *inputs: Value | None, branch_subgraph_indices: tuple[int, ...] = ()) -> list[Value | None]:
+    if not branch_subgraph_indices:
+        raise g.invalid("got no branches; expected one or more")
+    return _results(g, _chosen(g, index, branch_subgraph_indices, _operands(g, inputs, 1)))
+
+
+@converts("STABLEHLO_COMPOSITE")
+@takes_integers
+def composite(
+    g: Context, *inputs: Value | None, name: str = "", decomposition_subgraph_index: int = 0,
+    composite_attributes: tuple[int, ...] = (), composite_attributes_format: str = "", version: int = 0,
+) -> list[Value | None]:
+    """What its decomposition computes."""
+    return _results(g, inlined(g, decomposition_subgraph_index, _operands(g, inputs)))
+
+
+@converts("CALL_ONCE")
+@takes_integers
+def call_once(g: Context, *, init_subgraph_index: int = 0) -> list[Value]:
+    """What it leaves in variables and tables is what they are at first: see ``resources``."""
+    return []
+
+
+@converts("VAR_HANDLE")
+@takes_integers
+def var_handle(g: Context, *, container: str = "", shared_name: str = "") -> list[Value | None]:
+    g.set_handle(Resource(handle_name({"container": container, "shared_name": shared_name})))
+    return [None]
+
+
+@converts("READ_VARIABLE")
+@takes_integers
+def read_variable(g: Context, handle: Value | None) -> Value:
+    return g.scope.variable(_label(g))
+
+
+@converts("ASSIGN_VARIABLE")
+@takes_integers
+def assign_variable(g: Context, handle: Value | None, value: Value) -> list[Value]:
+    g.scope.set_variable(_label(g), value)
+    return []
+
+
+def _label(g: Context) -> str:
+    found = g.scope.state.resources.labels.get(g.resource().name)
+    if found is None:
+        raise g.invalid(f"got the table {g.resource().name!r}; expected a variable")
+    return found
+
+
+@converts("HASHTABLE")
+@takes_integers
+def hashtable(g: Context, *, table_id: int = 0, key_dtype: str = "int64", value_dtype: str = "int64") -> list[Value | None]:
+    name = table_name(table_id)
+    empty = np.empty(0, dtypes.numpy_dtype(key_dtype)), np.empty(0, dtypes.numpy_dtype(value_dtype))
+    g.scope.state.resources.tables.setdefault(name, empty)
+    g.set_handle(Resource(name))
+    return [None]
+
+
+@converts("HASHTABLE_IMPORT")
+@takes_integers
+def hashtable_import(g: Context, handle: Value | None, keys: Value, values: Value) -> list[Value]:
+    raise g.unsupported("a table is filled at run time; expected one that CALL_ONCE fills")
+
+
+@converts("HASHTABLE_FIND")
+@takes_integers
+def hashtable_find(g: Context, handle: Value | None, keys: Value, default: Value) -> Value:
+    known = g.array(default)
+    if known is None:
+        raise g.unsupported("the default is computed at run time; expected a constant")
+    return mapped(g, keys, *_table(g), known.reshape(-1)[0])
+
+
+@converts("HASHTABLE_SIZE")
+@takes_integers
+def hashtable_size(g: Context, handle: Value | None) -> Value:
+    keys, _ = _table(g)
+    return g.constant([len(set(keys.tolist()))], "int64")
+
+
+def _table(g: Context) -> tuple[np.ndarray, np.ndarray]:
+    found = g.scope.state.resources.tables.get(g.resource().name)
+    if found is None:
+        raise g.invalid(f"got the variable {g.resource().name!r}; expected a table")
+    return found
