@@ -18,6 +18,7 @@ from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
 from scripts.speed_picture import speed_picture
 from scripts.stablehlo_page import stablehlo_page
+from scripts.tflite_page import tflite_page
 from scripts.torch_page import torch_page
 from scripts.zoo_page import zoo_page
 from tests.seeds import items as seeds
@@ -87,8 +88,8 @@ def pages() -> dict[str, str]:
     onnx = {"onnx_operators.md": onnx_page(), "onnx_export.md": onnx_export()}
     tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
-              "stablehlo_operators.md": stablehlo_page(), "formats.md": formats_page(),
-              "api/loaders.rst": loaders_page(), **onnx}
+              "stablehlo_operators.md": stablehlo_page(), "tflite_operators.md": tflite_page(),
+              "formats.md": formats_page(), "api/loaders.rst": loaders_page(), **onnx}
     stubs = {os.path.relpath(loader_stubs.STUB, DOCS): loader_stubs.stub()}
     pictures = {"../static/speed.svg": speed_picture(), "../static/graph.svg": graph_picture()}
     made = {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **pictures, **stubs}

@@ -179,7 +179,6 @@ def archive(*names: str) -> bytes:
     ("m.pth", b"\x80\x02}q\0.", "a Python pickle, which Forge never loads", "torch.export.save"),
     ("m.pt", archive("m/constants.pkl", "m/code/__torch__.py"), "a TorchScript archive", "torch.jit.load"),
     ("m.pt", archive("m/data.pkl", "m/data/0"), "a PyTorch checkpoint", "torch.export.save"),
-    ("m.tflite", b"\x1c\0\0\0TFL3", "a TFLite model", "tf2onnx"),
     ("m.gguf", b"GGUF\x03", "a GGUF file .*, which Forge does not read", "ONNX"),
     ("m.h5", b"\x89HDF\r\n", "an HDF5 file", "format='onnx'"),
     ("m.keras", archive("metadata.json", "model.weights.h5"), "a Keras model", "format='onnx'"),
@@ -233,10 +232,10 @@ def test_compile_is_one_call() -> None:
 
 def test_names_are_listed() -> None:
     assert {"from_onnx", "from_torch", "load", "compile"} <= set(dir(forge))
-    assert formats.names() == ["jax", "onnx", "stablehlo", "torch"]
+    assert formats.names() == ["jax", "onnx", "stablehlo", "tflite", "torch"]
     with pytest.raises(AttributeError, match="module 'forge' has no attribute 'from_nothing'"):
         forge.from_nothing  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(ForgeError, match="format 'nothing': is not known; expected one of: jax, onnx, stablehlo, torch"):
+    with pytest.raises(ForgeError, match="format 'nothing': is not known; expected one of: jax, onnx, stablehlo, tflite, torch"):
         formats.find("nothing")
 
 

@@ -228,6 +228,14 @@ def test_from_keras() -> None:
     assert not hasattr(forge, "from_keras")
 
 
-@later("`forge.from_tflite(model, shape_dict, dtype_dict)`", note="the TFLite frontend")
+@works("`forge.from_tflite(model, shape_dict, dtype_dict)`", "also by Relay's path of it")
 def test_from_tflite() -> None:
-    assert not hasattr(forge, "from_tflite")
+    path = Path(__file__).parent.parent.parent / "examples" / "phone" / "digits_int8.tflite"
+    assert list(inspect.signature(forge.from_tflite).parameters) == ["model", "shape_dict", "dtype_dict"]
+    shapes, dtypes = {"image": (1, 32, 32, 1)}, {"image": "uint8"}
+    ir = forge.from_tflite(path, shapes, dtypes)
+    assert (ir.input_shapes, ir.output_shapes) == ([(1, 32, 32, 1)], [(1, 10)])
+    mod, params = forge.relay.frontend.from_tflite(path.read_bytes(), shape_dict=shapes, dtype_dict=dtypes)
+    image = np.zeros((1, 32, 32, 1), np.uint8)
+    np.testing.assert_array_equal(mod.get_inference_function()(image), ir.get_inference_function()(image))
+    assert not params

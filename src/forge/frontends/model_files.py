@@ -32,7 +32,6 @@ _ARCHIVES: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
 _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
     # offset, magic, what it is, what to do
     (0, b"\x89HDF", "an HDF5 file (a Keras model?)", _KERAS),
-    (4, b"TFL3", "a TFLite model", f"{_TF2ONNX} --tflite model.tflite --output model.onnx"),
     (4, b"ORTM", "a model in onnxruntime's ORT format", "load the .onnx file that it was made from"),
     (0, b"GGUF", "a GGUF file (a model of llama.cpp), which Forge does not read", f"{_EXPORT} from where it came"),
     (0, b"\x7fELF", "a native library", "use forge.Runtime for a compiled model"),

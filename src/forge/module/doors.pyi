@@ -70,6 +70,24 @@ class Doors:
         """
 
     @classmethod
+    def from_tflite(cls, model: str | bytes | PathLike[str] | Any, shape_dict: Mapping[str, Sequence[Any]] | None=None, dtype_dict: Mapping[str, str] | None=None) -> IRModule:
+        """Loads a TFLite model, float or quantised.
+
+        Quantised tensors are integers in the module, as in the file: inputs and outputs have the file's types. Each signature of the
+        model is a function; the first one is ``main``, and its names of inputs and outputs are those of the module.
+
+        Args:
+            model: the path of a file, its bytes, or a ``tflite.Model`` (``tflite.Model.Model`` of older packages).
+            shape_dict: shapes by names of inputs, where the model leaves sizes open. Entries are integers, None to keep, or texts:
+                names of symbols, or expressions of them.
+            dtype_dict: element types by names of inputs, which must be those of the model.
+
+        Raises:
+            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, is not valid, or contradicts an
+            argument; OpNotImplemented: it has operators without a converter, all listed.
+        """
+
+    @classmethod
     def from_torch(cls, script_module: Any, input_infos: Any=None, custom_convert_map: Mapping[str, Callable[..., Any]] | None=None, default_type: str='float32', use_parser_friendly_name: bool=False, keep_quantized_weight: bool=False, *, default_dtype: str | None=None, dynamic_shapes: Any=None, through_onnx: bool | None=None) -> IRModule:
         """Loads a PyTorch model.
 
@@ -100,6 +118,7 @@ class Doors:
 from_jax = Doors.from_jax
 from_onnx = Doors.from_onnx
 from_stablehlo = Doors.from_stablehlo
+from_tflite = Doors.from_tflite
 from_torch = Doors.from_torch
 
-__all__ = ["from_jax", "from_onnx", "from_stablehlo", "from_torch"]
+__all__ = ["from_jax", "from_onnx", "from_stablehlo", "from_tflite", "from_torch"]

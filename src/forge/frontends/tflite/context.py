@@ -25,7 +25,7 @@ class Context(ImportContext):
 
     def __init__(self, scope: TfliteScope, operator: Operator, name: str) -> None:
         outputs = [scope.names[number] if number >= 0 else "" for number in operator.outputs]
-        super().__init__(scope, name, outputs, modules_of(name))
+        super().__init__(scope, name, outputs)
         self.operator = operator
 
     def tensor(self, position: int) -> Tensor | None:
@@ -94,8 +94,3 @@ class Context(ImportContext):
         """``value`` with the sizes ``shape``, repeated along dimensions of 1."""
         same = value.rank == len(shape) and all(dims.equal(a, b) for a, b in zip(value.shape, shape))
         return value if same else self.call("broadcast_to", value, shape=tuple(shape))
-
-
-def modules_of(name: str) -> list[str]:
-    """Names of the layers around an operator: exporters call a tensor ``model/block_1/conv/Conv2D``, several joined by ``;``."""
-    return [part for part in name.split(";")[0].split("/")[:-1] if part and len(part) <= 100]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,10 @@ from forge.frontends.tflite.model import Subgraph, TfliteModel
 from forge.frontends.tflite.resources import Resource, Resources
 from forge.ir.functions.states import State
 from forge.ir.nodes import Value
+
+MAX_NAME = 200
+_PRODUCT = re.compile(r"(?i)conv|depthwise|matmul|einsum")
+"""In what TensorFlow calls products."""
 
 
 @dataclass(kw_only=True)
@@ -122,12 +127,21 @@ class TfliteScope(SizeScope[TfliteState]):
 
 def unique_names(subgraph: Subgraph) -> tuple[str, ...]:
     """What tensors are called: by the file, with a number where it gives a name twice, or none."""
+    kept = {*subgraph.inputs, *subgraph.outputs}
     taken: set[str] = set()
     found = []
     for number, tensor in enumerate(subgraph.tensors):
-        name = tensor.name[:200] or f"tensor_{number}"
+        wanted = tensor.name if number in kept else _short(tensor.name)
+        name = wanted[:MAX_NAME] or f"tensor_{number}"
         while name in taken:
             name = f"{name}_{number}"
         taken.add(name)
         found.append(name)
     return tuple(found)
+
+
+def _short(name: str) -> str:
+    """Of the names of all that the converter has put together, which semicolons separate, that of the product, or the first."""
+    parts = [part for part in name.split(";") if part]
+    products = [part for part in parts if _PRODUCT.search(part.rpartition("/")[2])]
+    return (products or parts or [name])[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from forge import errors
 from forge.dims import DimExpr
+from forge.loaders import loader
 from forge.module import IRModule
 from forge.nd import NDArray, viewed
 
@@ -43,6 +44,15 @@ def from_onnx(
     return ir, {name: viewed(array) for name, array in ir.params.items()}
 
 
+def from_tflite(
+    model: str | PathLike[str] | bytes | Any,
+    shape_dict: Mapping[str, Sequence[Any]] | None = None,
+    dtype_dict: Mapping[str, str] | None = None,
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """Loads a TFLite model as `forge.from_tflite` does; its weights are constants of the module, so that none are returned."""
+    return loader("tflite")(model, shape_dict, dtype_dict), {}
+
+
 def _unknown_sizes(ir: IRModule, given: Container[str]) -> list[str]:
     """Warnings about inputs with sizes that neither the model nor ``given`` fixes."""
     return [
@@ -59,4 +69,4 @@ def __getattr__(name: str) -> ModuleType:
     return import_module("forge.relay.frontend.onnx")
 
 
-__all__ = ["from_onnx"]
+__all__ = ["from_onnx", "from_tflite"]
