@@ -1,0 +1,72 @@
+"""Each builtin operator, float and in each quantised form, beside what TFLite's interpreter gave (`record`).
+
+Floats agree with its reference kernels to their accuracy. Integers differ by at most one step from its reference kernels and from
+its fast ones, and ``MOST_EQUAL`` of them are equal to the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forge
+from tests.frontends.tflite.case import Case
+from tests.frontends.tflite.cases import CASES
+from tests.frontends.tflite.record import Recorded, kept, record, shapes_and_ranges
+
+MOST_EQUAL = 0.999
+
+
+@cache
+def recorded() -> dict[str, Recorded]:
+    return kept()
+
+
+def outcome(case: Case, *how: str) -> list[np.ndarray]:
+    """What Forge gives: compiled, or by ``how``."""
+    data, inputs = case.made(*shapes_and_ranges(case, recorded()))
+    found: Any = forge.from_tflite(data).get_inference_function(*how)(*inputs)
+    return [np.asarray(one) for one in (found if isinstance(found, list | tuple) else [found])]
+
+
+def difference(case: Case, found: Sequence[np.ndarray], expected: Recorded) -> str:
+    """What is wrong; "" where nothing is."""
+    steps = {"reference": 0.0, "fast": 0.0}
+    equal = count = 0
+    for one, reference, fast in zip(found, expected.reference, expected.fast, strict=True):
+        if one.shape != reference.shape or one.dtype != reference.dtype:
+            return f"got {one.dtype}{one.shape}; expected {reference.dtype}{reference.shape}"
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        if one.dtype.kind in "fc":
+            largest = np.abs(reference).max(initial=0)
+            away = np.abs(one.astype(wide) - reference.astype(wide)).max(initial=0)
+            if not away <= case.row.accuracy * max(largest, 1e-30):
+                return f"{away / max(largest, 1e-30):.3g} of the largest result; expected {case.row.accuracy:.3g}"
+            continue
+        for key, other in (("reference", reference), ("fast", fast)):
+            steps[key] = max(steps[key], np.abs(one.astype(wide) - other.astype(wide)).max(initial=0))
+        equal += int((one == reference).sum())
+        count += one.size
+    if max(steps.values()) > (1 if expected_steps(case) else 0) or equal < MOST_EQUAL * count:
+        return f"{equal / max(count, 1):.5f} of {count} are equal to the reference kernels'; largest differences {steps}"
+    return ""
+
+
+def expected_steps(case: Case) -> bool:
+    """Whether results may differ by a step: they are quantised."""
+    return case.form not in ("float32", "int32", "int64", "bool")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_reference(case: Case) -> None:
+    assert difference(case, outcome(case, "reference"), recorded()[case.name]) == ""
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_compiled(case: Case) -> None:
+    assert difference(case, outcome(case), recorded()[case.name]) == ""
