@@ -18,6 +18,7 @@ class Context(ImportContext):
 
     Attributes:
         operator: with the numbers of its tensors.
+        away: how quantised results are rounded (`forge.frontends.tflite.quantized.fixed_point`).
     """
 
     scope: TfliteScope
@@ -26,6 +27,7 @@ class Context(ImportContext):
         outputs = [scope.names[number] if number >= 0 else "" for number in operator.outputs]
         super().__init__(scope, name, outputs, modules_of(name))
         self.operator = operator
+        self.away: tuple[float, ...] = ()
 
     def tensor(self, position: int) -> Tensor | None:
         """What the file says of an input; None where it is absent."""

@@ -1,4 +1,10 @@
-"""Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for."""
+"""Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for.
+
+Where TFLite's reference kernels round by fixed point, Forge rounds real numbers, half to even, once. Theirs multiply an integer with
+31 bits of the ratio of scales, round, and round again when they drop the bits of its exponent, half away from 0 both times: numbers
+just below half a step go up. `fixed_point` says how far below, and ``qnn.quantize`` adds that. What remains is the first
+rounding's error, of up to 2^-32 of a result, and that floats have 24 bits.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +48,31 @@ def converted(g: Context, row: Converter, operands: Sequence[Value | None], conv
         for k, (v, how) in enumerate(zip(results, wanted))]
 
 
+TIES = 2.0**-12
+"""In steps: moves halves away from 0, and nothing else that integers of 8 bits give."""
+
+
+def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
+    """Results are rounded as products of inputs are in fixed point, which those at ``positions`` are multiplied in.
+
+    Args:
+        count: numbers of which they are means: the multiplier has this in it, without its leading bits.
+    """
+    given = [quantization(g.tensor(k)) for k in positions]
+    wanted = quantization(g.result())
+    if wanted is None or None in given:
+        return
+    ratio = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.ones(1)) / wanted.scales
+    lost = float(np.mean(_lost(ratio, count)))
+    g.away = (lost + TIES, lost + TIES)
+
+
+def _lost(ratio: np.ndarray, count: int = 1) -> np.ndarray:
+    """Half a unit of the first rounding, in steps of the result; where there is one rounding only, nothing."""
+    dropped = count.bit_length() - 1 - np.frexp(ratio)[1]
+    return np.where(dropped > 0, 0.5 / 2.0 ** np.clip(dropped, 0, 60), 0.0)
+
+
 def _all_same(given: Sequence[Quantization]) -> bool:
     return all(given[0].same(other) for other in given[1:])
 
@@ -55,7 +86,7 @@ def dequantize(g: Context, value: Value, how: Quantization) -> Value:
 def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
     """The integers that stand for numbers, rounded to the nearest, saturated."""
     scales, zero_points = _parameters(g, dtype, how)
-    return g.call("qnn.quantize", g.cast(value, "float32"), scales, zero_points, out_dtype=dtype, axis=how.axis or 0)
+    return g.call("qnn.quantize", g.cast(value, "float32"), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
 
 
 def requantized(g: Context, value: Value, given: Quantization | None, wanted: Quantization | None, dtype: str) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forge.compose import activations
 from forge.frontends.converter import forwarding
+from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.registry import converts
 from forge.ir.nodes import Value
@@ -27,6 +28,7 @@ def activated(g: Context, x: Value, name: str) -> Value:
 
 @converts("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 def relu(g: Context, x: Value) -> Value:
+    quantized.fixed_point(g, 0)
     return activated(g, x, g.operator.name)
 
 

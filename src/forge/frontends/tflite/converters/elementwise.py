@@ -16,6 +16,8 @@ _ARITHMETIC = {"ADD": "add", "SUB": "subtract", "MUL": "multiply", "DIV": "divid
 @converts("ADD", "SUB", "MUL", "DIV")
 def arithmetic(g: Context, x: Value, y: Value, *, fused_activation_function: str = "NONE") -> Value:
     op = _ARITHMETIC[g.operator.name]
+    if op == "multiply":
+        quantized.fixed_point(g, 0, 1)
     if op == "divide" and dtypes.is_integer(x.dtype):
         op = "trunc_divide"
     return activated(g, g.call(op, x, y), fused_activation_function)
@@ -70,6 +72,8 @@ def quantize(g: Context, x: Value) -> Value:
     if how is None:
         raise g.invalid(f"got an output of {g.result().dtype} without scales; expected a quantised one")
     given = quantized.quantization(g.tensor(0))
+    if given is not None:
+        quantized.fixed_point(g, 0)
     return quantized.quantize(g, x if given is None else quantized.dequantize(g, x, given), how, g.result().dtype)
 
 
