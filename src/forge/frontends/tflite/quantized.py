@@ -63,14 +63,36 @@ def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
     if wanted is None or None in given:
         return
     ratio = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.ones(1)) / wanted.scales
-    lost = float(np.mean(_lost(ratio, count)))
-    g.away = (lost + TIES, lost + TIES)
+    g.away = away(ratio, ratio, count)
+
+
+def away(below: np.ndarray, above: np.ndarray, count: int = 1) -> tuple[float, float]:
+    """How products with these ratios of scales are rounded in fixed point, those below 0 and others."""
+    low, high = (float(np.median(_lost(ratio, count))) for ratio in (below, above))
+    return (low + TIES if low else -TIES), high + TIES
 
 
 def _lost(ratio: np.ndarray, count: int = 1) -> np.ndarray:
     """Half a unit of the first rounding, in steps of the result; where there is one rounding only, nothing."""
     dropped = count.bit_length() - 1 - np.frexp(ratio)[1]
     return np.where(dropped > 0, 0.5 / 2.0 ** np.clip(dropped, 0, 60), 0.0)
+
+
+_UNIT = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
+
+
+def as_numbers(g: Context, value: Value) -> Value:
+    """Integers of a quantised tensor as the numbers that they are themselves; other tensors as they are."""
+    return value if quantization(g.tensor(0)) is None else dequantize(g, value, _UNIT)
+
+
+def rounded(g: Context, value: Value) -> Value:
+    """Results of `as_numbers`, half away from 0, as integers of the quantised output."""
+    given, wanted = quantization(g.tensor(0)), quantization(g.result())
+    if given is None or wanted is None:
+        return value
+    g.away = (TIES, TIES)
+    return requantized(g, quantize(g, value, _UNIT, g.result().dtype), given, wanted, g.result().dtype)
 
 
 def _all_same(given: Sequence[Quantization]) -> bool:
@@ -87,6 +109,12 @@ def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
     """The integers that stand for numbers, rounded to the nearest, saturated."""
     scales, zero_points = _parameters(g, dtype, how)
     return g.call("qnn.quantize", g.cast(value, "float32"), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
+
+
+def nearest(how: Quantization, number: float) -> float:
+    """The number nearest to ``number`` that an integer stands for: bounds are rounded without regard to fixed point."""
+    steps = np.float32(number) / how.scales[0]
+    return float(np.copysign(np.floor(np.abs(steps) + np.float32(0.5)), steps) * np.float64(how.scales[0]))
 
 
 def requantized(g: Context, value: Value, given: Quantization | None, wanted: Quantization | None, dtype: str) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from forge.compose import activations
 from forge.frontends.converter import forwarding
 from forge.frontends.tflite import quantized
@@ -19,7 +21,8 @@ def activated(g: Context, x: Value, name: str) -> Value:
     if name == "RELU":
         return g.call("nn.relu", x)
     if name in _RANGES:
-        low, high = _RANGES[name]
+        how = quantized.quantization(g.result())
+        low, high = (bound if bound is None or how is None else quantized.nearest(how, bound) for bound in _RANGES[name])
         return g.call("clip", x, a_min=low, a_max=high)
     if name == "TANH":
         return g.call("tanh", x)
@@ -34,7 +37,17 @@ def relu(g: Context, x: Value) -> Value:
 
 converts("TANH")(forwarding("tanh"))
 converts("LOGISTIC")(forwarding("sigmoid"))
-converts("LEAKY_RELU")(forwarding("nn.leaky_relu", alpha=0.0))
+
+
+@converts("LEAKY_RELU")
+def leaky_relu(g: Context, x: Value, *, alpha: float = 0.0) -> Value:
+    given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
+    if given is not None and wanted is not None:
+        ratio = given.scales.astype(np.float64) / wanted.scales
+        g.away = quantized.away(ratio * alpha, ratio)
+    return g.call("nn.leaky_relu", x, alpha=alpha)
+
+
 converts("ELU")(forwarding("nn.elu"))
 
 
@@ -50,6 +63,10 @@ def gelu(g: Context, x: Value, *, approximate: bool = False) -> Value:
 
 @converts("PRELU")
 def prelu(g: Context, x: Value, alpha: Value) -> Value:
+    given, slopes, wanted = (quantized.quantization(one) for one in (g.tensor(0), g.tensor(1), g.result()))
+    if given is not None and slopes is not None and wanted is not None:
+        ratio = given.scales.astype(np.float64) / wanted.scales
+        g.away = quantized.away(ratio * slopes.scales, ratio)
     return activations.sloped(g, x, alpha)
 
 
