@@ -19,6 +19,7 @@ class Context(ImportContext):
     Attributes:
         operator: with the numbers of its tensors.
         away: how quantised results are rounded (`forge.frontends.tflite.quantized.fixed_point`).
+        replaced: quantisations of inputs that kernels compute with, where these are not those of the file.
     """
 
     scope: TfliteScope
@@ -28,6 +29,7 @@ class Context(ImportContext):
         super().__init__(scope, name, outputs, modules_of(name))
         self.operator = operator
         self.away: tuple[float, ...] = ()
+        self.replaced: dict[int, Quantization] = {}
 
     def tensor(self, position: int) -> Tensor | None:
         """What the file says of an input; None where it is absent."""
@@ -48,7 +50,7 @@ class Context(ImportContext):
     def quantization(self, position: int) -> Quantization | None:
         """How an input is quantised."""
         tensor = self.tensor(position)
-        return None if tensor is None else tensor.quantization
+        return None if tensor is None else self.replaced.get(position, tensor.quantization)
 
     def set_variable(self, position: int, value: Value) -> None:
         """An input that is a variable is ``value`` from now on.

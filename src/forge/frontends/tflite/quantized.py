@@ -35,7 +35,9 @@ def quantization(tensor: Tensor | None) -> Quantization | None:
 
 def converted(g: Context, row: Converter, operands: Sequence[Value | None], convert: Callable[[Sequence[Value | None]], Any]) -> Any:
     """What ``convert`` makes of ``operands``, on numbers in the place of quantised integers."""
-    given = [quantization(g.tensor(k)) for k in range(len(operands))]
+    if g.operator.name in _WITH_SHORT_MULTIPLIERS:
+        _shorten(g)
+    given = [g.replaced.get(k, quantization(g.tensor(k))) for k in range(len(operands))]
     wanted = [quantization(g.result(k)) if g.wants(k) else None for k in range(g.num_outputs)]
     if registry.is_of_integers(row.function) or not any((*given, *wanted)):
         return convert(operands)
@@ -60,7 +62,7 @@ def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
     """
     given = [quantization(g.tensor(k)) for k in positions]
     wanted = quantization(g.result())
-    if wanted is None or None in given:
+    if wanted is None or None in given or g.replaced:
         return
     ratio = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.ones(1)) / wanted.scales
     g.away = away(ratio, ratio, count)
@@ -86,13 +88,50 @@ def as_numbers(g: Context, value: Value) -> Value:
     return value if quantization(g.tensor(0)) is None else dequantize(g, value, _UNIT)
 
 
-def rounded(g: Context, value: Value) -> Value:
-    """Results of `as_numbers`, half away from 0, as integers of the quantised output."""
+def rounded(g: Context, value: Value, activation: str = "NONE", ties: float = TIES) -> Value:
+    """Results of `as_numbers`, half away from 0, as integers of the quantised output, after an activation function; floats as they are."""
     given, wanted = quantization(g.tensor(0)), quantization(g.result())
     if given is None or wanted is None:
         return value
-    g.away = (TIES, TIES)
-    return requantized(g, quantize(g, value, _UNIT, g.result().dtype), given, wanted, g.result().dtype)
+    g.away = (ties, ties)
+    whole = quantize(g, value, _UNIT, g.result().dtype)
+    if not given.same(wanted):
+        return activated(g, requantized(g, whole, given, wanted, g.result().dtype), activation, wanted)
+    return activated(g, whole, activation, wanted)
+
+
+RANGES = {"RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0)}
+"""Activation functions that are bounds."""
+
+
+def activated(g: Context, value: Value, activation: str, how: Quantization) -> Value:
+    """Integers after an activation function that is bounds."""
+    if activation == "NONE":
+        return value
+    if activation not in RANGES:
+        raise g.unsupported(f"fused_activation_function: got {activation} for a quantised tensor; expected NONE or a RELU")
+    least, most = dtypes.integer_range(value.dtype)
+    bounds = [None if b is None else round(nearest(how, b) / float(how.scales[0])) + int(how.zero_points[0]) for b in RANGES[activation]]
+    low, high = (default if b is None else min(max(b, least), most) for b, default in zip(bounds, (least, most)))
+    return g.call("clip", value, a_min=low, a_max=high)
+
+
+_WITH_SHORT_MULTIPLIERS = {
+    "CONV_2D": (0, 1), "DEPTHWISE_CONV_2D": (0, 1), "TRANSPOSE_CONV": (2, 1), "BATCH_MATMUL": (0, 1)}
+"""Products whose sums are integers of 64 bits where data are of int16, and where their two factors are."""
+
+
+def _shorten(g: Context) -> None:
+    """Such sums are multiplied with 15 bits of the ratio of scales: those of weights become what these bits stand for."""
+    data, weights = _WITH_SHORT_MULTIPLIERS[g.operator.name]
+    given, factor, wanted = (quantization(one) for one in (g.tensor(data), g.tensor(weights), g.result()))
+    if given is None or factor is None or wanted is None or g.result().dtype != "int16":
+        return
+    ratio = given.scales.astype(np.float64) * factor.scales / wanted.scales
+    fraction, exponent = np.frexp(ratio)
+    bits = np.minimum(np.rint(fraction * 2**15), 2**15 - 1)
+    scales = bits / 2**15 * 2.0**exponent * wanted.scales / given.scales
+    g.replaced[weights] = Quantization(scales.astype(np.float32), factor.zero_points, factor.axis)
 
 
 def _all_same(given: Sequence[Quantization]) -> bool:
@@ -113,8 +152,8 @@ def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
 
 def nearest(how: Quantization, number: float) -> float:
     """The number nearest to ``number`` that an integer stands for: bounds are rounded without regard to fixed point."""
-    steps = np.float32(number) / how.scales[0]
-    return float(np.copysign(np.floor(np.abs(steps) + np.float32(0.5)), steps) * np.float64(how.scales[0]))
+    steps = np.float64(np.float32(number) / how.scales[0])
+    return float(np.copysign(np.floor(np.abs(steps) + 0.5), steps) * np.float64(how.scales[0]))
 
 
 def requantized(g: Context, value: Value, given: Quantization | None, wanted: Quantization | None, dtype: str) -> Value:
@@ -129,7 +168,7 @@ def bias(g: Context, position: int, value: Value | None, *factors: int) -> Value
     tensor = g.tensor(position)
     if value is None or tensor is None or not dtypes.is_integer(value.dtype):
         return value
-    how = tensor.quantization
+    how = None if set(factors) & set(g.replaced) else tensor.quantization
     if how is None:
         given = [g.quantization(k) for k in factors]
         if not all(given):

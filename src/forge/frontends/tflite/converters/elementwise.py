@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from forge import dtypes
 from forge.frontends.converter import forwarding
 from forge.frontends.tflite import quantized
@@ -46,6 +48,12 @@ def square(g: Context, x: Value) -> Value:
 
 @converts("SQUARED_DIFFERENCE")
 def squared_difference(g: Context, x: Value, y: Value) -> Value:
+    given, others, wanted = (quantized.quantization(one) for one in (g.tensor(0), g.tensor(1), g.result()))
+    if given is not None and others is not None and wanted is not None:
+        # Fixed point gives both operands 7 bits below the larger scale, and rounds them to these.
+        unit = 2 * max(float(given.scales[0]), float(others.scales[0])) / 128
+        x, y = (g.call("multiply", g.call("round", g.call("multiply", v, g.scalar(1 / unit, v))), g.scalar(unit, v)) for v in (x, y))
+        g.away = quantized.away(*[unit**2 / wanted.scales.astype(np.float64)] * 2)
     difference = g.call("subtract", x, y)
     return g.call("multiply", difference, difference)
 

@@ -10,6 +10,10 @@ from forge.frontends.tflite.registry import converts, moves, takes_integers
 from forge.ir.nodes import Value
 
 
+_TIES_OF_MEANS = 2.0**-8
+"""As `quantized.TIES`; floats have no more bits below integers of 16 bits."""
+
+
 def _pool(
     g: Context, op: str, x: Value, padding: str, stride_w: int, stride_h: int, filter_width: int, filter_height: int
 ) -> Value:
@@ -29,7 +33,9 @@ def average_pool_2d(
 ) -> Value:
     """The mean of integers is rounded half away from the integer 0, whatever the zero point is."""
     found = _pool(g, "nn.avg_pool2d", quantized.as_numbers(g, x), padding, stride_w, stride_h, filter_width, filter_height)
-    return activated(g, quantized.rounded(g, found), fused_activation_function)
+    if quantized.quantization(g.tensor(0)) is None:
+        return activated(g, found, fused_activation_function)
+    return quantized.rounded(g, found, fused_activation_function, quantized.TIES if g.result().dtype != "int16" else _TIES_OF_MEANS)
 
 
 @converts("MAX_POOL_2D")
@@ -60,8 +66,12 @@ def l2_normalization(g: Context, x: Value, *, fused_activation_function: str = "
 def local_response_normalization(
     g: Context, x: Value, *, radius: int = 0, bias: float = 0.0, alpha: float = 0.0, beta: float = 0.0
 ) -> Value:
-    size = 2 * radius + 1
-    return g.call("nn.lrn", x, size=size, axis=x.rank - 1, bias=bias, alpha=alpha * size, beta=beta)
+    """The window of an element is ``radius`` elements before it, itself, and ``radius - 1`` after it."""
+    if radius < 1:
+        raise g.unsupported(f"radius: got {radius}; expected 1 or more")
+    axis, size = x.rank - 1, 2 * radius
+    found = g.call("nn.lrn", g.call("reverse", x, axis=axis), size=size, axis=axis, bias=bias, alpha=alpha * size, beta=beta)
+    return g.call("reverse", found, axis=axis)
 
 
 @converts("RESIZE_BILINEAR")
