@@ -71,7 +71,7 @@ def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
 def away(below: np.ndarray, above: np.ndarray, count: int = 1) -> tuple[float, float]:
     """How products with these ratios of scales are rounded in fixed point, those below 0 and others."""
     low, high = (float(np.median(_lost(ratio, count))) for ratio in (below, above))
-    return (low + TIES if low else -TIES), high + TIES
+    return low or -TIES, high or TIES
 
 
 def _lost(ratio: np.ndarray, count: int = 1) -> np.ndarray:

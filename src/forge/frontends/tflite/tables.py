@@ -12,7 +12,14 @@ import numpy as np
 from forge.frontends.tflite.context import Context
 from forge.ir.nodes import Value
 
-_SIGMOID = np.append(np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(255) / 24.0))), 65535), 65535).astype(np.int64)
+_ONE_OFF = (
+    "====+===+===+=++++=++++==+=+++++=+++=+=+++=++++==++===+=======+++=+===============+===+======+======+==+========+=="
+    "=+==================+===============================================-==-=-=-=-=-==-=--=--==--==---==---====----===="
+    "=------========----------")
+"""Where the kernels' table of sigmoid has one more or less than the nearest number, as results of the interpreter for all integers
+show."""
+_NEAREST = np.rint(65536 / (1 + np.exp(-np.arange(255) / 24.0))).astype(np.int64)
+_SIGMOID = np.append(_NEAREST + np.array(["-=+".index(sign) - 1 for sign in _ONE_OFF]), 65535)
 """Of multiples of 1/24, as numbers of 16 bits below the point."""
 _INTEGERS = np.arange(-(1 << 15), 1 << 15)
 _SHIFTS = 30
@@ -56,19 +63,25 @@ def tanh(scale: float) -> np.ndarray:
     return np.where(x >= 0, found - (1 << 23) + (1 << 7), -found + (1 << 23) + (1 << 7) - 1) >> 8
 
 
+def _round(x: np.ndarray) -> np.ndarray:
+    """Half away from 0."""
+    return np.asarray(np.copysign(np.floor(np.abs(x) + 0.5), x))
+
+
 Function = Callable[[np.ndarray], np.ndarray]
 
 
 def function(given: float, wanted: float, f: Function) -> np.ndarray:
     """A function, by a table of 513 elements between which kernels interpolate; zero points are 0."""
-    low, high = (-(1 << 15)) * np.float64(given), ((1 << 15) - 1) * np.float64(given)
-    step = (high - low) / 512
-    places = low + np.arange(512) * step
-    scale = 1 / np.float64(wanted)
-    values, middle, after = (np.rint(f(p) * scale) for p in (places, places + step / 2, places + step))
-    bias = np.rint((np.rint(f(places + step / 2) * scale) - np.rint((after + values) / 2)) / 2)
-    del middle
-    table = np.append(np.clip(values - bias, -32768, 32767), np.clip(np.rint(f(high) * scale), -32768, 32767)).astype(np.int64)
+    unit, least, most = np.float32(given), _INTEGERS[0], _INTEGERS[-1]
+    low, high = unit * np.float32(least), unit * np.float32(most)
+    step = (high - low) / np.float32(512)
+    places = low + np.arange(512).astype(np.float32) * step
+    scale = np.float32(65536) / np.float32(np.float32(wanted) * np.float32(most) - np.float32(wanted) * np.float32(least))
+    before, middle, after = (f(p) * scale for p in (places, places + step / 2, places + step))
+    error = _round((after + _round(before)) / 2) - _round(middle)
+    found = np.append(_round(before) - _round(error / 2), _round(f(np.array([high])) * scale))
+    table = np.clip(found, least, most).astype(np.int64)
     place = (_INTEGERS >> 7) + 256
     slope, offset = table[place + 1] - table[place], _INTEGERS & 0x7F
     return table[place] + ((slope * offset + 64) >> 7)

@@ -6,7 +6,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.frontends.converter import forwarding
-from forge.frontends.tflite import quantized
+from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
 from forge.frontends.tflite.registry import converts, moves, takes_integers
@@ -26,10 +26,10 @@ def arithmetic(g: Context, x: Value, y: Value, *, fused_activation_function: str
 
 
 for _name, _op in {
-    "ABS": "abs", "ATAN2": "atan2", "BITWISE_XOR": "bitwise_xor", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor",
-    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOG": "log", "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not",
+    "ABS": "abs", "ATAN2": "atan2", "BITWISE_XOR": "bitwise_xor", "CEIL": "ceil", "COS": "cos", "FLOOR": "floor",
+    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not",
     "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power", "RIGHT_SHIFT": "right_shift", "ROUND": "round",
-    "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt", "ZEROS_LIKE": "zeros_like",
+    "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt", "ZEROS_LIKE": "zeros_like",
 }.items():
     _two = _op in ("atan2", "bitwise_xor", "floor_divide", "floor_mod", "logical_and", "logical_or", "power", "right_shift")
     converts(_name)(forwarding(_op, 2 if _two else 1))
@@ -39,6 +39,22 @@ for _name, _op in {
     "GREATER_EQUAL": "greater_equal", "MAXIMUM": "maximum", "MINIMUM": "minimum",
 }.items():
     converts(_name)(moves(forwarding(_op, 2)))
+
+
+_TABULATED: dict[str, tuple[str, tables.Function]] = {
+    "EXP": ("exp", np.exp), "LOG": ("log", np.log), "RSQRT": ("rsqrt", lambda x: 1 / np.sqrt(x))}
+
+
+@converts(*_TABULATED)
+@takes_integers
+def tabulated(g: Context, x: Value) -> Value:
+    """Of int16, by the kernels' way of tables."""
+    given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
+    name, function = _TABULATED[g.operator.name]
+    if given is not None and wanted is not None and x.dtype == "int16" and g.operator.name != "RSQRT":
+        return tables.looked_up(g, x, tables.function(given.scales[0], wanted.scales[0], function))
+    found = g.call(name, x if given is None else quantized.dequantize(g, x, given))
+    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
 
 
 @converts("SQUARE")
