@@ -27,7 +27,8 @@ weights go through DEQUANTIZE; "dynamic" has int8 weights of float data."""
 _ELEMENTS = {"float16": "float32", "dynamic": "float32", "dynamic4": "float32", "int8_tensor": "int8", "int4": "int8", "int16x8": "int16"}
 _WEIGHTS = {"dynamic": "int8", "dynamic4": "int4", "int8_tensor": "int8", "int4": "int4", "int16x8": "int8"}
 QUANTISED = frozenset({"int8", "uint8", "int16", "int8_tensor", "int4", "int16x8"})
-HALF_STEP = 0.5 / 127
+STEP = 1 / 127
+"""Of float data that kernels round to int8 before they multiply them with integer weights."""
 AUTO, SAME = "auto", "same"
 
 Range = tuple[float, float]
@@ -186,6 +187,7 @@ class Row:
     options: Mapping[str, Any]
     accuracy: float
     version: int
+    inexact: str | Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,21 @@ class Case:
         return f"{self.row.op}-{self.form}{self.row.label and '-' + self.row.label}"
 
     @property
+    def is_inexact(self) -> bool:
+        reasons = self.row.inexact
+        return self.is_quantised and bool(reasons if isinstance(reasons, str) else reasons.get(self.form))
+
+    @property
+    def is_quantised(self) -> bool:
+        return self.form in QUANTISED
+
+    @property
     def accuracy(self) -> float:
         """Of floats, relative to the largest result.
 
-        Kernels that multiply float data with integer weights round these data to int8 first, by half a step of 127 at most; by
-        chance some are rounded up, some down, and results are sums of them.
+        Kernels that multiply float data with integer weights round these data first; Forge does not.
         """
-        return HALF_STEP if self.form in ("dynamic", "dynamic4") else self.row.accuracy
+        return STEP if self.form in ("dynamic", "dynamic4") else self.row.accuracy
 
     @property
     def float_name(self) -> str:
@@ -250,7 +260,8 @@ class Case:
 
 def row(
     op: str, *operands: Operand, forms: Sequence[str] = ("float32",), out: Output | Sequence[Output] = AUTO, outputs: int = 1,
-    label: str = "", accuracy: float = 1e-5, version: int = 1, **options: Any,
+    label: str = "", accuracy: float = 1e-5, version: int = 1,
+    inexact: str | Mapping[str, str] = "", **options: Any,
 ) -> Row:
     """A row of the table.
 
@@ -259,6 +270,7 @@ def row(
         accuracy: of float kernels, relative to the largest result.
         label: tells rows of one operator apart.
         version: of the operator.
+        inexact: why integers are within a step of those of the reference kernels, and fewer than usual are equal; or by forms.
     """
     each = tuple(out) if isinstance(out, list) else (out,) * outputs
-    return Row(op, operands, tuple(forms), each, label, options, accuracy, version)  # type: ignore[arg-type]
+    return Row(op, operands, tuple(forms), each, label, options, accuracy, version, inexact)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ class Context(ImportContext):
     Attributes:
         operator: with the numbers of its tensors.
         away: how quantised results are rounded (`forge.frontends.tflite.quantized.fixed_point`).
+        real: the type of numbers that quantised integers stand for, while they are computed with.
         replaced: quantisations of inputs that kernels compute with, where these are not those of the file.
     """
 
@@ -29,6 +30,7 @@ class Context(ImportContext):
         super().__init__(scope, name, outputs, modules_of(name))
         self.operator = operator
         self.away: tuple[float, ...] = ()
+        self.real = "float32"
         self.replaced: dict[int, Quantization] = {}
 
     def tensor(self, position: int) -> Tensor | None:

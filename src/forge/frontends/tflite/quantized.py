@@ -43,6 +43,7 @@ def converted(g: Context, row: Converter, operands: Sequence[Value | None], conv
         return convert(operands)
     if registry.is_moving(row.function) and _all_same([how for how in (*given, *wanted) if how is not None]):
         return convert(operands)
+    g.real = "float64" if is_wide(g) else "float32"
     numbers = [v if how is None or v is None else dequantize(g, v, how) for v, how in zip(operands, given)]
     results = as_list(convert(numbers))
     return [
@@ -85,15 +86,16 @@ _UNIT = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 
 def as_numbers(g: Context, value: Value) -> Value:
     """Integers of a quantised tensor as the numbers that they are themselves; other tensors as they are."""
+    g.real = "float64" if is_wide(g) else "float32"
     return value if quantization(g.tensor(0)) is None else dequantize(g, value, _UNIT)
 
 
-def rounded(g: Context, value: Value, activation: str = "NONE", ties: float = TIES) -> Value:
+def rounded(g: Context, value: Value, activation: str = "NONE") -> Value:
     """Results of `as_numbers`, half away from 0, as integers of the quantised output, after an activation function; floats as they are."""
     given, wanted = quantization(g.tensor(0)), quantization(g.result())
     if given is None or wanted is None:
         return value
-    g.away = (ties, ties)
+    g.away = (TIES, TIES)
     whole = quantize(g, value, _UNIT, g.result().dtype)
     if not given.same(wanted):
         return activated(g, requantized(g, whole, given, wanted, g.result().dtype), activation, wanted)
@@ -134,6 +136,11 @@ def _shorten(g: Context) -> None:
     g.replaced[weights] = Quantization(scales.astype(np.float32), factor.zero_points, factor.axis)
 
 
+def is_wide(g: Context) -> bool:
+    """Whether numbers are float64: 24 bits are too few to round results of int16 as integers are. Sums of products stay integers."""
+    return g.result().dtype == "int16" and g.operator.name not in (*_WITH_SHORT_MULTIPLIERS, "FULLY_CONNECTED")
+
+
 def _all_same(given: Sequence[Quantization]) -> bool:
     return all(given[0].same(other) for other in given[1:])
 
@@ -141,13 +148,21 @@ def _all_same(given: Sequence[Quantization]) -> bool:
 def dequantize(g: Context, value: Value, how: Quantization) -> Value:
     """The numbers that integers stand for."""
     scales, zero_points = _parameters(g, value.dtype, how)
-    return g.call("qnn.dequantize", value, scales, zero_points, axis=how.axis or 0)
+    return g.call("qnn.dequantize", value, scales, zero_points, axis=how.axis or 0, out_dtype=g.real)
 
 
 def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
     """The integers that stand for numbers, rounded to the nearest, saturated."""
     scales, zero_points = _parameters(g, dtype, how)
-    return g.call("qnn.quantize", g.cast(value, "float32"), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
+    return g.call("qnn.quantize", g.cast(value, g.real), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
+
+
+def to_units(g: Context, value: Value, unit: float, ratio: float) -> Value:
+    """Numbers as multiples of ``unit``, as fixed point rounds products with ``ratio``."""
+    lost = float(_lost(np.asarray(ratio)))
+    steps = g.call("multiply", value, g.scalar(1 / unit, value))
+    moved = g.call("add", steps, g.call("multiply", g.call("sign", value), g.scalar(lost, value))) if lost else steps
+    return g.call("multiply", g.call("round", moved), g.scalar(unit, value))
 
 
 def nearest(how: Quantization, number: float) -> float:
@@ -188,5 +203,5 @@ def _parameters(g: Context, dtype: str, how: Quantization) -> tuple[Value, Value
                         f"points of {dtype}")
     zero_points = None if how.is_symmetric else how.zero_points
     if how.axis is None:
-        return g.constant(how.scales[0], "float32"), None if zero_points is None else g.constant(int(zero_points[0]), dtype)
-    return g.constant(how.scales, "float32"), None if zero_points is None else g.constant(zero_points, dtype)
+        return g.constant(how.scales[0], g.real), None if zero_points is None else g.constant(int(zero_points[0]), dtype)
+    return g.constant(how.scales, g.real), None if zero_points is None else g.constant(zero_points, dtype)

@@ -14,8 +14,8 @@ from forge.ir.nodes import Value
 
 _ONE_OFF = (
     "====+===+===+=++++=++++==+=+++++=+++=+=+++=++++==++===+=======+++=+===============+===+======+======+==+========+=="
-    "=+==================+===============================================-==-=-=-=-=-==-=--=--==--==---==---====----===="
-    "=------========----------")
+    "=+==================+=============================================================================================="
+    "=========================")
 """Where the kernels' table of sigmoid has one more or less than the nearest number, as results of the interpreter for all integers
 show."""
 _NEAREST = np.rint(65536 / (1 + np.exp(-np.arange(255) / 24.0))).astype(np.int64)
@@ -78,7 +78,8 @@ def function(given: float, wanted: float, f: Function) -> np.ndarray:
     step = (high - low) / np.float32(512)
     places = low + np.arange(512).astype(np.float32) * step
     scale = np.float32(65536) / np.float32(np.float32(wanted) * np.float32(most) - np.float32(wanted) * np.float32(least))
-    before, middle, after = (f(p) * scale for p in (places, places + step / 2, places + step))
+    with np.errstate(all="ignore"):
+        before, middle, after = (np.nan_to_num(f(p) * scale) for p in (places, places + step / 2, places + step))
     error = _round((after + _round(before)) / 2) - _round(middle)
     found = np.append(_round(before) - _round(error / 2), _round(f(np.array([high])) * scale))
     table = np.clip(found, least, most).astype(np.int64)

@@ -7,7 +7,7 @@ from tests.frontends.tflite.case import ACTIVATION, LOGARITHM, Q16, SAME, SYMMET
 WHOLE = (2, 800)
 
 ROWS = [
-    *(row(op, num(*WHOLE, low=-8.1, high=7.3), forms=("float32", *forms)) for op, forms in (
+    *(row(op, num(*WHOLE, low=-8.07, high=7.31), forms=("float32", *forms)) for op, forms in (
         ("RELU", Q16), ("RELU6", Q16), ("RELU_N1_TO_1", Q))),
     row("RELU_0_TO_1", num(*WHOLE, low=-2, high=3), forms=("float32", *Q)),
     *(row("TANH", num(*WHOLE, low=-r, high=r), forms=("float32", *Q16), out=SYMMETRIC, label=f"{r}") for r in (1, 4)),

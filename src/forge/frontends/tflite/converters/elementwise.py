@@ -31,8 +31,10 @@ for _name, _op in {
     "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power", "RIGHT_SHIFT": "right_shift", "ROUND": "round",
     "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt", "ZEROS_LIKE": "zeros_like",
 }.items():
+    _whole = _op in ("bitwise_xor", "right_shift")
     _two = _op in ("atan2", "bitwise_xor", "floor_divide", "floor_mod", "logical_and", "logical_or", "power", "right_shift")
-    converts(_name)(forwarding(_op, 2 if _two else 1))
+    _converter = forwarding(_op, 2 if _two else 1)
+    converts(_name)(takes_integers(_converter) if _whole else _converter)
 
 for _name, _op in {
     "EQUAL": "equal", "NOT_EQUAL": "not_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "GREATER": "greater",
@@ -51,7 +53,7 @@ def tabulated(g: Context, x: Value) -> Value:
     """Of int16, by the kernels' way of tables."""
     given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
     name, function = _TABULATED[g.operator.name]
-    if given is not None and wanted is not None and x.dtype == "int16" and g.operator.name != "RSQRT":
+    if given is not None and wanted is not None and x.dtype == "int16":
         return tables.looked_up(g, x, tables.function(given.scales[0], wanted.scales[0], function))
     found = g.call(name, x if given is None else quantized.dequantize(g, x, given))
     return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
@@ -66,9 +68,10 @@ def square(g: Context, x: Value) -> Value:
 def squared_difference(g: Context, x: Value, y: Value) -> Value:
     given, others, wanted = (quantized.quantization(one) for one in (g.tensor(0), g.tensor(1), g.result()))
     if given is not None and others is not None and wanted is not None:
-        # Fixed point gives both operands 7 bits below the larger scale, and rounds them to these.
-        unit = 2 * max(float(given.scales[0]), float(others.scales[0])) / 128
-        x, y = (g.call("multiply", g.call("round", g.call("multiply", v, g.scalar(1 / unit, v))), g.scalar(unit, v)) for v in (x, y))
+        # Fixed point gives both operands 7 bits below twice the larger scale, and rounds them to these.
+        largest = 2 * max(float(given.scales[0]), float(others.scales[0]))
+        unit = largest / 128
+        x, y = (quantized.to_units(g, v, unit, float(how.scales[0]) / largest) for v, how in ((x, given), (y, others)))
         g.away = quantized.away(*[unit**2 / wanted.scales.astype(np.float64)] * 2)
     difference = g.call("subtract", x, y)
     return g.call("multiply", difference, difference)

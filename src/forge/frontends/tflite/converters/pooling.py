@@ -10,10 +10,6 @@ from forge.frontends.tflite.registry import converts, moves, takes_integers
 from forge.ir.nodes import Value
 
 
-_TIES_OF_MEANS = 2.0**-8
-"""As `quantized.TIES`; floats have no more bits below integers of 16 bits."""
-
-
 def _pool(
     g: Context, op: str, x: Value, padding: str, stride_w: int, stride_h: int, filter_width: int, filter_height: int
 ) -> Value:
@@ -35,7 +31,7 @@ def average_pool_2d(
     found = _pool(g, "nn.avg_pool2d", quantized.as_numbers(g, x), padding, stride_w, stride_h, filter_width, filter_height)
     if quantized.quantization(g.tensor(0)) is None:
         return activated(g, found, fused_activation_function)
-    return quantized.rounded(g, found, fused_activation_function, quantized.TIES if g.result().dtype != "int16" else _TIES_OF_MEANS)
+    return quantized.rounded(g, found, fused_activation_function)
 
 
 @converts("MAX_POOL_2D")
