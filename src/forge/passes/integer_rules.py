@@ -174,10 +174,22 @@ def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
 
 def _rounded_to(builder: RuleBuilder, found: Quantize, wanted: _Steps, real: Value, low: np.ndarray, high: np.ndarray) -> Value:
     """``real``, in steps of ``wanted``, as what ``found`` gives, between bounds."""
+    if found.attrs.away:
+        real = builder.call("add", real, _away(builder, real, *found.attrs.away, bool(np.all(low >= wanted.zero))))
     real = builder.call("round", real)
     if wanted.zero.any():
         real = builder.call("add", real, builder.constant(wanted.zero.astype(np.float32)))
     return builder.call("cast", _between(builder, real, low, high), dtype=wanted.dtype, name=found.node.name)
+
+
+def _away(builder: RuleBuilder, real: Value, below: float, above: float, is_positive: bool) -> Value:
+    """What is added to ``real``; what is below 0 does not matter where no result is."""
+    if is_positive:
+        return builder.constant(np.float32(above))
+    if below == above:
+        return builder.call("copysign", builder.constant(np.float32(above)), real)
+    is_below = builder.call("less", real, builder.constant(np.float32(0)))
+    return builder.call("where", is_below, builder.constant(np.float32(-below)), builder.constant(np.float32(above)))
 
 
 def _between(builder: RuleBuilder, real: Value, low: np.ndarray, high: np.ndarray) -> Value:
@@ -210,7 +222,8 @@ def quantize_before_views(builder: RuleBuilder, found: Quantize) -> Value | None
     if builder.graph.is_output(found.data) or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
         return None
     dtype = found.attrs.out_dtype
-    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, axis=-1, out_dtype=dtype)
+    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, axis=-1, out_dtype=dtype,
+                         away=found.attrs.away)
     return builder.call(view.op_def, whole, *view.operands[1:], name=found.node.name, **view.attributes)
 
 
@@ -220,8 +233,8 @@ def quantize_parts(builder: RuleBuilder, found: Quantize) -> Value | None:
     joined = made_by(found.data, "concatenate")
     if joined is None or found.attrs.block_size or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
         return None
-    parts = [builder.call("qnn.quantize", v, found.scale, found.zero_point, axis=-1, out_dtype=found.attrs.out_dtype)
-             for v in joined.operands if v is not None]
+    parts = [builder.call("qnn.quantize", v, found.scale, found.zero_point, axis=-1, out_dtype=found.attrs.out_dtype,
+                          away=found.attrs.away) for v in joined.operands if v is not None]
     return builder.call("concatenate", *parts, name=found.node.name, **joined.attributes)
 
 

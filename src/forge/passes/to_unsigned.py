@@ -26,7 +26,7 @@ def to_unsigned(builder: RuleBuilder, found: Dequantize) -> Value | None:
     zeros = [builder.constant((z.astype(np.int16) + 128).astype(np.uint8)) for z in (known, own)]
     scales = (made.scale, found.scale)
     whole = builder.call("qnn.quantize", made.data, scales[0], _like(builder, zeros[0], scales[0]), axis=made.attrs.axis,
-                         out_dtype="uint8")
+                         out_dtype="uint8", away=made.attrs.away)
     return builder.call("qnn.dequantize", whole, scales[1], _like(builder, zeros[1], scales[1]), name=found.node.name,
                         **found.node.attributes)
 

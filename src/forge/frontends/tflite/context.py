@@ -19,6 +19,9 @@ class Context(ImportContext):
 
     Attributes:
         operator: with the numbers of its tensors.
+        away: how quantised results are rounded (`forge.frontends.tflite.quantized.fixed_point`).
+        real: the type of numbers that quantised integers stand for, while they are computed with.
+        replaced: quantisations of inputs that kernels compute with, where these are not those of the file.
     """
 
     scope: TfliteScope
@@ -27,6 +30,9 @@ class Context(ImportContext):
         outputs = [scope.names[number] if number >= 0 else "" for number in operator.outputs]
         super().__init__(scope, name, outputs)
         self.operator = operator
+        self.away: tuple[float, ...] = ()
+        self.real = "float32"
+        self.replaced: dict[int, Quantization] = {}
 
     def tensor(self, position: int) -> Tensor | None:
         """What the file says of an input; None where it is absent."""
@@ -47,7 +53,7 @@ class Context(ImportContext):
     def quantization(self, position: int) -> Quantization | None:
         """How an input is quantised."""
         tensor = self.tensor(position)
-        return None if tensor is None else tensor.quantization
+        return None if tensor is None else self.replaced.get(position, tensor.quantization)
 
     def set_variable(self, position: int, value: Value) -> None:
         """An input that is a variable is ``value`` from now on.

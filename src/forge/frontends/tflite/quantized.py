@@ -1,4 +1,10 @@
-"""Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for."""
+"""Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for.
+
+Where TFLite's reference kernels round by fixed point, Forge rounds real numbers, half to even, once. Theirs multiply an integer with
+31 bits of the ratio of scales, round, and round again when they drop the bits of its exponent, half away from 0 both times: numbers
+just below half a step go up. `fixed_point` says how far below, and ``qnn.quantize`` adds that. What remains is the first
+rounding's error, of up to 2^-32 of a result, and that floats have 24 bits.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +37,110 @@ def converted(
     g: Context, row: Converter, operands: Sequence[Value | None], convert: Callable[[Sequence[Value | None]], Any]
 ) -> Any:
     """What ``convert`` makes of ``operands``, on numbers in the place of quantised integers."""
-    given = [quantization(g.tensor(k)) for k in range(len(operands))]
+    if g.operator.name in _WITH_SHORT_MULTIPLIERS:
+        _shorten(g)
+    given = [g.replaced.get(k, quantization(g.tensor(k))) for k in range(len(operands))]
     wanted = [quantization(g.result(k)) if g.wants(k) else None for k in range(g.num_outputs)]
     if registry.is_of_integers(row.function) or not any((*given, *wanted)):
         return convert(operands)
     if registry.is_moving(row.function) and _all_same([how for how in (*given, *wanted) if how is not None]):
         return convert(operands)
+    g.real = "float64" if is_wide(g) else "float32"
     numbers = [v if how is None or v is None else dequantize(g, v, how) for v, how in zip(operands, given)]
     results = as_list(convert(numbers))
     return [
         v if how is None or v is None or not dtypes.is_float(v.dtype) else quantize(g, v, how, g.result(k).dtype)
         for k, (v, how) in enumerate(zip(results, wanted))]
+
+
+TIES = 2.0**-12
+"""In steps: moves halves away from 0, and nothing else that integers of 8 bits give."""
+
+
+def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
+    """Results are rounded as products of inputs are in fixed point, which those at ``positions`` are multiplied in.
+
+    Args:
+        count: numbers of which they are means: the multiplier has this in it, without its leading bits.
+    """
+    given = [quantization(g.tensor(k)) for k in positions]
+    wanted = quantization(g.result())
+    if wanted is None or None in given or g.replaced:
+        return
+    ratio = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.ones(1)) / wanted.scales
+    g.away = away(ratio, ratio, count)
+
+
+def away(below: np.ndarray, above: np.ndarray, count: int = 1) -> tuple[float, float]:
+    """How products with these ratios of scales are rounded in fixed point, those below 0 and others."""
+    low, high = (float(np.median(_lost(ratio, count))) for ratio in (below, above))
+    return low or -TIES, high or TIES
+
+
+def _lost(ratio: np.ndarray, count: int = 1) -> np.ndarray:
+    """Half a unit of the first rounding, in steps of the result; where there is one rounding only, nothing."""
+    dropped = count.bit_length() - 1 - np.frexp(ratio)[1]
+    return np.where(dropped > 0, 0.5 / 2.0 ** np.clip(dropped, 0, 60), 0.0)
+
+
+_UNIT = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
+
+
+def as_numbers(g: Context, value: Value) -> Value:
+    """Integers of a quantised tensor as the numbers that they are themselves; other tensors as they are."""
+    g.real = "float64" if is_wide(g) else "float32"
+    return value if quantization(g.tensor(0)) is None else dequantize(g, value, _UNIT)
+
+
+def rounded(g: Context, value: Value, activation: str = "NONE") -> Value:
+    """Results of `as_numbers`, half away from 0, as integers of the quantised output, after an activation function; floats as they are."""
+    given, wanted = quantization(g.tensor(0)), quantization(g.result())
+    if given is None or wanted is None:
+        return value
+    g.away = (TIES, TIES)
+    whole = quantize(g, value, _UNIT, g.result().dtype)
+    if not given.same(wanted):
+        return activated(g, requantized(g, whole, given, wanted, g.result().dtype), activation, wanted)
+    return activated(g, whole, activation, wanted)
+
+
+RANGES = {"RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0)}
+"""Activation functions that are bounds."""
+
+
+def activated(g: Context, value: Value, activation: str, how: Quantization) -> Value:
+    """Integers after an activation function that is bounds."""
+    if activation == "NONE":
+        return value
+    if activation not in RANGES:
+        raise g.unsupported(f"fused_activation_function: got {activation} for a quantised tensor; expected NONE or a RELU")
+    least, most = dtypes.integer_range(value.dtype)
+    bounds = [None if b is None else round(nearest(how, b) / float(how.scales[0])) + int(how.zero_points[0]) for b in RANGES[activation]]
+    low, high = (default if b is None else min(max(b, least), most) for b, default in zip(bounds, (least, most)))
+    return g.call("clip", value, a_min=low, a_max=high)
+
+
+_WITH_SHORT_MULTIPLIERS = {
+    "CONV_2D": (0, 1), "DEPTHWISE_CONV_2D": (0, 1), "TRANSPOSE_CONV": (2, 1), "BATCH_MATMUL": (0, 1)}
+"""Products whose sums are integers of 64 bits where data are of int16, and where their two factors are."""
+
+
+def _shorten(g: Context) -> None:
+    """Such sums are multiplied with 15 bits of the ratio of scales: those of weights become what these bits stand for."""
+    data, weights = _WITH_SHORT_MULTIPLIERS[g.operator.name]
+    given, factor, wanted = (quantization(one) for one in (g.tensor(data), g.tensor(weights), g.result()))
+    if given is None or factor is None or wanted is None or g.result().dtype != "int16":
+        return
+    ratio = given.scales.astype(np.float64) * factor.scales / wanted.scales
+    fraction, exponent = np.frexp(ratio)
+    bits = np.minimum(np.rint(fraction * 2**15), 2**15 - 1)
+    scales = bits / 2**15 * 2.0**exponent * wanted.scales / given.scales
+    g.replaced[weights] = Quantization(scales.astype(np.float32), factor.zero_points, factor.axis)
+
+
+def is_wide(g: Context) -> bool:
+    """Whether numbers are float64: 24 bits are too few to round results of int16 as integers are. Sums of products stay integers."""
+    return g.result().dtype == "int16" and g.operator.name not in (*_WITH_SHORT_MULTIPLIERS, "FULLY_CONNECTED")
 
 
 def _all_same(given: Sequence[Quantization]) -> bool:
@@ -51,13 +150,27 @@ def _all_same(given: Sequence[Quantization]) -> bool:
 def dequantize(g: Context, value: Value, how: Quantization) -> Value:
     """The numbers that integers stand for."""
     scales, zero_points = _parameters(g, value.dtype, how)
-    return g.call("qnn.dequantize", value, scales, zero_points, axis=how.axis or 0)
+    return g.call("qnn.dequantize", value, scales, zero_points, axis=how.axis or 0, out_dtype=g.real)
 
 
 def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
     """The integers that stand for numbers, rounded to the nearest, saturated."""
     scales, zero_points = _parameters(g, dtype, how)
-    return g.call("qnn.quantize", g.cast(value, "float32"), scales, zero_points, out_dtype=dtype, axis=how.axis or 0)
+    return g.call("qnn.quantize", g.cast(value, g.real), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
+
+
+def to_units(g: Context, value: Value, unit: float, ratio: float) -> Value:
+    """Numbers as multiples of ``unit``, as fixed point rounds products with ``ratio``."""
+    lost = float(_lost(np.asarray(ratio)))
+    steps = g.call("multiply", value, g.scalar(1 / unit, value))
+    moved = g.call("add", steps, g.call("multiply", g.call("sign", value), g.scalar(lost, value))) if lost else steps
+    return g.call("multiply", g.call("round", moved), g.scalar(unit, value))
+
+
+def nearest(how: Quantization, number: float) -> float:
+    """The number nearest to ``number`` that an integer stands for: bounds are rounded without regard to fixed point."""
+    steps = np.float64(np.float32(number) / how.scales[0])
+    return float(np.copysign(np.floor(np.abs(steps) + 0.5), steps) * np.float64(how.scales[0]))
 
 
 def requantized(g: Context, value: Value, given: Quantization | None, wanted: Quantization | None, dtype: str) -> Value:
@@ -72,7 +185,7 @@ def bias(g: Context, position: int, value: Value | None, *factors: int) -> Value
     tensor = g.tensor(position)
     if value is None or tensor is None or not dtypes.is_integer(value.dtype):
         return value
-    how = tensor.quantization
+    how = None if set(factors) & set(g.replaced) else tensor.quantization
     if how is None:
         given = [g.quantization(k) for k in factors]
         if not all(given):
@@ -94,5 +207,5 @@ def _parameters(g: Context, dtype: str, how: Quantization) -> tuple[Value, Value
                         f"points of {dtype}")
     zero_points = None if how.is_symmetric else how.zero_points
     if how.axis is None:
-        return g.constant(how.scales[0], "float32"), None if zero_points is None else g.constant(int(zero_points[0]), dtype)
-    return g.constant(how.scales, "float32"), None if zero_points is None else g.constant(zero_points, dtype)
+        return g.constant(how.scales[0], g.real), None if zero_points is None else g.constant(int(zero_points[0]), dtype)
+    return g.constant(how.scales, g.real), None if zero_points is None else g.constant(zero_points, dtype)

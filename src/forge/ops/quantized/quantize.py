@@ -18,9 +18,17 @@ from forge.tir.expr import binary
 
 @dataclass(frozen=True)
 class QuantizeAttrs:
+    """How numbers are quantised.
+
+    Attributes:
+        away: how far numbers below 0, and others, are moved away from 0 before they are rounded, in steps: what fixed-point
+            arithmetic that rounds twice does to numbers just below half a step. Empty: not at all.
+    """
+
     out_dtype: str = "int8"
     axis: int = -1
     block_size: int = 0
+    away: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,9 @@ class _Conversion(Op[Any]):
 class Quantize(_Conversion):
     """``out = saturate(round(data / scale) + zero_point)``, rounding half to even; NaN counts as 0.
 
+    With ``away``, two numbers of less than half a step, what is rounded is ``data / scale - away[0]`` below 0, and
+    ``data / scale + away[1]`` from 0 on.
+
     Operands: data, scale, zero_point (of ``out_dtype``; absent: 0).
     """
 
@@ -114,6 +125,8 @@ class Quantize(_Conversion):
             raise fail(self.name, "operand 'scale'", scale.type, f"dtype {data.dtype}")
         if not dtypes.is_integer(attrs.out_dtype) or dtypes.bits(attrs.out_dtype) > 32:
             raise fail(self.name, "out_dtype", attrs.out_dtype, "an integer type of at most 32 bits")
+        if attrs.away and not (len(attrs.away) == 2 and all(abs(step) < 0.5 for step in attrs.away)):
+            raise fail(self.name, "away", attrs.away, "two numbers of less than half a step")
         if zero_point is not None and zero_point.dtype != attrs.out_dtype:
             raise fail(self.name, "operand 'zero_point'", zero_point.type, f"dtype {attrs.out_dtype}")
         self.check_parameters(attrs, data, scale, zero_point)
@@ -122,7 +135,10 @@ class Quantize(_Conversion):
     def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Arrays:
         narrow = data.dtype.itemsize < 4
         x = data.astype(np.float32) if narrow else data
-        quotient = np.rint(x / self.shaped(scale, data, attrs).astype(x.dtype)).astype(np.float64)
+        steps = x / self.shaped(scale, data, attrs).astype(x.dtype)
+        if attrs.away:
+            steps = steps + np.where(steps < 0, -attrs.away[0], attrs.away[1]).astype(x.dtype)
+        quotient = np.rint(steps).astype(np.float64)
         quotient = np.where(np.isnan(quotient), 0.0, quotient)
         if zero_point is not None:
             quotient = quotient + self.shaped(zero_point, data, attrs).astype(np.float64)
@@ -135,7 +151,10 @@ class Quantize(_Conversion):
         low, high = dtypes.integer_range(attrs.out_dtype)
 
         def body(*i: Expr) -> Expr:
-            quotient = te.call("round", te.cast(data[i], real) / te.cast(self.read(scale, i, attrs), real))
+            steps = te.cast(data[i], real) / te.cast(self.read(scale, i, attrs), real)
+            if attrs.away:
+                steps = steps + te.select(steps < 0.0, te.const(-attrs.away[0], real), te.const(attrs.away[1], real))
+            quotient = te.call("round", steps)
             quotient = te.cast(te.select(te.call("isnan", quotient), te.const(0, real), quotient), wide)
             if zero_point is not None:
                 quotient = quotient + te.cast(self.read(zero_point, i, attrs), wide)

@@ -77,11 +77,30 @@ def _half_pixel(i: Any, n: Any, m: Any, choose: Any) -> Any:
     return ((i * 2.0 + 1.0) * n) / (m * 2.0) - 0.5
 
 
+def _fixed_point(i: Any, n: Any, m: Any, choose: Any, half: bool) -> Any:
+    """Steps and positions are multiples of 1/1024."""
+
+    def floor(x: Any) -> Any:
+        return np.floor(x) if choose is np.where else te.call("floor", x)
+
+    unit = 1024.0
+    step = floor((n * unit + floor(m / 2.0)) / m)
+    return (i * step + (floor(step / 2.0) - unit / 2.0 if half else 0.0)) / unit
+
+
+def _fixed_corners(i: Any, n: Any, m: Any, choose: Any) -> Any:
+    is_plain = m > 1.0
+    return _fixed_point(i, choose(is_plain, n - 1.0, n), choose(is_plain, m - 1.0, m), choose, False)
+
+
 COORDINATES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": lambda i, n, m, choose: choose(m > 1.0, _half_pixel(i, n, m, choose), i * 0.0),
     "asymmetric": lambda i, n, m, choose: (i * n) / m,
     "align_corners": lambda i, n, m, choose: choose(m > 1.0, (i * (n - 1.0)) / choose(m > 1.0, m - 1.0, m), i * 0.0),
+    "fixed_half_pixel": lambda i, n, m, choose: _fixed_point(i, n, m, choose, True),
+    "fixed_asymmetric": lambda i, n, m, choose: _fixed_point(i, n, m, choose, False),
+    "fixed_align_corners": _fixed_corners,
 }
 """(index, extent of the data, extent of the result, select) -> position; for NumPy and for expressions."""
 ROUNDINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Expr], Expr]]] = {
@@ -236,8 +255,11 @@ def _factor(extent: Dim, size: Dim, attrs: Any) -> int | None:
     factor = dims.floordiv(size, extent)
     if not isinstance(factor, int) or not 1 <= factor <= MAX_FACTOR or not dims.equal(extent * factor, size):
         return None
-    if factor > 1 and (attrs.coordinate_transformation_mode == "align_corners" or attrs.cubic_exclude):
+    mode = attrs.coordinate_transformation_mode
+    if factor > 1 and (mode.endswith("align_corners") or attrs.cubic_exclude):
         return None
+    if mode.startswith("fixed") and factor & (factor - 1):
+        return None  # steps are rounded: elements are not equally far from those of the data
     is_tie = attrs.method == "nearest_neighbor" and attrs.rounding_method == "round" and any(_offsets(factor, attrs) % 1 == 0.5)
     return None if is_tie else factor
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from forge.compose import activations
 from forge.frontends.converter import forwarding
+from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
-from forge.frontends.tflite.registry import converts
+from forge.frontends.tflite.registry import converts, takes_integers
 from forge.ir.nodes import Value
-
-_RANGES = {"RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0)}
 
 
 def activated(g: Context, x: Value, name: str) -> Value:
@@ -17,8 +18,9 @@ def activated(g: Context, x: Value, name: str) -> Value:
         return x
     if name == "RELU":
         return g.call("nn.relu", x)
-    if name in _RANGES:
-        low, high = _RANGES[name]
+    if name in quantized.RANGES:
+        how = quantized.quantization(g.result())
+        low, high = (bound if bound is None or how is None else quantized.nearest(how, bound) for bound in quantized.RANGES[name])
         return g.call("clip", x, a_min=low, a_max=high)
     if name == "TANH":
         return g.call("tanh", x)
@@ -27,12 +29,34 @@ def activated(g: Context, x: Value, name: str) -> Value:
 
 @converts("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 def relu(g: Context, x: Value) -> Value:
+    quantized.fixed_point(g, 0)
     return activated(g, x, g.operator.name)
 
 
-converts("TANH")(forwarding("tanh"))
-converts("LOGISTIC")(forwarding("sigmoid"))
-converts("LEAKY_RELU")(forwarding("nn.leaky_relu", alpha=0.0))
+
+@converts("TANH", "LOGISTIC")
+@takes_integers
+def sigmoid(g: Context, x: Value) -> Value:
+    """Of int16, by the kernels' table of sigmoid, between whose elements they interpolate."""
+    given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
+    is_tanh = g.operator.name == "TANH"
+    if given is not None and wanted is not None and x.dtype == "int16":
+        return tables.looked_up(g, x, tables.tanh(given.scales[0]) if is_tanh else tables.logistic(given.scales[0]))
+    found = g.call("tanh" if is_tanh else "sigmoid", x if given is None else quantized.dequantize(g, x, given))
+    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
+
+
+
+
+@converts("LEAKY_RELU")
+def leaky_relu(g: Context, x: Value, *, alpha: float = 0.0) -> Value:
+    given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
+    if given is not None and wanted is not None:
+        ratio = given.scales.astype(np.float64) / wanted.scales
+        g.away = quantized.away(ratio * alpha, ratio)
+    return g.call("nn.leaky_relu", x, alpha=alpha)
+
+
 converts("ELU")(forwarding("nn.elu"))
 
 
@@ -48,6 +72,10 @@ def gelu(g: Context, x: Value, *, approximate: bool = False) -> Value:
 
 @converts("PRELU")
 def prelu(g: Context, x: Value, alpha: Value) -> Value:
+    given, slopes, wanted = (quantized.quantization(one) for one in (g.tensor(0), g.tensor(1), g.result()))
+    if given is not None and slopes is not None and wanted is not None:
+        ratio = given.scales.astype(np.float64) / wanted.scales
+        g.away = quantized.away(ratio * slopes.scales, ratio)
     return activations.sloped(g, x, alpha)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from forge import dtypes
 from forge.frontends.converter import forwarding
-from forge.frontends.tflite import quantized
+from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
 from forge.frontends.tflite.registry import converts, moves, takes_integers
@@ -16,26 +18,45 @@ _ARITHMETIC = {"ADD": "add", "SUB": "subtract", "MUL": "multiply", "DIV": "divid
 @converts("ADD", "SUB", "MUL", "DIV")
 def arithmetic(g: Context, x: Value, y: Value, *, fused_activation_function: str = "NONE") -> Value:
     op = _ARITHMETIC[g.operator.name]
+    if op == "multiply":
+        quantized.fixed_point(g, 0, 1)
     if op == "divide" and dtypes.is_integer(x.dtype):
         op = "trunc_divide"
     return activated(g, g.call(op, x, y), fused_activation_function)
 
 
 for _name, _op in {
-    "ABS": "abs", "ATAN2": "atan2", "BITWISE_XOR": "bitwise_xor", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor",
-    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOG": "log",
-    "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not", "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power",
-    "RIGHT_SHIFT": "right_shift", "ROUND": "round", "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt",
-    "ZEROS_LIKE": "zeros_like",
+    "ABS": "abs", "ATAN2": "atan2", "BITWISE_XOR": "bitwise_xor", "CEIL": "ceil", "COS": "cos", "FLOOR": "floor",
+    "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "LOGICAL_AND": "logical_and", "LOGICAL_NOT": "logical_not",
+    "LOGICAL_OR": "logical_or", "NEG": "negative", "POW": "power", "RIGHT_SHIFT": "right_shift", "ROUND": "round",
+    "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt", "ZEROS_LIKE": "zeros_like",
 }.items():
+    _whole = _op in ("bitwise_xor", "right_shift")
     _two = _op in ("atan2", "bitwise_xor", "floor_divide", "floor_mod", "logical_and", "logical_or", "power", "right_shift")
-    converts(_name)(forwarding(_op, 2 if _two else 1))
+    _converter = forwarding(_op, 2 if _two else 1)
+    converts(_name)(takes_integers(_converter) if _whole else _converter)
 
 for _name, _op in {
     "EQUAL": "equal", "NOT_EQUAL": "not_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "GREATER": "greater",
     "GREATER_EQUAL": "greater_equal", "MAXIMUM": "maximum", "MINIMUM": "minimum",
 }.items():
     converts(_name)(moves(forwarding(_op, 2)))
+
+
+_TABULATED: dict[str, tuple[str, tables.Function]] = {
+    "EXP": ("exp", np.exp), "LOG": ("log", np.log), "RSQRT": ("rsqrt", lambda x: 1 / np.sqrt(x))}
+
+
+@converts(*_TABULATED)
+@takes_integers
+def tabulated(g: Context, x: Value) -> Value:
+    """Of int16, by the kernels' way of tables."""
+    given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
+    name, function = _TABULATED[g.operator.name]
+    if given is not None and wanted is not None and x.dtype == "int16":
+        return tables.looked_up(g, x, tables.function(given.scales[0], wanted.scales[0], function))
+    found = g.call(name, x if given is None else quantized.dequantize(g, x, given))
+    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
 
 
 @converts("SQUARE")
@@ -45,6 +66,13 @@ def square(g: Context, x: Value) -> Value:
 
 @converts("SQUARED_DIFFERENCE")
 def squared_difference(g: Context, x: Value, y: Value) -> Value:
+    given, others, wanted = (quantized.quantization(one) for one in (g.tensor(0), g.tensor(1), g.result()))
+    if given is not None and others is not None and wanted is not None:
+        # Fixed point gives both operands 7 bits below twice the larger scale, and rounds them to these.
+        largest = 2 * max(float(given.scales[0]), float(others.scales[0]))
+        unit = largest / 128
+        x, y = (quantized.to_units(g, v, unit, float(how.scales[0]) / largest) for v, how in ((x, given), (y, others)))
+        g.away = quantized.away(*[unit**2 / wanted.scales.astype(np.float64)] * 2)
     difference = g.call("subtract", x, y)
     return g.call("multiply", difference, difference)
 
@@ -71,6 +99,8 @@ def quantize(g: Context, x: Value) -> Value:
     if how is None:
         raise g.invalid(f"got an output of {g.result().dtype} without scales; expected a quantised one")
     given = quantized.quantization(g.tensor(0))
+    if given is not None:
+        quantized.fixed_point(g, 0)
     return quantized.quantize(g, x if given is None else quantized.dequantize(g, x, given), how, g.result().dtype)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
 from forge.frontends.tflite.converters.products import checked, padding_of
-from forge.frontends.tflite.registry import converts, moves
+from forge.frontends.tflite.registry import converts, moves, takes_integers
 from forge.ir.nodes import Value
 
 
@@ -21,12 +22,16 @@ def _pool(
 
 
 @converts("AVERAGE_POOL_2D")
+@takes_integers
 def average_pool_2d(
     g: Context, x: Value, *, padding: str = "SAME", stride_w: int = 0, stride_h: int = 0, filter_width: int = 0,
     filter_height: int = 0, fused_activation_function: str = "NONE",
 ) -> Value:
-    found = _pool(g, "nn.avg_pool2d", x, padding, stride_w, stride_h, filter_width, filter_height)
-    return activated(g, found, fused_activation_function)
+    """The mean of integers is rounded half away from the integer 0, whatever the zero point is."""
+    found = _pool(g, "nn.avg_pool2d", quantized.as_numbers(g, x), padding, stride_w, stride_h, filter_width, filter_height)
+    if quantized.quantization(g.tensor(0)) is None:
+        return activated(g, found, fused_activation_function)
+    return quantized.rounded(g, found, fused_activation_function)
 
 
 @converts("MAX_POOL_2D")
@@ -57,15 +62,22 @@ def l2_normalization(g: Context, x: Value, *, fused_activation_function: str = "
 def local_response_normalization(
     g: Context, x: Value, *, radius: int = 0, bias: float = 0.0, alpha: float = 0.0, beta: float = 0.0
 ) -> Value:
-    size = 2 * radius + 1
-    return g.call("nn.lrn", x, size=size, axis=x.rank - 1, bias=bias, alpha=alpha * size, beta=beta)
+    """The window of an element is ``radius`` elements before it, itself, and ``radius - 1`` after it."""
+    if radius < 1:
+        raise g.unsupported(f"radius: got {radius}; expected 1 or more")
+    axis, size = x.rank - 1, 2 * radius
+    found = g.call("nn.lrn", g.call("reverse", x, axis=axis), size=size, axis=axis, bias=bias, alpha=alpha * size, beta=beta)
+    return g.call("reverse", found, axis=axis)
 
 
 @converts("RESIZE_BILINEAR")
+@takes_integers
 def resize_bilinear(
     g: Context, x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Value:
-    return _resized(g, x, size, "linear", align_corners, half_pixel_centers, "")
+    """Positions in tensors of int8 and int16 are multiples of 1/1024; results are rounded half away from the integer 0."""
+    found = _resized(g, quantized.as_numbers(g, x), size, "linear", align_corners, half_pixel_centers, "", x.dtype in ("int8", "int16"))
+    return quantized.rounded(g, found)
 
 
 @converts("RESIZE_NEAREST_NEIGHBOR")
@@ -73,13 +85,16 @@ def resize_bilinear(
 def resize_nearest_neighbor(
     g: Context, x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Value:
-    rounding = "round" if align_corners else "round_prefer_ceil" if half_pixel_centers else "floor"
+    rounding = "round_prefer_ceil" if align_corners or half_pixel_centers else "floor"
     return _resized(g, x, size, "nearest_neighbor", align_corners, half_pixel_centers, rounding)
 
 
-def _resized(g: Context, x: Value, size: Value, method: str, align_corners: bool, half_pixel: bool, rounding: str) -> Value:
+def _resized(
+    g: Context, x: Value, size: Value, method: str, align_corners: bool, half_pixel: bool, rounding: str, is_fixed: bool = False
+) -> Value:
     wanted = g.dims(size)
     mode = "align_corners" if align_corners else "half_pixel" if half_pixel else "asymmetric"
+    mode = f"fixed_{mode}" if is_fixed else mode
     options = {"layout": "NHWC", "method": method, "coordinate_transformation_mode": mode}
     if rounding:
         options["rounding_method"] = rounding

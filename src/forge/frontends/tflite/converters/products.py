@@ -56,7 +56,10 @@ def _known_sizes(weight: Value, layout: str, kernel: Sequence[Dim]) -> dict[str,
 
 
 def _biased(g: Context, x: Value, bias: Value | None, position: int, *factors: int) -> Value:
-    numbers = quantized.bias(g, position, bias, *(factors or (0, 1)))
+    factors = factors or (0, 1)
+    if g.operator.name != "FULLY_CONNECTED":  # its reference kernel multiplies real numbers
+        quantized.fixed_point(g, *factors)
+    numbers = quantized.bias(g, position, bias, *factors)
     return x if numbers is None else g.call("add", x, numbers)
 
 
@@ -162,4 +165,5 @@ def fully_connected(
 
 @converts("BATCH_MATMUL")
 def batch_matmul(g: Context, x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False) -> Value:
+    quantized.fixed_point(g, 0, 1)
     return g.call("nn.matmul", x, y, transpose_a=adj_x, transpose_b=adj_y)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+from forge import dims
+from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.registry import converts, moves
 from forge.ir.nodes import Value
@@ -19,6 +23,9 @@ def _reduced(g: Context, x: Value, axes: Value, keep_dims: bool) -> Value:
 
 @converts("SUM", "MEAN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL")
 def reduction(g: Context, x: Value, axes: Value, *, keep_dims: bool = False) -> Value:
+    if g.operator.name == "MEAN":
+        sizes = [x.shape[axis] for axis in g.axes_of(axes, x.rank, "axes")]
+        quantized.fixed_point(g, 0, count=math.prod(sizes) if dims.is_static(*sizes) else 1)
     return _reduced(g, x, axes, keep_dims)
 
 

@@ -78,7 +78,7 @@ def group_norm(g: Emitter, op: GroupNorm, x: Ref, gamma: Ref, beta: Ref) -> Any:
 
 @exports(Quantize)
 def quantize(g: Emitter, op: Quantize, x: Ref, scale: Ref, zero: Ref | None = None) -> Any:
-    if not _has_blocks(g, op):
+    if not _has_blocks(g, op) or op.attrs.away:
         return NotImplemented
     axis = _scale_axis(op)
     if zero is None and op.attrs.out_dtype != "uint8":

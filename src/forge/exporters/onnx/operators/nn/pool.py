@@ -137,6 +137,8 @@ def local_response_norm(g: Emitter, op: LRN, x: Ref) -> Ref:
 def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
     attrs: Resize2DAttrs = node.attrs
     nearest = attrs.method == "nearest_neighbor"
+    if attrs.coordinate_transformation_mode.startswith("fixed"):
+        return NotImplemented
     if (nearest and attrs.rounding_method == "round") or not dtypes.is_float(x.dtype) or not attrs.layout.isalpha():
         return NotImplemented
     spatial = [k for k, axis in enumerate(attrs.layout) if axis not in "NC"]
