@@ -8,6 +8,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.context import ImportContext
+from forge.frontends.tflite import quantized
 from forge.frontends.tflite.model import Operator, Quantization, Tensor
 from forge.frontends.tflite.resources import Resource
 from forge.frontends.tflite.scope import TfliteScope
@@ -65,6 +66,9 @@ class Context(ImportContext):
         label = None if tensor is None else self.scope.state.resources.labels.get(tensor)
         if label is None:
             raise ImportModelError(f"input {position} is written, and is no variable; expected one; the model is invalid")
+        how = quantized.quantization(tensor)
+        if tensor is not None and how is not None and value.dtype != tensor.dtype:
+            value = quantized.quantize(self, value, how, tensor.dtype)
         self.scope.set_variable(label, value)
 
     def resource(self, position: int = 0) -> Resource:

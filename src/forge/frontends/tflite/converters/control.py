@@ -20,6 +20,8 @@ from forge.ir.types import TensorType, Type
 
 Operand = Value | Resource | None
 
+for _name in ("CONCAT_EMBEDDINGS", "LSH_PROJECTION", "SKIP_GRAM"):
+    refuse(_name, "it labels or hashes texts, which is done before a model runs: leave it out of the model")
 refuse("CALL", "no release of TFLite has run it: convert the model again")
 refuse("DELEGATE", "it stands for a part of the model in the form of another system: give the model as it was before")
 

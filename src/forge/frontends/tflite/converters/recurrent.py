@@ -1,0 +1,416 @@
+"""Recurrent layers. What they keep from one run to the next are variables of the model, which are states of a session.
+
+A layer with nothing unusual is ``nn.lstm`` or ``nn.rnn``; one with a projection, normalised gates or a bound of the cells is a
+``scan`` over its steps, and so is one on integers, whose states are rounded in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forge.compose.products import dense
+from forge.frontends.scope import Region
+from forge.frontends.tflite import quantized
+from forge.frontends.tflite.context import Context
+from forge.frontends.tflite.converters.activations import activated
+from forge.frontends.tflite.importer import build_region
+from forge.frontends.tflite.model import Quantization
+from forge.frontends.tflite.registry import converts, takes_integers
+from forge.ir.nodes import Value
+from forge.ir.types import TensorType
+
+Step = Callable[[Context, Value, list[Value]], tuple[Value, list[Value]]]
+"""One step: a slice of the input and states -> the output and the states after it."""
+_FUNCTIONS = {"TANH": "tanh", "RELU": "relu"}
+"""Activation functions that ``nn.lstm`` and ``nn.rnn`` know."""
+_EPSILON = 1e-8
+"""What TFLite adds to the variance of normalised gates."""
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Weights of an LSTM, by gate: input (None where it is coupled with forget), forget, cell, output.
+
+    Attributes:
+        auxiliary: weights of a second input.
+    """
+
+    weights: Sequence[Value | None]
+    recurrent: Sequence[Value | None]
+    peephole: Sequence[Value | None]
+    biases: Sequence[Value | None]
+    projection: Value | None
+    projection_bias: Value | None
+    norms: Sequence[Value | None] = (None,) * 4
+    auxiliary: Sequence[Value | None] = (None,) * 4
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether ``nn.lstm`` computes it, which couples the forget gate with the input gate, and not the other way round."""
+        unusual = (self.projection, *self.norms, *self.auxiliary)
+        return self.weights[0] is not None and all(v is None for v in unusual)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of the cells, and of what is projected; 0: none."""
+
+    cell: float
+    projection: float
+    activation: str
+
+
+@converts("UNIDIRECTIONAL_SEQUENCE_LSTM")
+@takes_integers
+def sequence_lstm(
+    g: Context, *inputs: Value | None, fused_activation_function: str = "NONE", cell_clip: float = 0.0, proj_clip: float = 0.0,
+    time_major: bool = False, diagonal_recurrent_tensors: bool = False,
+) -> Value:
+    if diagonal_recurrent_tensors:
+        raise g.unsupported("diagonal_recurrent_tensors: not supported; expected matrices")
+    numbers = _numbers(g, inputs)
+    gates = _gates(g, numbers, 1, 20)
+    x = _in_time(g, numbers[0], time_major)
+    y = _lstm(g, x, gates, Bounds(cell_clip, proj_clip, fused_activation_function), (18, 19), numbers)
+    return _result(g, y if time_major else _swapped(g, y))
+
+
+@converts("LSTM")
+@takes_integers
+def lstm(
+    g: Context, *inputs: Value | None, fused_activation_function: str = "NONE", cell_clip: float = 0.0, proj_clip: float = 0.0,
+    kernel_type: str = "FULL",
+) -> list[Value]:
+    numbers = _numbers(g, inputs)
+    if kernel_type == "BASIC":
+        return _basic_lstm(g, numbers)
+    gates = _gates(g, numbers, 1, 20)
+    x = g.call("expand_dims", _required(g, numbers, 0), axis=0)
+    y = _lstm(g, x, gates, Bounds(cell_clip, proj_clip, fused_activation_function), (18, 19), numbers)
+    return [_result(g, g.call("squeeze", y, axis=(0,)))]
+
+
+@converts("BIDIRECTIONAL_SEQUENCE_LSTM")
+@takes_integers
+def bidirectional_lstm(
+    g: Context, *inputs: Value | None, fused_activation_function: str = "NONE", cell_clip: float = 0.0, proj_clip: float = 0.0,
+    time_major: bool = True, merge_outputs: bool = False,
+) -> list[Value]:
+    numbers = _numbers(g, inputs)
+    bounds = Bounds(cell_clip, proj_clip, fused_activation_function)
+    x, second = _in_time(g, numbers[0], time_major), _at(numbers, 39)
+    auxiliary = None if second is None else _in_time(g, second, time_major)
+    results = []
+    for first, states, aux, backwards in ((1, (35, 36), 40, False), (18, (37, 38), 44, True)):
+        weights = numbers[aux : aux + 4] if len(numbers) > aux else []
+        gates = _gates(g, numbers, first, None, [*weights, *[None] * (4 - len(weights))] if auxiliary is not None else None)
+        own = x
+        if auxiliary is not None and not any(v is not None for v in gates.auxiliary):
+            own = auxiliary if backwards else x
+        y = _lstm(g, own, gates, bounds, states, numbers, auxiliary=auxiliary, backwards=backwards)
+        results.append(y if time_major else _swapped(g, y))
+    return _merged(g, results, merge_outputs)
+
+
+def _merged(g: Context, results: list[Value], merge: bool) -> list[Value]:
+    if merge:
+        return [_result(g, g.call("concatenate", *results, axis=2))]
+    return [_result(g, value, position) for position, value in enumerate(results)]
+
+
+def _numbers(g: Context, inputs: Sequence[Value | None]) -> list[Value | None]:
+    """Inputs as floats; variables, which have types of their own, too."""
+    found = []
+    for position, value in enumerate(inputs):
+        how = quantized.quantization(g.tensor(position))
+        if value is not None and how is not None:
+            value = quantized.dequantize(g, value, how)
+        elif value is not None and value.dtype in ("int32", "float16"):
+            value = quantized.bias(g, position, value) if value.dtype == "int32" else g.cast(value, "float32")
+        found.append(value)
+    return found
+
+
+def _at(values: Sequence[Value | None], position: int) -> Value | None:
+    return values[position] if position < len(values) else None
+
+
+def _required(g: Context, values: Sequence[Value | None], position: int) -> Value:
+    found = _at(values, position)
+    if found is None:
+        raise g.invalid(f"input {position} is absent; expected one")
+    return found
+
+
+def _in_time(g: Context, x: Value | None, time_major: bool) -> Value:
+    """[time, batch, features]"""
+    if x is None or x.rank != 3:
+        raise g.invalid(f"got the input {None if x is None else x.type}; expected three dimensions")
+    return x if time_major else _swapped(g, x)
+
+
+def _swapped(g: Context, x: Value) -> Value:
+    return g.moved(x, (1, 0, 2))
+
+
+def _gates(
+    g: Context, v: Sequence[Value | None], first: int, norms: int | None, auxiliary: Sequence[Value | None] | None = None
+) -> Gates:
+    """The weights of an LSTM, which begin at input ``first``; its biases may be of integers."""
+    gates = Gates(
+        [_at(v, first + k) for k in range(4)], [_at(v, first + 4 + k) for k in range(4)],
+        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)], _at(v, first + 15), _at(v, first + 16),
+        [None] * 4 if norms is None else [_at(v, norms + k) for k in range(4)], auxiliary or [None] * 4)
+    if any(w is None for w in (*gates.weights[1:], *gates.recurrent[1:])):
+        raise g.invalid("weights are absent; expected those of the forget, cell and output gates")
+    return gates
+
+
+def _state(g: Context, values: Sequence[Value | None], position: int) -> Value:
+    return _required(g, values, position)
+
+
+def _lstm(
+    g: Context, x: Value, gates: Gates, bounds: Bounds, states: tuple[int, int], values: Sequence[Value | None], *,
+    auxiliary: Value | None = None, backwards: bool = False,
+) -> Value:
+    """Outputs [time, batch, features]; the states are written."""
+    h, c = (_state(g, values, position) for position in states)
+    kinds = [quantized.quantization(g.tensor(position)) for position in states]
+    if gates.is_plain and not bounds.cell and bounds.activation in _FUNCTIONS and not any(kinds):
+        y, h, c = _whole_lstm(g, x, gates, bounds.activation, h, c, backwards)
+    else:
+        inputs = [x] if not any(v is not None for v in gates.auxiliary) or auxiliary is None else [x, auxiliary]
+        wide = x if len(inputs) == 1 else g.call("concatenate", *inputs, axis=2)
+        y, (h, c) = _steps(g, wide, [h, c], _lstm_step(g, gates, bounds, kinds, x), backwards)
+    for position, value in zip(states, (h, c)):
+        g.set_variable(position, value)
+    return y
+
+
+def _whole_lstm(
+    g: Context, x: Value, gates: Gates, activation: str, h: Value, c: Value, backwards: bool
+) -> tuple[Value, Value, Value]:
+    """By ``nn.lstm``, whose gates are in the order input, output, forget, cell."""
+    order = (0, 3, 1, 2)
+    forget = gates.weights[1]
+    assert forget is not None
+    units = forget.shape[0]
+
+    def joined(parts: Sequence[Value | None]) -> Value:
+        of = [parts[k] for k in order]
+        like = next((v for v in of if v is not None), None)
+        shape = (units,) if like is None else like.shape
+        zero = g.call("full", g.constant(0, "float32"), shape=shape)
+        return g.call("expand_dims", g.call("concatenate", *(zero if v is None else v for v in of), axis=0), axis=0)
+
+    biases = joined(gates.biases)
+    bias = g.call("concatenate", biases, g.call("zeros_like", biases), axis=1)
+    peephole = None
+    if any(v is not None for v in gates.peephole):
+        zero = g.call("full", g.constant(0, "float32"), shape=(units,))
+        parts = [v if v is not None else zero for v in (gates.peephole[0], gates.peephole[2], gates.peephole[1])]
+        peephole = g.call("expand_dims", g.call("concatenate", *parts, axis=0), axis=0)
+    function = _FUNCTIONS[activation]
+    y, h, c = g.multi(
+        "nn.lstm", x, joined(gates.weights), joined(gates.recurrent), bias, None,
+        *(g.call("expand_dims", v, axis=0) for v in (h, c)), peephole, activations=("sigmoid", function, function),
+        activation_alpha=(0.0,) * 3, activation_beta=(0.0,) * 3, direction="reverse" if backwards else "forward")
+    h, c = (g.call("squeeze", v, axis=(0,)) for v in (h, c))
+    return g.call("squeeze", y, axis=(1,)), h, c
+
+
+def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantization | None], first: Value) -> Step:
+    width = first.shape[2]
+
+    def step(inner: Context, x: Value, states: list[Value]) -> tuple[Value, list[Value]]:
+        def own(value: Value | None) -> Value | None:
+            return None if value is None else inner.scope.capture(value)
+
+        h, c = states
+        parts = [x]
+        if any(v is not None for v in gates.auxiliary):
+            parts = inner.multi("split", x, indices_or_sections=(width,), axis=1)
+
+        def gate(k: int, cell: Value | None) -> Value:
+            terms = [dense(inner, parts[0], _known(own(gates.weights[k]))), dense(inner, h, _known(own(gates.recurrent[k])))]
+            aux = own(gates.auxiliary[k])
+            if aux is not None:
+                terms.append(dense(inner, parts[1], aux))
+            peephole = own(gates.peephole[{0: 0, 1: 1, 3: 2}[k]]) if k != 2 and cell is not None else None
+            if peephole is not None and cell is not None:
+                terms.append(inner.call("multiply", cell, peephole))
+            total = terms[0]
+            for term in terms[1:]:
+                total = inner.call("add", total, term)
+            norm, bias = own(gates.norms[k]), own(gates.biases[k])
+            if norm is not None:
+                total = inner.call("multiply", _normalized(inner, total), norm)
+            return total if bias is None else inner.call("add", total, bias)
+
+        forget = inner.call("sigmoid", gate(1, c))
+        if gates.weights[0] is None:
+            enter = inner.call("subtract", inner.scalar(1, forget), forget)
+        else:
+            enter = inner.call("sigmoid", gate(0, c))
+        proposal = activated(inner, gate(2, None), bounds.activation)
+        c = inner.call("add", inner.call("multiply", forget, c), inner.call("multiply", enter, proposal))
+        if bounds.cell:
+            c = inner.call("clip", c, a_min=-bounds.cell, a_max=bounds.cell)
+        c = _kept(inner, c, kinds[1], "int16")
+        leave = inner.call("sigmoid", gate(3, c))
+        h = inner.call("multiply", leave, activated(inner, c, bounds.activation))
+        projection, added = own(gates.projection), own(gates.projection_bias)
+        if projection is not None:
+            h = dense(inner, h, projection)
+            h = h if added is None else inner.call("add", h, added)
+            h = inner.call("clip", h, a_min=-bounds.projection, a_max=bounds.projection) if bounds.projection else h
+        h = _kept(inner, h, kinds[0], "int8")
+        return h, [h, c]
+
+    return step
+
+
+def _known(value: Value | None) -> Value:
+    assert value is not None
+    return value
+
+
+def _kept(g: Context, value: Value, how: Quantization | None, dtype: str) -> Value:
+    """A state as the integers that are kept can say it."""
+    return value if how is None else quantized.dequantize(g, quantized.quantize(g, value, how, dtype), how)
+
+
+def _normalized(g: Context, x: Value) -> Value:
+    mean = g.call("mean", x, axis=(1,), keepdims=True)
+    centred = g.call("subtract", x, mean)
+    variance = g.call("mean", g.call("multiply", centred, centred), axis=(1,), keepdims=True)
+    return g.call("multiply", centred, g.call("rsqrt", g.call("add", variance, g.scalar(_EPSILON, variance))))
+
+
+def _steps(g: Context, x: Value, states: Sequence[Value], step: Step, backwards: bool) -> tuple[Value, list[Value]]:
+    """What a step gives for each [batch, features] of [time, batch, features], and the last states."""
+    types = [*(v.type for v in states), TensorType(x.shape[1:], x.dtype)]
+
+    def build(inner: Context, arguments: list[Value]) -> list[Value]:
+        y, after = step(inner, arguments[-1], arguments[:-1])
+        return [*after, y]
+
+    region: Region = build_region(g, types, build)
+    graph = region.with_captures(region.captured, len(types))
+    direction = (1,) if backwards else None
+    *last, y = g.multi(
+        "scan", *states, x, *region.captured, regions=[graph], num_states=len(states), num_scan_inputs=1,
+        input_directions=direction, output_directions=direction)
+    return y, last
+
+
+def _result(g: Context, value: Value, position: int = 0) -> Value:
+    """A result as the model keeps it."""
+    tensor = g.result(position)
+    how = quantized.quantization(tensor)
+    return value if how is None else quantized.quantize(g, value, how, tensor.dtype)
+
+
+def _basic_lstm(g: Context, v: Sequence[Value | None]) -> list[Value]:
+    """One step, with all gates in one product; states are inputs and outputs."""
+    x, h, weights, bias, c = (_required(g, v, position) for position in range(5))
+    both = g.call("concatenate", x, h, axis=1)
+    gates = g.call("add", dense(g, both, weights), bias)
+    enter, proposal, forget, leave = g.multi("split", gates, indices_or_sections=4, axis=1)
+    kept = g.call("multiply", g.call("sigmoid", forget), c)
+    c = g.call("add", g.call("multiply", g.call("sigmoid", enter), g.call("tanh", proposal)), kept)
+    h = g.call("multiply", g.call("sigmoid", leave), g.call("tanh", c))
+    found = [h, c, both, gates][: g.num_outputs]
+    return [_result(g, value, position) for position, value in enumerate(found)]
+
+
+@converts("UNIDIRECTIONAL_SEQUENCE_RNN")
+@takes_integers
+def sequence_rnn(
+    g: Context, *inputs: Value | None, time_major: bool = False, fused_activation_function: str = "NONE"
+) -> Value:
+    values = _numbers(g, inputs)
+    x = _in_time(g, values[0], time_major)
+    y = _rnn(g, x, values, (1, 2, 3, 4), fused_activation_function)
+    return y if time_major else _swapped(g, y)
+
+
+@converts("RNN")
+@takes_integers
+def rnn(g: Context, *inputs: Value | None, fused_activation_function: str = "NONE") -> Value:
+    values = _numbers(g, inputs)
+    y = _rnn(g, g.call("expand_dims", _required(g, values, 0), axis=0), values, (1, 2, 3, 4), fused_activation_function)
+    return g.call("squeeze", y, axis=(0,))
+
+
+@converts("BIDIRECTIONAL_SEQUENCE_RNN")
+@takes_integers
+def bidirectional_rnn(
+    g: Context, *inputs: Value | None, time_major: bool = False, fused_activation_function: str = "NONE",
+    merge_outputs: bool = False,
+) -> list[Value]:
+    values = _numbers(g, inputs)
+    x, second = _in_time(g, values[0], time_major), _at(values, 9)
+    auxiliary = None if second is None else _in_time(g, second, time_major)
+    results = []
+    for first, weights, backwards in ((1, 10, False), (5, 11, True)):
+        extra, own = _at(values, weights), x
+        if auxiliary is not None and extra is None:
+            own = auxiliary if backwards else x
+        added = None if extra is None or auxiliary is None else dense(g, auxiliary, extra)
+        places = (first, first + 1, first + 2, first + 3)
+        y = _rnn(g, own, values, places, fused_activation_function, added, backwards)
+        results.append(y if time_major else _swapped(g, y))
+    return _merged(g, results, merge_outputs)
+
+
+def _rnn(
+    g: Context, x: Value, values: Sequence[Value | None], places: tuple[int, int, int, int], activation: str,
+    added: Value | None = None, backwards: bool = False,
+) -> Value:
+    weights, recurrent, state = (_required(g, values, places[k]) for k in (0, 1, 3))
+    total = dense(g, x, weights)
+    bias = _at(values, places[2])
+    total = total if bias is None else g.call("add", total, bias)
+    total = total if added is None else g.call("add", total, added)
+
+    if activation in _FUNCTIONS:
+        y, last = g.multi(
+            "nn.rnn", total, None, g.call("expand_dims", recurrent, axis=0), None, None, g.call("expand_dims", state, axis=0),
+            activations=(_FUNCTIONS[activation],), activation_alpha=(0.0,), activation_beta=(0.0,),
+            direction="reverse" if backwards else "forward")
+        g.set_variable(places[3], g.call("squeeze", last, axis=(0,)))
+        return g.call("squeeze", y, axis=(1,))
+
+    def step(inner: Context, one: Value, states: list[Value]) -> tuple[Value, list[Value]]:
+        h = inner.call("add", one, dense(inner, states[0], inner.scope.capture(recurrent)))
+        h = activated(inner, h, activation)
+        return h, [h]
+
+    y, (h,) = _steps(g, total, [state], step, backwards)
+    g.set_variable(places[3], h)
+    return y
+
+
+@converts("SVDF")
+@takes_integers
+def svdf(g: Context, *inputs: Value | None, rank: int = 0, fused_activation_function: str = "NONE") -> Value:
+    """A filter of rank ``rank`` over the last inputs: features first, then time."""
+    values = _numbers(g, inputs)
+    x, features, times, state = (_required(g, values, k) for k in (0, 1, 2, 4))
+    bias, (filters, memory) = _at(values, 3), times.shape
+    if rank < 1:
+        raise g.invalid(f"rank: got {rank}; expected 1 or more")
+    how = quantized.quantization(g.tensor(4))
+    old = g.reshape(state, (x.shape[0], filters, memory))
+    newest = g.call("expand_dims", dense(g, x, features), axis=2)
+    newest = _kept(g, newest, how, "int16")
+    recent = g.call("strided_slice", old, begin=(1,), end=(memory,), strides=(1,), axes=(2,))
+    kept = g.call("concatenate", recent, newest, axis=2)
+    g.set_variable(4, g.reshape(kept, state.shape))
+    sums = g.call("sum", g.call("multiply", kept, times), axis=(2,))
+    units = g.call("sum", g.reshape(sums, (x.shape[0], -1, rank)), axis=(2,))
+    units = units if bias is None else g.call("add", units, bias)
+    return _result(g, activated(g, units, fused_activation_function))
