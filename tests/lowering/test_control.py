@@ -45,10 +45,10 @@ def floats(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-def check(graph: Graph, *feeds: Sequence[Any]) -> None:
+def check(graph: Graph, *feeds: Sequence[Any], **options: Any) -> None:
     """Compiled at two levels and interpreted, the graph gives the same shapes and values for every feed."""
     for level in (0, 3):
-        runtime = compile_module(Module(graph.copy()), check_options(opt_level=level), use_cache=False).runtime()
+        runtime = compile_module(Module(graph.copy()), check_options(opt_level=level, **options), use_cache=False).runtime()
         for feed in feeds:
             inputs = [np.asarray(a) for a in feed]
             got = runtime(**{v.name: a for v, a in zip(graph.inputs, inputs, strict=True)})
@@ -271,7 +271,8 @@ def convolutions() -> Graph:
 
 
 def test_passes_work_inside_regions() -> None:
-    check(convolutions(), (np.int64(3), floats(1, 16, 8, 8)), (np.int64(0), floats(1, 16, 8, 8)))
+    feeds = [(np.int64(3), floats(1, 16, 8, 8)), (np.int64(0), floats(1, 16, 8, 8))]
+    check(convolutions(), *feeds, winograd=False)  # which is less accurate
     compiled = compile_module(Module(convolutions()), use_cache=False)
     assert compiled.lowered is not None
     assert any("NCHWc" in f.name for f in compiled.lowered.functions[0].program.functions)

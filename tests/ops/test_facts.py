@@ -43,7 +43,7 @@ HEADS = {
     "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "
                     "power repeat reshape strided_slice subtract take tile",
     "choose_layouts": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
-    "convert_layout": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
+    "convert_layout": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose qnn.dequantize",
     "fold_batch_norm": "add nn.batch_norm nn.bias_add",
     "fold_scale": "add divide multiply subtract",
     "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "

@@ -47,7 +47,7 @@ SCALARS_ONLY = {"arange", "check", "full", "ones", "random.bits", "random.bit_ge
 NOT_OF_FLOATS = {"one_hot", "qnn.dequantize", "sparse_to_dense", "string.from_number", "vision.box_suppression"}
 """Floats are scales, thresholds and fill values only."""
 OF_SOMETHING = {
-    "as_strided", "broadcast_to", "dynamic_slice", "gather_nd", "invert_permutation", "nn.deformable_conv2d", "nn.fold",
+    "as_strided", "broadcast_to", "dynamic_slice", "invert_permutation", "nn.deformable_conv2d", "nn.fold",
     "nn.max_pool1d_with_indices", "nn.max_pool3d_with_indices", "reshape_like", "select_and_scatter", "sparse_to_dense",
     "string.count_words", "string.equal", "string.from_number", "string.most_parts", "string.not_equal", "string.to_number",
     "string.unpack", "vision.box_suppression",

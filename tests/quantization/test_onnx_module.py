@@ -14,6 +14,7 @@ import pytest
 import forge
 from forge.errors import OptionError, OutputExistsError, OutputPathError
 from tests.quantization.models import TINY, data
+from tests.saturation import exact_options
 
 onnx = pytest.importorskip("onnx")
 
@@ -49,7 +50,7 @@ def calibrated(path: Path) -> forge.ONNXModule:
 def outputs(path: Path, samples: list[np.ndarray]) -> list[np.ndarray]:
     """Of onnxruntime, with its optimisations."""
     onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(path, exact_options(), providers=["CPUExecutionProvider"])
     return [session.run(None, {"x": sample})[0] for sample in samples]
 
 

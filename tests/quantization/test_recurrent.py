@@ -14,6 +14,7 @@ from forge.ir.nodes import Node
 from forge.quantization import recurrent
 from forge.quantization.check import QuantizationWarning
 from forge.quantization.recurrent import operand_of
+from tests.saturation import skip_where_sums_saturate
 
 STEPS, INPUTS, UNITS = 6, 12, 16
 CELLS: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -152,6 +153,7 @@ def network_with_real_head() -> Any:
 
 def test_layers_are_exported_as_they_are(tmp_path: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
+    skip_where_sums_saturate()
     for op in CELLS:
         _, made = quantised(op)
         path = tmp_path / f"{op}.onnx"
