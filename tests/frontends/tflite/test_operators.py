@@ -16,13 +16,13 @@ import pytest
 import forge
 from tests.frontends.tflite.case import QUANTISED, Case
 from tests.frontends.tflite.cases import CASES
-from tests.frontends.tflite.record import Recorded, kept, record, shapes_and_ranges
+from tests.frontends.tflite.record import Result, kept, shapes_and_ranges
 
 MOST_EQUAL = 0.999
 
 
 @cache
-def recorded() -> dict[str, Recorded]:
+def recorded() -> dict[str, list[Result]]:
     return kept()
 
 
@@ -33,13 +33,14 @@ def outcome(case: Case, *how: str) -> list[np.ndarray]:
     return [np.asarray(one) for one in (found if isinstance(found, list | tuple) else [found])]
 
 
-def difference(case: Case, found: Sequence[np.ndarray], expected: Recorded) -> str:
+def difference(case: Case, found: Sequence[np.ndarray], expected: Sequence[Result]) -> str:
     """What is wrong; "" where nothing is."""
     equal = count = 0
     largest = {"reference": 0.0, "fast": 0.0}
-    for one, reference, fast in zip(found, expected.reference, expected.fast, strict=True):
-        if one.shape != reference.shape or one.dtype != reference.dtype:
-            return f"got {one.dtype}{one.shape}; expected {reference.dtype}{reference.shape}"
+    for whole, wanted in zip(found, expected, strict=True):
+        one, reference, fast = whole.reshape(-1)[:: wanted.step], wanted.elements, wanted.fast
+        if whole.shape != wanted.shape or one.dtype != reference.dtype:
+            return f"got {one.dtype}{whole.shape}; expected {reference.dtype}{wanted.shape}"
         if one.dtype.kind in "fc":
             wide = np.complex128 if one.dtype.kind == "c" else np.float64
             bound = case.accuracy * max(float(np.abs(reference).max(initial=0)), 1e-30)
