@@ -175,7 +175,8 @@ def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
 def _rounded_to(builder: RuleBuilder, found: Quantize, wanted: _Steps, real: Value, low: np.ndarray, high: np.ndarray) -> Value:
     """``real``, in steps of ``wanted``, as what ``found`` gives, between bounds."""
     if found.attrs.away:
-        real = builder.call("add", real, _away(builder, real, found.attrs.away[0], found.attrs.away[1], bool(np.all(low >= wanted.zero))))
+        below, above = found.attrs.away
+        real = builder.call("add", real, _away(builder, real, below, above, bool(np.all(low >= wanted.zero))))
     real = builder.call("round", real)
     if wanted.zero.any():
         real = builder.call("add", real, builder.constant(wanted.zero.astype(np.float32)))

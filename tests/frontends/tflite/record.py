@@ -1,7 +1,8 @@
 """What the interpreter gives for the cases: ``python -m tests.frontends.tflite.record [--all] [NAME ...]``; needs ai-edge-litert.
 
-Its reference kernels' results, and of quantised ones those of its fast kernels where they differ, are kept in one file, so that the
-tests need no interpreter. Cases that are there already are kept, but for those whose names begin with a NAME, and with ``--all``.
+Its reference kernels' results, and of quantised ones those of its fast kernels where they differ, are kept in one file, so that
+the tests need no interpreter. Cases that are there already are kept, but for those whose names begin with a NAME; ``--all``
+records all anew.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.frontends.tflite.cases import CASES
 REFERENCE, PLAIN, FAST = "reference", "plain", "fast"
 """Kinds of kernels: "plain" ones are the interpreter's own, "fast" ones are XNNPACK's where it has any."""
 WITHOUT_REFERENCE = ("ELU", "CEIL", "ROUND", "SUM")
-"""Operators that the reference resolver does not have; its SUM of integers wraps them, and gives other numbers than any mean of them."""
+"""Operators that the reference resolver does not have; its SUM of quantised integers lets them wrap."""
 ABOUT = "about"
 """The entry of the file that has shapes and ranges."""
 FILE = Path(__file__).parent / "recorded.npz.xz"

@@ -16,8 +16,7 @@ _ONE_OFF = (
     "====+===+===+=++++=++++==+=+++++=+++=+=+++=++++==++===+=======+++=+===============+===+======+======+==+========+=="
     "=+==================+=============================================================================================="
     "=========================")
-"""Where the kernels' table of sigmoid has one more or less than the nearest number, as results of the interpreter for all integers
-show."""
+"""Where the kernels' table of sigmoid has one more or less than the nearest number, as the interpreter's results show."""
 _NEAREST = np.rint(65536 / (1 + np.exp(-np.arange(255) / 24.0))).astype(np.int64)
 _SIGMOID = np.append(_NEAREST + np.array(["-=+".index(sign) - 1 for sign in _ONE_OFF]), 65535)
 """Of multiples of 1/24, as numbers of 16 bits below the point."""
@@ -46,8 +45,8 @@ def _scaled(scale: float) -> np.ndarray:
 def _interpolated(distance: np.ndarray, bits: int) -> np.ndarray:
     """Sigmoid of distances from 0, of which the lowest ``bits`` are between two elements of the table."""
     place = np.minimum(distance >> bits, 254)
-    inside = (_SIGMOID[place] << bits) + (distance & (1 << bits) - 1) * (_SIGMOID[place + 1] - _SIGMOID[place])
-    return inside
+    slope = _SIGMOID[place + 1] - _SIGMOID[place]
+    return np.asarray((_SIGMOID[place] << bits) + (distance & (1 << bits) - 1) * slope)
 
 
 def logistic(scale: float) -> np.ndarray:
@@ -72,7 +71,11 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 
 def function(given: float, wanted: float, f: Function, zero_point: int = 0, real: type[np.floating] = np.float32) -> np.ndarray:
-    """A function, by a table of 513 elements, computed in ``real``, between which kernels interpolate; results have no zero point."""
+    """A function, by a table of 513 elements, computed in ``real``, between which kernels interpolate.
+
+    Args:
+        zero_point: of the data; results have none.
+    """
     unit, least, most = real(given), _INTEGERS[0], _INTEGERS[-1]
     low, high = unit * real(least - zero_point), unit * real(most - zero_point)
     step = (high - low) / real(512)
@@ -85,7 +88,7 @@ def function(given: float, wanted: float, f: Function, zero_point: int = 0, real
     table = np.clip(found, least, most).astype(np.int64)
     place = (_INTEGERS >> 7) + 256
     slope, offset = table[place + 1] - table[place], _INTEGERS & 0x7F
-    return table[place] + ((slope * offset + 64) >> 7)
+    return np.asarray(table[place] + ((slope * offset + 64) >> 7))
 
 
 _SPAN = 65535
