@@ -85,7 +85,8 @@ def split_v(g: Context, x: Value, sizes: Value, axis: Value, *, num_splits: int 
         for size in given:
             rest = rest - size if size != -1 else rest
         given[given.index(-1)] = rest
-    ends, total = [], 0
+    ends: list[Dim] = []
+    total: Dim = 0
     for size in given[:-1]:
         total = total + size
         ends.append(total)
