@@ -1,4 +1,6 @@
-"""Each operator of a model on what the interpreter gave it: ``python -m tests.frontends.tflite.by_operator FILE ... [--compiled]``.
+"""Each operator of a model on what the interpreter gave it.
+
+``python -m tests.frontends.tflite.by_operator FILE ... [--compiled] [--xnnpack]``
 
 Differences do not add up, as they do from the first layer of a model to its last. Needs ai-edge-litert.
 """
@@ -6,6 +8,7 @@ Differences do not add up, as they do from the first layer of a model to its las
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -101,20 +104,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--compiled", action="store_true", help="compiled code in the place of NumPy's meaning")
-    parser.add_argument("--xnnpack", action="store_true", help="the interpreter's fast kernels in the place of its reference ones")
+    parser.add_argument("--xnnpack", action="store_true", help="the interpreter's fast kernels, not its reference ones")
     arguments = parser.parse_args()
     for path in arguments.files:
-        print(path)
+        sys.stdout.write(f"{path}\n")
         table: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
         for entry in compared(path, compiled=arguments.compiled, reference=not arguments.xnnpack):
             if isinstance(entry, Comparison):
                 table[entry.operator.name, entry.dtype].append(entry)
             else:
-                print(f"  {entry[0].name}: {entry[1]}")
+                sys.stdout.write(f"  {entry[0].name}: {entry[1]}\n")
         for (name, dtype), entries in table.items():
             worst = max(entries, key=lambda e: (e.difference, -e.equal))
             least = min(e.equal for e in entries)
-            print(f"  {name:32} {dtype:10} {len(entries):4}x  largest {worst.difference:.3g}  least equal {least:.5f}  {worst.output[-60:]}")
+            found = f"largest {worst.difference:.3g}  least equal {least:.5f}  {worst.output[-60:]}"
+            sys.stdout.write(f"  {name:32} {dtype:10} {len(entries):4}x  {found}\n")
 
 
 if __name__ == "__main__":
