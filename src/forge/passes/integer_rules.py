@@ -32,6 +32,8 @@ MOST_UNIT = 1 / 16
 BYTES = ("uint8", "int8")
 NARROW = (*BYTES, "uint16", "int16")
 """Their differences are whole numbers of float32, and of int32."""
+MOST_MOVED = 2.0**-11
+"""In steps of the result: so far may numbers be moved away from 0 by more or less than they should be, on average."""
 MOST_TERMS = 8
 MOST_BITS = 16
 """float32 holds all integers of a quantised type."""
@@ -144,7 +146,16 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
     total = _sum(builder, value) if np.all(low <= high) else None
     if total is None or not total.terms or not total.is_finite:
         return None
-    return _rounded_to(builder, found, wanted, _real(builder, total.times(1 / wanted.scale)), low, high)
+    total, away = total.times(1 / wanted.scale), found.attrs.away
+    if away and total.bias is not None and np.all(low >= wanted.zero) and _is_whole_unit(total, away[1]):
+        total, away = total.plus(_Sum((), np.asarray(away[1], np.float64))), ()
+    return _rounded_to(builder, found, wanted, _real(builder, total), low, high, away)
+
+
+def _is_whole_unit(total: _Sum, step: float) -> bool:
+    """Whether ``step`` is near a whole number of the units that a bias is added in, which costs nothing."""
+    unit = min((np.abs(factor) for _, factor in total.terms), key=lambda f: float(f.max(initial=0)))
+    return bool(np.all(unit > 0) and np.mean(np.abs(np.rint(step / unit) * unit - step)) <= MOST_MOVED)
 
 
 @rule(Quantize, moves_rounding=True)
@@ -169,13 +180,16 @@ def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
         return None
     small, large = (_centred(builder, p, "float32") for p in parts)  # int32, shared with another reader, would be stored
     real = builder.call("multiply", large, builder.call("multiply", small, builder.constant(scale.astype(np.float32))))
-    return _rounded_to(builder, found, wanted, real, low, high)
+    return _rounded_to(builder, found, wanted, real, low, high, found.attrs.away)
 
 
-def _rounded_to(builder: RuleBuilder, found: Quantize, wanted: _Steps, real: Value, low: np.ndarray, high: np.ndarray) -> Value:
-    """``real``, in steps of ``wanted``, as what ``found`` gives, between bounds."""
-    if found.attrs.away:
-        real = builder.call("add", real, _away(builder, real, *found.attrs.away, bool(np.all(low >= wanted.zero))))
+def _rounded_to(
+    builder: RuleBuilder, found: Quantize, wanted: _Steps, real: Value, low: np.ndarray, high: np.ndarray, away: tuple[float, ...]
+) -> Value:
+    """``real``, in steps of ``wanted``, moved ``away`` from 0, as what ``found`` gives, between bounds."""
+    if away:
+        below, above = away
+        real = builder.call("add", real, _away(builder, real, below, above, bool(np.all(low >= wanted.zero))))
     real = builder.call("round", real)
     if wanted.zero.any():
         real = builder.call("add", real, builder.constant(wanted.zero.astype(np.float32)))

@@ -2,8 +2,8 @@
 
     row("ADD", num(4, 5), num(5), forms=("float32", *Q), fused_activation_function="RELU")
 
-The form is that of numbers: ``num`` is an input of it, ``weight`` a constant, ``bias`` what is added to a product. Quantised outputs
-have the range that the row says, or else that of the float form, which `record` notes.
+The form is that of numbers: ``num`` is an input of it, ``weight`` a constant, ``bias`` what is added to a product. Quantised
+outputs have the range that the row says, or else that of the float form, which `record` notes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from tests.frontends.tflite.writer import Graph, Tensor, model
 Q = ("int8", "uint8")
 Q16 = (*Q, "int16")
 WEIGHTED = ("float32", "float16", "dynamic", "int8", "int8_tensor", "uint8", "int16x8")
-"""Forms of products: of those that are quantised, weights have a scale for each channel, but for "int8_tensor" and "uint8"; float16
-weights go through DEQUANTIZE; "dynamic" has int8 weights of float data."""
+"""Forms of products: of those that are quantised, weights have a scale for each channel, but for "int8_tensor" and "uint8";
+float16 weights go through DEQUANTIZE; "dynamic" has int8 weights of float data."""
 
-_ELEMENTS = {"float16": "float32", "dynamic": "float32", "dynamic4": "float32", "int8_tensor": "int8", "int4": "int8", "int16x8": "int16"}
+_ELEMENTS = {
+    "float16": "float32", "dynamic": "float32", "dynamic4": "float32", "int8_tensor": "int8", "int4": "int8", "int16x8": "int16"}
 _WEIGHTS = {"dynamic": "int8", "dynamic4": "int4", "int8_tensor": "int8", "int4": "int4", "int16x8": "int8"}
 QUANTISED = frozenset({"int8", "uint8", "int16", "int8_tensor", "int4", "int16x8"})
 STEP = 1 / 127

@@ -1,19 +1,21 @@
 """What the interpreter gives for the cases: ``python -m tests.frontends.tflite.record [--all] [NAME ...]``; needs ai-edge-litert.
 
-Its reference kernels' results, and of quantised ones those of its fast kernels where they differ, are kept in one file, so that the
-tests need no interpreter. Cases that are there already are kept, but for those whose names begin with a NAME, and with ``--all``.
+Its reference kernels' results, and of quantised ones those of its fast kernels where they differ, are kept in one file, so that
+the tests need no interpreter. Cases that are there already are kept, but for those whose names begin with a NAME; ``--all``
+records all anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import lzma
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,51 +25,75 @@ from tests.frontends.tflite.cases import CASES
 REFERENCE, PLAIN, FAST = "reference", "plain", "fast"
 """Kinds of kernels: "plain" ones are the interpreter's own, "fast" ones are XNNPACK's where it has any."""
 WITHOUT_REFERENCE = ("ELU", "CEIL", "ROUND", "SEGMENT_SUM", "SUM")
-"""Operators that the reference resolver does not have; its SUM of integers wraps them, and gives other numbers than any mean of them."""
+"""Operators that the reference resolver does not have; its SUM of quantised integers lets them wrap."""
+ABOUT = "about"
+"""The entry of the file that has shapes and ranges."""
 FILE = Path(__file__).parent / "recorded.npz.xz"
 
 
+MOST_FLOATS = 64
+"""Of float results, so many elements are kept, equally far apart; of integers, whose shares of equal ones are tested, all."""
+
+
 @dataclass(frozen=True)
-class Recorded:
-    """What the interpreter's kernels give: reference ones, and fast ones."""
+class Result:
+    """An output of reference kernels.
 
-    reference: list[np.ndarray]
-    fast: list[np.ndarray]
+    Attributes:
+        range: of all its numbers, and 0.
+        elements: those that are kept: each ``step``-th.
+        fast: these by the interpreter's fast kernels; of integers only.
+    """
+
+    shape: tuple[int, ...]
+    range: Range
+    elements: np.ndarray
+    fast: np.ndarray
+
+    @property
+    def step(self) -> int:
+        return -(-math.prod(self.shape) // max(self.elements.size, 1)) or 1
 
 
-def kept() -> dict[str, Recorded]:
-    """What the file has."""
+def result(reference: np.ndarray, fast: np.ndarray) -> Result:
+    step = -(-reference.size // MOST_FLOATS) or 1 if reference.dtype.kind in "fc" else 1
+    one, other = (v.reshape(-1)[::step] for v in (reference, fast))
+    real = reference.real
+    extent = (float(real.min(initial=0)), float(real.max(initial=0))) if real.dtype.kind in "fiu" else (0.0, 0.0)
+    return Result(reference.shape, extent, one, other if one.dtype.kind in "iu" else one)
+
+
+def kept() -> dict[str, list[Result]]:
+    """What the file has: results of cases by their names."""
     if not FILE.exists():
         return {}
-    found: dict[str, Recorded] = {}
+    found: dict[str, list[Result]] = {}
     with np.load(io.BytesIO(lzma.decompress(FILE.read_bytes())), allow_pickle=False) as stored:
-        for key in stored.files:
-            name, _, position = key.rpartition(":")
-            if not position.endswith("+"):
-                one = found.setdefault(name, Recorded([], []))
-                one.reference.append(stored[key])
-                one.fast.append(stored[key] + stored[key + "+"] if key + "+" in stored.files else stored[key])
+        described = json.loads(bytes(stored[ABOUT]))
+        for name, outputs in described.items():
+            for k, (shape, extent) in enumerate(outputs):
+                one = stored[f"{name}:{k}"]
+                other = one + stored[f"{name}:{k}+"] if f"{name}:{k}+" in stored.files else one
+                found.setdefault(name, []).append(Result(tuple(shape), tuple(extent), one, other))
     return found
 
 
-def keep(recorded: Mapping[str, Recorded]) -> None:
-    arrays: dict[str, np.ndarray] = {}
+def keep(recorded: Mapping[str, Sequence[Result]]) -> None:
+    described = {name: [(one.shape, one.range) for one in outputs] for name, outputs in recorded.items()}
+    arrays = {ABOUT: np.frombuffer(json.dumps(described).encode(), np.uint8)}
     for name in sorted(recorded, key=lambda name: (name.split("-")[1], name)):
-        for k, (one, other) in enumerate(zip(recorded[name].reference, recorded[name].fast)):
-            arrays[f"{name}:{k}"] = one
-            if one.dtype.kind in "iu" and not np.array_equal(one, other):
-                arrays[f"{name}:{k}+"] = other - one
+        for k, one in enumerate(recorded[name]):
+            arrays[f"{name}:{k}"] = one.elements
+            if one.elements.dtype.kind in "iu" and not np.array_equal(one.elements, one.fast):
+                arrays[f"{name}:{k}+"] = one.fast - one.elements
     data = io.BytesIO()
     np.savez(data, **arrays)  # type: ignore[arg-type]
     FILE.write_bytes(lzma.compress(data.getvalue(), preset=9 | lzma.PRESET_EXTREME))
 
 
-def shapes_and_ranges(case: Case, recorded: Mapping[str, Recorded]) -> tuple[list[tuple[int, ...]], list[Range]]:
+def shapes_and_ranges(case: Case, recorded: Mapping[str, Sequence[Result]]) -> tuple[list[tuple[int, ...]], list[Range]]:
     """What the model of a case declares of its outputs."""
-    own, floats = recorded.get(case.name), recorded.get(case.float_name)
-    shapes = [] if own is None else [one.shape for one in own.reference]
-    ranges = [] if floats is None else [(float(one.min(initial=0)), float(one.max(initial=0))) for one in floats.reference]
-    return shapes, ranges
+    return [one.shape for one in recorded.get(case.name, ())], [one.range for one in recorded.get(case.float_name, ())]
 
 
 def run(data: bytes, inputs: Sequence[np.ndarray], kind: str) -> list[np.ndarray]:
@@ -85,14 +111,15 @@ def run(data: bytes, inputs: Sequence[np.ndarray], kind: str) -> list[np.ndarray
     return [interpreter.get_tensor(entry["index"]) for entry in interpreter.get_output_details()]
 
 
-def record(case: Case, recorded: dict[str, Recorded]) -> Recorded:
+def record(case: Case, recorded: Mapping[str, Sequence[Result]]) -> list[Result]:
     """The interpreter's results for a case; shapes of the outputs are known when it has run once."""
     _, ranges = shapes_and_ranges(case, recorded)
     data, inputs = case.made([], ranges)
     reference = PLAIN if case.row.op in WITHOUT_REFERENCE else REFERENCE
     first = run(data, inputs, reference)
     data, _ = case.made([one.shape for one in first], ranges)
-    return Recorded(run(data, inputs, reference), run(data, inputs, PLAIN if case.row.op == "DEQUANTIZE" else FAST))
+    fast = run(data, inputs, PLAIN if case.row.op == "DEQUANTIZE" else FAST)
+    return [result(one, other) for one, other in zip(run(data, inputs, reference), fast, strict=True)]
 
 
 def main() -> None:
@@ -100,8 +127,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="all cases anew")
     arguments = parser.parse_args()
-    known: dict[str, Any] = kept()
-    recorded: dict[str, Recorded] = {}
+    known = kept()
+    recorded: dict[str, list[Result]] = {}
     for case in CASES:
         again = arguments.all or case.name not in known or any(case.name.startswith(name) for name in arguments.names)
         try:

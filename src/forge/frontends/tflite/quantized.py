@@ -1,9 +1,9 @@
 """Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for.
 
-Where TFLite's reference kernels round by fixed point, Forge rounds real numbers, half to even, once. Theirs multiply an integer with
-31 bits of the ratio of scales, round, and round again when they drop the bits of its exponent, half away from 0 both times: numbers
-just below half a step go up. `fixed_point` says how far below, and ``qnn.quantize`` adds that. What remains is the first
-rounding's error, of up to 2^-32 of a result, and that floats have 24 bits.
+Where TFLite's reference kernels round by fixed point, Forge rounds real numbers, half to even, once. Theirs multiply an integer
+with 31 bits of the ratio of scales, round, and round again when they drop the bits of its exponent, half away from 0 both times:
+numbers just below half a step go up. `fixed_point` says how far below, and ``qnn.quantize`` adds that. What remains are
+channels whose ratios have another exponent than most, and that floats have 24 bits.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def as_numbers(g: Context, value: Value) -> Value:
 
 
 def rounded(g: Context, value: Value, activation: str = "NONE") -> Value:
-    """Results of `as_numbers`, half away from 0, as integers of the quantised output, after an activation function; floats as they are."""
+    """Results of `as_numbers`, half away from 0, as integers of the output, after an activation function; floats as they are."""
     given, wanted = quantization(g.tensor(0)), quantization(g.result())
     if given is None or wanted is None:
         return value
@@ -115,7 +115,8 @@ def activated(g: Context, value: Value, activation: str, how: Quantization) -> V
     if activation not in RANGES:
         raise g.unsupported(f"fused_activation_function: got {activation} for a quantised tensor; expected NONE or a RELU")
     least, most = dtypes.integer_range(value.dtype)
-    bounds = [None if b is None else round(nearest(how, b) / float(how.scales[0])) + int(how.zero_points[0]) for b in RANGES[activation]]
+    scale, zero = float(how.scales[0]), int(how.zero_points[0])
+    bounds = [None if b is None else round(nearest(how, b) / scale) + zero for b in RANGES[activation]]
     low, high = (default if b is None else min(max(b, least), most) for b, default in zip(bounds, (least, most)))
     return g.call("clip", value, a_min=low, a_max=high)
 
@@ -139,7 +140,7 @@ def _shorten(g: Context) -> None:
 
 
 def is_wide(g: Context) -> bool:
-    """Whether numbers are float64: 24 bits are too few to round results of int16 as integers are. Sums of products stay integers."""
+    """Whether numbers are float64: 24 bits are too few to round results of int16 as integers are. Products stay integers."""
     return g.result().dtype == "int16" and g.operator.name not in (*_WITH_SHORT_MULTIPLIERS, "FULLY_CONNECTED")
 
 
@@ -191,8 +192,8 @@ def bias(g: Context, position: int, value: Value | None, *factors: int) -> Value
         if not all(given):
             return g.cast(value, "float32")
         scales = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.float64(1))
-        count = np.size(scales)
-        how = Quantization(np.asarray(scales, np.float32), np.zeros(count, np.int64), 0 if count > 1 else None)
+        axis = 0 if np.size(scales) > 1 else None
+        how = Quantization(np.asarray(scales, np.float32), np.zeros(np.size(scales), np.int64), axis)
     known = value.constant
     if known is not None:
         return g.constant((known.astype(np.float64) * how.scales.astype(np.float64)).astype(np.float32))

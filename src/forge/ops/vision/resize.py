@@ -9,6 +9,9 @@ asymmetric          ``i * n / m``
 align_corners       ``i * (n - 1) / (m - 1)``, and 0 where m is 1
 ==================  ================================================
 
+With ``fixed_`` before the first, third or fourth name, ``n / m`` and half of it are rounded to multiples of 1/1024 first, as
+integer kernels compute them.
+
 ``method`` "nearest_neighbor" reads the element that ``rounding_method`` gives ("round": half to even, "round_prefer_floor",
 "round_prefer_ceil", "floor", "ceil"); "linear" weighs two neighbours; "cubic" four, by Keys' kernel with ``cubic_alpha``.
 Neighbours outside of the data are those at its edge; with ``cubic_exclude`` their weight goes to the others.

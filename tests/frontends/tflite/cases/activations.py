@@ -19,8 +19,8 @@ ROWS = [
     row("GELU", num(*WHOLE, low=-3, high=3), forms=("float32", *Q)),
     row("GELU", num(*WHOLE, low=-3, high=3), forms=("float32", *Q), label="tanh", approximate=True),
     row("PRELU", num(12, 100), num(100, low=0, high=1, const=True), forms=("float32", *Q)),
-    *(row("SOFTMAX", num(40, n, low=-r, high=r), forms=("float32", *Q16), out=ACTIVATION, label=f"{n}", beta=beta) for n, r, beta in (
-        (10, 3, 1.0), (40, 6, 1.0), (30, 4, 0.5))),
+    *(row("SOFTMAX", num(40, n, low=-r, high=r), forms=("float32", *Q16), out=ACTIVATION, label=f"{n}", beta=beta)
+      for n, r, beta in ((10, 3, 1.0), (40, 6, 1.0), (30, 4, 0.5))),
     row("LOG_SOFTMAX", num(60, 20, low=-4, high=4), forms=("float32", *Q), out=LOGARITHM),
     row("RELU6", num(30, low=-8, high=7), forms=("float32", *Q), label="same", out=SAME),
 ]

@@ -44,7 +44,7 @@ def anchors(count: int) -> Operand:
 SCORES = num(20, low=0)
 ROWS = [
     row("NON_MAX_SUPPRESSION_V4", boxes(20), SCORES, ints(8), ints(0.3, "float32"), ints(0.2, "float32"), out=["int32", "int32"]),
-    *(row("NON_MAX_SUPPRESSION_V5", boxes(20), SCORES, ints(8), ints(0.3, "float32"), ints(0.2, "float32"), ints(sigma, "float32"),
+    *(row("NON_MAX_SUPPRESSION_V5", boxes(20), SCORES, ints(8), *(ints(n, "float32") for n in (0.3, 0.2, sigma)),
           out=["int32", "float32", "int32"], label=label) for sigma, label in ((0.0, ""), (0.5, "soft"))),
     *(row("TFLite_Detection_PostProcess", num(1, 30, 4, low=-2, high=2), num(1, 30, 4, low=0), anchors(30),
           out=["float32"] * 4, label=label, custom_options=options) for label, options in (("", FAST), ("regular", REGULAR))),

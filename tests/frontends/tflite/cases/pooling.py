@@ -8,7 +8,8 @@ THREE = {"filter_width": 3, "filter_height": 3}
 TWO = {"filter_width": 2, "filter_height": 2, "stride_w": 2, "stride_h": 2}
 
 ROWS = [
-    row("AVERAGE_POOL_2D", num(1, 11, 11, 12), forms=("float32", *Q16), out=SAME, padding="SAME", stride_w=1, stride_h=1, **THREE),
+    row("AVERAGE_POOL_2D", num(1, 11, 11, 12), forms=("float32", *Q16), out=SAME, padding="SAME", stride_w=1, stride_h=1,
+        **THREE),
     row("AVERAGE_POOL_2D", num(1, 20, 24, 10), forms=("float32", *Q16), out=SAME, label="valid", padding="VALID", **TWO),
     row("AVERAGE_POOL_2D", num(1, 7, 7, 300), forms=("float32", "int8"), out=SAME, label="whole", padding="VALID", filter_width=7,
         filter_height=7, stride_w=1, stride_h=1),
@@ -28,7 +29,8 @@ ROWS = [
       for label, options in (("", {}), ("align", {"align_corners": True}), ("half", {"half_pixel_centers": True}))),
     row("RESIZE_BILINEAR", num(1, 20, 21, 3), ints([10, 30]), forms=("float32", "int8"), out=SAME, label="smaller",
         half_pixel_centers=True),
-    row("RESIZE_BILINEAR", num(1, 8, 8, 5), ints([16, 16]), forms=("float32", *Q), out=SAME, label="double", half_pixel_centers=True),
+    row("RESIZE_BILINEAR", num(1, 8, 8, 5), ints([16, 16]), forms=("float32", *Q), out=SAME, label="double",
+        half_pixel_centers=True),
     *(row("RESIZE_BILINEAR", num(1, 6, 7, 9), ints([13, 11]), forms=("uint8",), out=SAME, label=f"unsigned-{label}", **options,
           inexact="kernels for uint8 add floats, whose halves they round up or down by chance")
       for label, options in (("", {}), ("align", {"align_corners": True}), ("half", {"half_pixel_centers": True}))),

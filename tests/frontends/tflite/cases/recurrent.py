@@ -74,8 +74,9 @@ ROWS = [
         kernel_type="FULL", **TANH),
     row("LSTM", num(BATCH, IN), num(BATCH, UNITS), matrix(4 * UNITS, IN + UNITS), vector(4 * UNITS), num(BATCH, UNITS), outputs=4,
         label="basic", kernel_type="BASIC", **TANH),
-    *(row("BIDIRECTIONAL_SEQUENCE_LSTM", num(*(TIME, BATCH) if merge else (BATCH, TIME), IN), *lstm(), *lstm(), *(variable(BATCH, UNITS) for _ in range(4)),
-          *[absent] * 9, outputs=1 if merge else 2, label="merged" if merge else "", merge_outputs=merge, time_major=merge, **TANH)
+    *(row("BIDIRECTIONAL_SEQUENCE_LSTM", num(*(TIME, BATCH) if merge else (BATCH, TIME), IN), *lstm(), *lstm(),
+          *(variable(BATCH, UNITS) for _ in range(4)), *[absent] * 9, outputs=1 if merge else 2,
+          label="merged" if merge else "", merge_outputs=merge, time_major=merge, **TANH)
       for merge in (False, True)),
     row("RNN", num(BATCH, IN), *RNN, forms=FORMS, **TANH),
     row("RNN", num(BATCH, IN), *RNN, label="relu6", fused_activation_function="RELU6"),

@@ -24,6 +24,6 @@ ROWS = [
     row("IMAG", num(3, 4), forms=("complex64",), out="float32"),
     row("RFFT2D", num(2, 8, 16), ints([8, 16]), out="complex64"),
     row("FAKE_QUANT", num(30, low=-2, high=2), min=-1.0, max=1.5, num_bits=8, narrow_range=False),
-    *(row("REDUCE_WINDOW", num(5, 7), ints(0, "float32"), *(ints(n, "int64") for n in ([2, 3], [1, 2], [2, 1])), label=kind.lower(),
-          reduce_function=kind) for kind in ("ADD", "MUL", "MINIMUM", "MAXIMUM")),
+    *(row("REDUCE_WINDOW", num(5, 7), ints(0, "float32"), *(ints(n, "int64") for n in ([2, 3], [1, 2], [2, 1])),
+          label=kind.lower(), reduce_function=kind) for kind in ("ADD", "MUL", "MINIMUM", "MAXIMUM")),
 ]

@@ -51,6 +51,8 @@ def quantize_rows() -> list[Case]:
         row("qnn.quantize", [f32(2, 3, 4), np.array([0.1, 0.2, 0.5], np.float32), np.array([1, -2, 3], np.int8)],
             onnx_node("QuantizeLinear", axis=1), axis=1, symbolic=False),
         row("qnn.quantize", [f32(7), scalar(0.01)], out_dtype="int16"),
+        row("qnn.quantize", [f32(4, 5, special=special), scalar(1), scalar(3, np.int8)], lambda x, scale, zero: np.clip(
+            np.trunc(x + np.copysign(np.where(x < 0, 0.75, 0.625), x)) + zero, -128, 127).astype(np.int8), away=(0.25, 0.125)),
         row("qnn.quantize", [f32(7, special=(3e9, np.nan)), scalar(1e-3)], out_dtype="int32"),
         row("qnn.quantize", [f32(7), scalar(0.5)], out_dtype="int4"),
         row("qnn.quantize", [f16(7), scalar(0.5, np.float16), scalar(3, np.uint8)], out_dtype="uint8"),

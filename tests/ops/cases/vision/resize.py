@@ -37,6 +37,26 @@ def mode_rows() -> list[Case]:
     ]
 
 
+def fixed(data: np.ndarray, size: int, half: bool, corners: bool) -> np.ndarray:
+    """Rows, with positions in integers."""
+    n, m = (data.shape[2] - 1, size - 1) if corners else (data.shape[2], size)
+    step = (1024 * n + m // 2) // m
+    places = np.arange(size) * step + (step // 2 - 512 if half else 0)
+    first = np.clip(places // 1024, 0, data.shape[2] - 1)
+    after = np.clip(places // 1024 + 1, 0, data.shape[2] - 1)
+    weights = (places % 1024 / 1024).astype(np.float32)
+    return data[:, :, first] * (1 - weights) + data[:, :, after] * weights
+
+
+def fixed_rows() -> list[Case]:
+    modes = {"fixed_half_pixel": (True, False), "fixed_asymmetric": (False, False), "fixed_align_corners": (False, True)}
+    return [
+        row("image.resize1d", [f32(2, 3, 7)], lambda x, size=size, how=how: fixed(x, size, *how), note=f"{mode},{size}",
+            size=(size,),
+            coordinate_transformation_mode=mode)
+        for mode, how in modes.items() for size in (5, 11, 14, 21, 28)]
+
+
 def other_rows() -> list[Case]:
     nearest = {"method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
     return [
@@ -73,4 +93,4 @@ def shrunk_rows() -> list[Case]:
     ]
 
 
-CASES = [*mode_rows(), *other_rows(), *shrunk_rows()]
+CASES = [*mode_rows(), *fixed_rows(), *other_rows(), *shrunk_rows()]

@@ -80,8 +80,14 @@ def prelu(g: Context, x: Value, alpha: Value) -> Value:
 
 
 @converts("SOFTMAX")
+@takes_integers
 def softmax(g: Context, x: Value, *, beta: float = 0.0) -> Value:
-    return g.call("nn.softmax", x if beta == 1 else g.call("multiply", x, g.scalar(beta, x)), axis=-1)
+    given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
+    if given is not None and wanted is not None and x.dtype == "int16":
+        return tables.softmax(g, x, given.scales[0], beta)
+    real = x if given is None else quantized.dequantize(g, x, given)
+    found = g.call("nn.softmax", real if beta == 1 else g.call("multiply", real, g.scalar(beta, real)), axis=-1)
+    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
 
 
 @converts("LOG_SOFTMAX")

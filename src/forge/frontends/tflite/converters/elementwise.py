@@ -72,7 +72,8 @@ def squared_difference(g: Context, x: Value, y: Value) -> Value:
         largest = 2 * max(float(given.scales[0]), float(others.scales[0]))
         unit = largest / 128
         x, y = (quantized.to_units(g, v, unit, float(how.scales[0]) / largest) for v, how in ((x, given), (y, others)))
-        g.away = quantized.away(*[unit**2 / wanted.scales.astype(np.float64)] * 2)
+        ratio = unit**2 / wanted.scales.astype(np.float64)
+        g.away = quantized.away(ratio, ratio)
     difference = g.call("subtract", x, y)
     return g.call("multiply", difference, difference)
 

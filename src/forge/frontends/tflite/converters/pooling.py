@@ -76,7 +76,8 @@ def resize_bilinear(
     g: Context, x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Value:
     """Positions in tensors of int8 and int16 are multiples of 1/1024; results are rounded half away from the integer 0."""
-    found = _resized(g, quantized.as_numbers(g, x), size, "linear", align_corners, half_pixel_centers, "", x.dtype in ("int8", "int16"))
+    numbers, is_fixed = quantized.as_numbers(g, x), x.dtype in ("int8", "int16")
+    found = _resized(g, numbers, size, "linear", align_corners, half_pixel_centers, "", is_fixed)
     return quantized.rounded(g, found)
 
 

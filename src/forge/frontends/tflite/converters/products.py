@@ -65,9 +65,8 @@ def _biased(g: Context, x: Value, bias: Value | None, position: int, *factors: i
 
 @converts("CONV_2D")
 def conv_2d(
-    g: Context, x: Value, weight: Value, bias: Value | None = None, *,
-    padding: str = "SAME", stride_w: int = 0, stride_h: int = 0,
-    fused_activation_function: str = "NONE", dilation_w_factor: int = 1, dilation_h_factor: int = 1,
+    g: Context, x: Value, weight: Value, bias: Value | None = None, *, padding: str = "SAME", stride_w: int = 0,
+    stride_h: int = 0, fused_activation_function: str = "NONE", dilation_w_factor: int = 1, dilation_h_factor: int = 1,
 ) -> Value:
     return _convolved(
         g, x, weight, bias, "OHWI", _groups(g, x.shape[-1], weight.shape[-1]), padding, (stride_h, stride_w),
@@ -85,9 +84,9 @@ def _groups(g: Context, channels: Dim, of_group: Dim) -> int:
 
 @converts("DEPTHWISE_CONV_2D")
 def depthwise_conv_2d(
-    g: Context, x: Value, weight: Value, bias: Value | None = None, *,
-    padding: str = "SAME", stride_w: int = 0, stride_h: int = 0,
-    depth_multiplier: int = 0, fused_activation_function: str = "NONE", dilation_w_factor: int = 1, dilation_h_factor: int = 1,
+    g: Context, x: Value, weight: Value, bias: Value | None = None, *, padding: str = "SAME", stride_w: int = 0,
+    stride_h: int = 0, depth_multiplier: int = 0, fused_activation_function: str = "NONE", dilation_w_factor: int = 1,
+    dilation_h_factor: int = 1,
 ) -> Value:
     channels = x.shape[-1]
     if not isinstance(channels, int):
@@ -99,10 +98,9 @@ def depthwise_conv_2d(
 
 @converts("CONV_3D")
 def conv_3d(
-    g: Context, x: Value, weight: Value, bias: Value | None = None, *,
-    padding: str = "SAME", stride_d: int = 0, stride_w: int = 0,
-    stride_h: int = 0, fused_activation_function: str = "NONE", dilation_d_factor: int = 1, dilation_w_factor: int = 1,
-    dilation_h_factor: int = 1,
+    g: Context, x: Value, weight: Value, bias: Value | None = None, *, padding: str = "SAME", stride_d: int = 0,
+    stride_w: int = 0, stride_h: int = 0, fused_activation_function: str = "NONE", dilation_d_factor: int = 1,
+    dilation_w_factor: int = 1, dilation_h_factor: int = 1,
 ) -> Value:
     return _convolved(
         g, x, weight, bias, "DHWIO", 1, padding, (stride_d, stride_h, stride_w),

@@ -160,7 +160,8 @@ def _gates(
     """The weights of an LSTM, which begin at input ``first``; its biases may be of integers."""
     gates = Gates(
         [_at(v, first + k) for k in range(4)], [_at(v, first + 4 + k) for k in range(4)],
-        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)], _at(v, first + 15), _at(v, first + 16),
+        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)], _at(v, first + 15),
+        _at(v, first + 16),
         [None] * 4 if norms is None else [_at(v, norms + k) for k in range(4)], auxiliary or [None] * 4)
     if any(w is None for w in (*gates.weights[1:], *gates.recurrent[1:])):
         raise g.invalid("weights are absent; expected those of the forget, cell and output gates")
