@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,10 @@ from forge.ir import types
 from forge.ir.functions.states import State
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
+
+
+MAX_VARIABLE_BYTES = 1 << 31
+"""Of the variables of a subgraph, in all: more than a file can hold, whose offsets of 32 bits are signed."""
 
 
 def import_model(source: Source, shape_dict: ShapeDict | None = None, dtype_dict: Mapping[str, str] | None = None) -> Module:
@@ -112,12 +117,17 @@ def _add_inputs(
 
 def _add_variables(scope: TfliteScope) -> dict[int, str]:
     """Variables of the subgraph, which are states: their labels."""
-    labels = {}
+    labels, total = {}, 0
     for number, tensor in enumerate(scope.tensors.tensors):
         if not tensor.is_variable or number in scope.tensors.inputs:
             continue
         if None in tensor.shape or tensor.dtype in ("resource", "variant", "string"):
             raise ImportModelError(f"variable {tensor.name!r}: got {tensor.dtype} of sizes {tensor.shape}; expected numbers of known sizes")
+        total += math.prod(size or 0 for size in tensor.shape) * dtypes.numpy_dtype(tensor.dtype).itemsize
+        if total > MAX_VARIABLE_BYTES:
+            raise ImportModelError(
+                f"variable {tensor.name[:200]!r}: got sizes {tensor.shape}; expected variables of at most {MAX_VARIABLE_BYTES} bytes "
+                "in all; the model is damaged")
         zero = 0 if tensor.quantization is None or tensor.dtype != "int8" else int(tensor.quantization.zero_points[0])
         initial = tensor.contents() if tensor.contents is not None else np.full(
             [size or 0 for size in tensor.shape], zero, dtypes.numpy_dtype(tensor.dtype))
