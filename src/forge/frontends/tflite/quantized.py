@@ -33,7 +33,8 @@ def quantization(tensor: Tensor | None) -> Quantization | None:
     """How the numbers of a tensor are quantised; None where its elements are the numbers."""
     how = tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
     if tensor is not None and how is not None and not (np.isfinite(how.scales) & (how.scales > 0)).all():
-        raise ImportModelError(f"tensor {tensor.name[:200]!r}: got scales {how.scales[:4]}; expected positive numbers; the model is invalid")
+        raise ImportModelError(
+            f"tensor {tensor.name[:200]!r}: got scales {how.scales[:4]}; expected positive numbers; the model is invalid")
     return how
 
 
