@@ -26,7 +26,6 @@ from forge.ir.functions.states import State
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 
-
 MAX_VARIABLE_BYTES = 1 << 31
 """Of the variables of a subgraph, in all: more than a file can hold, whose offsets of 32 bits are signed."""
 
@@ -126,8 +125,8 @@ def _add_variables(scope: TfliteScope) -> dict[int, str]:
         total += math.prod(size or 0 for size in tensor.shape) * dtypes.numpy_dtype(tensor.dtype).itemsize
         if total > MAX_VARIABLE_BYTES:
             raise ImportModelError(
-                f"variable {tensor.name[:200]!r}: got sizes {tensor.shape}; expected variables of at most {MAX_VARIABLE_BYTES} bytes "
-                "in all; the model is damaged")
+                f"variable {tensor.name[:200]!r}: got sizes {tensor.shape}; expected variables of at most "
+                f"{MAX_VARIABLE_BYTES} bytes in all; the model is damaged")
         zero = 0 if tensor.quantization is None or tensor.dtype != "int8" else int(tensor.quantization.zero_points[0])
         initial = tensor.contents() if tensor.contents is not None else np.full(
             [size or 0 for size in tensor.shape], zero, dtypes.numpy_dtype(tensor.dtype))

@@ -77,7 +77,8 @@ def _channels(g: Context, x: Value) -> Dim:
     """The size of the last axis."""
     if not x.rank:
         raise g.invalid(f"got {x.type}; expected a tensor with channels")
-    return x.shape[-1]
+    found: Dim = x.shape[-1]
+    return found
 
 
 def _groups(g: Context, channels: Dim, of_group: Dim) -> int:
