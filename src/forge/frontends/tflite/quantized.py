@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forge import dtypes
+from forge.errors import ImportModelError
 from forge.frontends.converter import Converter
 from forge.frontends.registry import as_list
 from forge.frontends.tflite import registry
@@ -30,7 +31,11 @@ NUMBERS = frozenset({"int2", "int4", "uint4", "int8", "uint8", "int16", "uint16"
 
 def quantization(tensor: Tensor | None) -> Quantization | None:
     """How the numbers of a tensor are quantised; None where its elements are the numbers."""
-    return tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
+    how = tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
+    if tensor is not None and how is not None and not (np.isfinite(how.scales) & (how.scales > 0)).all():
+        raise ImportModelError(
+            f"tensor {tensor.name[:200]!r}: got scales {how.scales[:4]}; expected positive numbers; the model is invalid")
+    return how
 
 
 def converted(
@@ -67,8 +72,19 @@ def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
     wanted = quantization(g.result())
     if wanted is None or None in given or g.replaced:
         return
-    ratio = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.ones(1)) / wanted.scales
+    scales = _scales_of_product(g, given)
+    if len({scales.size, wanted.scales.size} - {1}) > 1:
+        raise g.invalid(f"got {scales.size} and {wanted.scales.size} scales; expected as many, or one")
+    ratio = scales / wanted.scales
     g.away = away(ratio, ratio, count)
+
+
+def _scales_of_product(g: Context, given: Sequence[Quantization | None]) -> np.ndarray:
+    """The scales of products of numbers that are quantised so: one, or one for each channel."""
+    scales = [q.scales.astype(np.float64) for q in given if q is not None]
+    if len({one.size for one in scales} - {1}) > 1:
+        raise g.invalid(f"got operands with {[one.size for one in scales]} scales; expected as many, or one")
+    return math.prod(scales, start=np.ones(1))
 
 
 def away(below: np.ndarray, above: np.ndarray, count: int = 1) -> tuple[float, float]:
@@ -191,9 +207,11 @@ def bias(g: Context, position: int, value: Value | None, *factors: int) -> Value
         given = [g.quantization(k) for k in factors]
         if not all(given):
             return g.cast(value, "float32")
-        scales = math.prod((q.scales.astype(np.float64) for q in given if q is not None), start=np.float64(1))
+        scales = _scales_of_product(g, given)
         axis = 0 if np.size(scales) > 1 else None
         how = Quantization(np.asarray(scales, np.float32), np.zeros(np.size(scales), np.int64), axis)
+    if how.axis is not None and value.shape != (how.scales.size,):
+        raise g.invalid(f"bias: got {value.type} with {how.scales.size} scales; expected one for each element")
     known = value.constant
     if known is not None:
         return g.constant((known.astype(np.float64) * how.scales.astype(np.float64)).astype(np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ SUBGRAPH_OPTIONS = (
     "decomposition_subgraph_index",
 )
 RESOURCE_DTYPES = ("resource", "variant")
+MAX_BYTES = 1 << 31
+"""Of variables that are tensors."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,14 @@ class Resources:
         types: of variables, by label, where they are known before they are read.
         initial: what variables are before the first run, by label.
         tables: keys and values, by the name of the resource.
+        size: bytes of variables that are tensors.
     """
 
     labels: dict[Tensor | str, str] = field(default_factory=dict)
     types: dict[str, TensorType] = field(default_factory=dict)
     initial: dict[str, np.ndarray] = field(default_factory=dict)
     tables: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    size: int = 0
 
     def written(self, model: TfliteModel, *subgraphs: int) -> list[str]:
         """Labels of variables that subgraphs, and those that they run, may write."""
@@ -127,11 +132,16 @@ def _add_tensor(found: Resources, tensor: Tensor, taken: set[str]) -> None:
     if None in tensor.shape or tensor.dtype in (*RESOURCE_DTYPES, "string"):
         raise ImportModelError(
             f"variable {tensor.name!r}: got {tensor.dtype} of sizes {tensor.shape}; expected numbers of known sizes")
+    found.size += math.prod(size or 0 for size in tensor.shape) * dtypes.numpy_dtype(tensor.dtype).itemsize
+    if found.size > MAX_BYTES:
+        raise ImportModelError(
+            f"variable {tensor.name[:200]!r}: got sizes {tensor.shape}; expected variables of at most {MAX_BYTES} bytes in all; "
+            "the model is damaged")
     label = found.labels[tensor] = _label(tensor.name or "variable", taken)
     found.types[label] = TensorType(tuple(size or 0 for size in tensor.shape), tensor.dtype)
     if tensor.contents is not None:
         found.initial[label] = tensor.contents()
-    elif tensor.dtype == "int8" and tensor.quantization is not None:  # what stands for zero
+    elif tensor.dtype == "int8" and tensor.quantization is not None and not tensor.quantization.is_symmetric:
         found.initial[label] = np.full([size or 0 for size in tensor.shape], tensor.quantization.zero_points[0], np.int8)
 
 

@@ -69,8 +69,16 @@ def conv_2d(
     stride_h: int = 0, fused_activation_function: str = "NONE", dilation_w_factor: int = 1, dilation_h_factor: int = 1,
 ) -> Value:
     return _convolved(
-        g, x, weight, bias, "OHWI", _groups(g, x.shape[-1], weight.shape[-1]), padding, (stride_h, stride_w),
+        g, x, weight, bias, "OHWI", _groups(g, _channels(g, x), _channels(g, weight)), padding, (stride_h, stride_w),
         (dilation_h_factor, dilation_w_factor), fused_activation_function)
+
+
+def _channels(g: Context, x: Value) -> Dim:
+    """The size of the last axis."""
+    if not x.rank:
+        raise g.invalid(f"got {x.type}; expected a tensor with channels")
+    found: Dim = x.shape[-1]
+    return found
 
 
 def _groups(g: Context, channels: Dim, of_group: Dim) -> int:
@@ -88,7 +96,7 @@ def depthwise_conv_2d(
     stride_h: int = 0, depth_multiplier: int = 0, fused_activation_function: str = "NONE", dilation_w_factor: int = 1,
     dilation_h_factor: int = 1,
 ) -> Value:
-    channels = x.shape[-1]
+    channels = _channels(g, x)
     if not isinstance(channels, int):
         raise g.unsupported(f"got {x.type}; expected a known number of channels")
     return _convolved(

@@ -165,6 +165,8 @@ def strided_slice(
     taken: dict[int, tuple[Dim | Value | None, Dim | Value | None, int]] = {}
     shape: list[Dim | None] = []  # sizes of the result: None where a slice says it, 1 for new axes; removed ones are left out
     rest = x.rank - sum(not (new_axis_mask | ellipsis_mask) >> k & 1 for k in range(len(starts)))
+    if rest < 0:
+        raise g.invalid(f"got {len(starts)} entries, {-rest} more than the axes of {x.type}; expected at most one for each axis")
     axis = 0
     for k, (start, stop, step) in enumerate(zip(starts, ends, steps)):
         if ellipsis_mask >> k & 1:
