@@ -92,4 +92,3 @@ def entered(g: Context, scope: TfliteScope, subgraph: int) -> TfliteScope:
         raise g.invalid(f"got subgraph {subgraph}; expected one below {len(graphs)}")
     scope.enter(graphs[subgraph])
     return scope
-
