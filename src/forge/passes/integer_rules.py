@@ -188,8 +188,7 @@ def _rounded_to(
 ) -> Value:
     """``real``, in steps of ``wanted``, moved ``away`` from 0, as what ``found`` gives, between bounds."""
     if away:
-        below, above = away
-        real = builder.call("add", real, _away(builder, real, below, above, bool(np.all(low >= wanted.zero))))
+        real = builder.call("add", real, _away(builder, real, away[0], away[1], bool(np.all(low >= wanted.zero))))
     real = builder.call("round", real)
     if wanted.zero.any():
         real = builder.call("add", real, builder.constant(wanted.zero.astype(np.float32)))
@@ -235,9 +234,7 @@ def quantize_before_views(builder: RuleBuilder, found: Quantize) -> Value | None
         return None
     if builder.graph.is_output(found.data) or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
         return None
-    dtype = found.attrs.out_dtype
-    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, axis=-1, out_dtype=dtype,
-                         away=found.attrs.away)
+    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, **found.node.attributes | {"axis": -1})
     return builder.call(view.op_def, whole, *view.operands[1:], name=found.node.name, **view.attributes)
 
 

@@ -17,6 +17,7 @@ import pytest
 import forge
 from forge.frontends.support import CONVERTER
 from forge.frontends.tflite import coverage
+from tests.frontends.tflite import test_stablehlo
 from tests.frontends.tflite.case import QUANTISED, Case
 from tests.frontends.tflite.cases import CASES
 from tests.frontends.tflite.record import Result, kept, record, shapes_and_ranges
@@ -73,7 +74,11 @@ def test_compiled(case: Case) -> None:
     assert difference(case, outcome(case), recorded()[case.name]) == ""
 
 
-WITHOUT_CASES: frozenset[str] = frozenset()
+WITHOUT_CASES = frozenset(
+    "ASSIGN_VARIABLE CALL_ONCE HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE IF READ_VARIABLE VAR_HANDLE WHILE "
+    "STABLEHLO_CASE STABLEHLO_COMPOSITE STABLEHLO_WHILE "  # test_control.py
+    "DENSIFY MULTINOMIAL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM "  # test_random.py
+    "STABLEHLO_CUSTOM_CALL STABLEHLO_RNG_BIT_GENERATOR".split()) | {f"STABLEHLO_{one.op}" for one in test_stablehlo.ROWS}
 """Operators whose models another module makes, such as those with several subgraphs."""
 
 
@@ -97,4 +102,5 @@ def test_recorded(case: Case) -> None:
             np.testing.assert_allclose(one.elements, other.elements, rtol=1e-5, atol=1e-5 * max(map(abs, other.range)))
         else:
             np.testing.assert_array_equal(one.elements, other.elements)
-            np.testing.assert_array_equal(one.fast, other.fast)
+            off = np.abs(np.asarray(one.fast, np.int64) - np.asarray(other.fast, np.int64))
+            assert off.max(initial=0) <= 1  # fast kernels are those of the processor

@@ -104,7 +104,7 @@ class Graph:
         return self.tensor(more.pop("shape", array.shape), dtype, contents=array, **more)
 
     def op(
-        self, name: str, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], *, version: int = 1,
+        self, name: str, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], /, *, version: int = 1,
         custom_options: bytes = b"", intermediates: Sequence[Tensor] = (), **options: Any,
     ) -> Sequence[Tensor]:
         """An operator: a builtin one, or a custom one by its own name. Its outputs."""

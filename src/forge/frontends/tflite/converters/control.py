@@ -153,7 +153,7 @@ def case(g: Context, index: Value, *inputs: Value | None, branch_subgraph_indice
 @takes_integers
 def composite(
     g: Context, *inputs: Value | None, name: str = "", decomposition_subgraph_index: int = 0,
-    composite_attributes: tuple[int, ...] = (), composite_attributes_format: str = "", version: int = 0,
+    composite_attributes: tuple[int, ...] = (), composite_attributes_format: int = 0, version: int = 0,
 ) -> list[Value | None]:
     """What its decomposition computes."""
     return _results(g, inlined(g, decomposition_subgraph_index, _operands(g, inputs)))
