@@ -62,7 +62,7 @@ def _pool_options(g: Context) -> tuple[int, tuple[int, int], tuple[int, int], st
 
 @converts("MaxPoolingWithArgmax2D", domain=CUSTOM)
 def max_pool_with_argmax(g: Context, x: Value) -> list[Value]:
-    """The maxima, and for each its place in its window, row by row, with 0.1 added: a float, which is cut off where it is read."""
+    """The maxima, and the place of each in its window, row by row, with 0.1 added: floats, which are cut off where read."""
     padding, strides, window, activation = _pool_options(g)
     sizes = _image(g, x)
     around = same_padding(sizes, window, strides, (1, 1)) if padding == _SAME else (0, 0, 0, 0)
