@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from forge.compose.products import dense
 from forge.frontends.scope import Region
 from forge.frontends.tflite import quantized
@@ -24,6 +26,9 @@ Step = Callable[[Context, Value, list[Value]], tuple[Value, list[Value]]]
 """One step: a slice of the input and states -> the output and the states after it."""
 _FUNCTIONS = {"TANH": "tanh", "RELU": "relu"}
 """Activation functions that ``nn.lstm`` and ``nn.rnn`` know."""
+_GATE, _PORTION, _ZERO = np.float32(2.0**-12), np.float32(2.0**-15), np.zeros(1, np.int64)
+_IN_GATE, _OF_ONE = (Quantization(np.array([scale]), _ZERO) for scale in (_GATE, _PORTION))
+"""How layers on integers keep what goes into a gate, and what comes out of it, as int16."""
 _EPSILON = 1e-8
 """What TFLite adds to the variance of normalised gates."""
 
@@ -224,6 +229,11 @@ def _whole_lstm(
 
 def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantization | None], first: Value) -> Step:
     width = first.shape[2]
+    is_whole = all(kind is not None for kind in kinds)
+    between = _intermediates(g) if is_whole else [None] * 5
+
+    def rounded(inner: Context, value: Value, how: Quantization | None) -> Value:
+        return _kept(inner, value, how, "int16") if is_whole else value
 
     def step(inner: Context, x: Value, states: list[Value]) -> tuple[Value, list[Value]]:
         def own(value: Value | None) -> Value | None:
@@ -242,35 +252,51 @@ def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantiz
             peephole = own(gates.peephole[{0: 0, 1: 1, 3: 2}[k]]) if k != 2 and cell is not None else None
             if peephole is not None and cell is not None:
                 terms.append(inner.call("multiply", cell, peephole))
+            norm, bias = own(gates.norms[k]), own(gates.biases[k])
+            if norm is None and bias is not None:
+                terms[0] = inner.call("add", terms[0], bias)
+            terms = [rounded(inner, term, _IN_GATE if norm is None else between[k]) for term in terms]
             total = terms[0]
             for term in terms[1:]:
                 total = inner.call("add", total, term)
-            norm, bias = own(gates.norms[k]), own(gates.biases[k])
             if norm is not None:
                 total = inner.call("multiply", _normalized(inner, total), norm)
-            return total if bias is None else inner.call("add", total, bias)
+                total = total if bias is None else inner.call("add", total, bias)
+            return rounded(inner, total, _IN_GATE)
 
-        forget = inner.call("sigmoid", gate(1, c))
+        def opened(k: int, cell: Value) -> Value:
+            return rounded(inner, inner.call("sigmoid", gate(k, cell)), _OF_ONE)
+
+        forget = opened(1, c)
         if gates.weights[0] is None:
             enter = inner.call("subtract", inner.scalar(1, forget), forget)
         else:
-            enter = inner.call("sigmoid", gate(0, c))
-        proposal = activated(inner, gate(2, None), bounds.activation)
-        c = inner.call("add", inner.call("multiply", forget, c), inner.call("multiply", enter, proposal))
+            enter = opened(0, c)
+        proposal = rounded(inner, activated(inner, gate(2, None), bounds.activation), _OF_ONE)
+        parts_of_cell = [inner.call("multiply", forget, c), inner.call("multiply", enter, proposal)]
+        c = inner.call("add", *(rounded(inner, part, kinds[1]) for part in parts_of_cell))
         if bounds.cell:
             c = inner.call("clip", c, a_min=-bounds.cell, a_max=bounds.cell)
         c = _kept(inner, c, kinds[1], "int16")
-        leave = inner.call("sigmoid", gate(3, c))
-        h = inner.call("multiply", leave, activated(inner, c, bounds.activation))
+        leave = opened(3, c)
+        h = inner.call("multiply", leave, rounded(inner, activated(inner, c, bounds.activation), _OF_ONE))
         projection, added = own(gates.projection), own(gates.projection_bias)
         if projection is not None:
-            h = dense(inner, h, projection)
+            h = dense(inner, _kept(inner, h, between[4], "int8"), projection)
             h = h if added is None else inner.call("add", h, added)
             h = inner.call("clip", h, a_min=-bounds.projection, a_max=bounds.projection) if bounds.projection else h
         h = _kept(inner, h, kinds[0], "int8")
         return h, [h, c]
 
     return step
+
+
+def _intermediates(g: Context) -> list[Quantization | None]:
+    """How layers on integers keep the sums of the gates that are normalised, and what is projected."""
+    numbers = g.operator.intermediates
+    if len(numbers) < 5 or any(number < 0 for number in numbers):
+        raise g.invalid(f"got {len(numbers)} intermediates; expected 5, with their quantisation")
+    return [g.scope.tensors.tensors[number].quantization for number in numbers[:5]]
 
 
 def _known(value: Value | None) -> Value:
@@ -414,4 +440,5 @@ def svdf(g: Context, *inputs: Value | None, rank: int = 0, fused_activation_func
     sums = g.call("sum", g.call("multiply", kept, times), axis=(2,))
     units = g.call("sum", g.reshape(sums, (x.shape[0], -1, rank)), axis=(2,))
     units = units if bias is None else g.call("add", units, bias)
-    return _result(g, activated(g, units, fused_activation_function))
+    # The kernels on integers compute no activation function.
+    return _result(g, units if how is not None else activated(g, units, fused_activation_function))
