@@ -6,6 +6,7 @@ A layer with nothing unusual is ``nn.lstm`` or ``nn.rnn``; one with a projection
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from forge.compose.products import dense
 from forge.frontends.scope import Region
-from forge.frontends.tflite import quantized
+from forge.frontends.tflite import gates as gates_of
+from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
 from forge.frontends.tflite.importer import build_region
@@ -26,8 +28,7 @@ Step = Callable[[Context, Value, list[Value]], tuple[Value, list[Value]]]
 """One step: a slice of the input and states -> the output and the states after it."""
 _FUNCTIONS = {"TANH": "tanh", "RELU": "relu"}
 """Activation functions that ``nn.lstm`` and ``nn.rnn`` know."""
-_GATE, _PORTION, _ZERO = np.float32(2.0**-12), np.float32(2.0**-15), np.zeros(1, np.int64)
-_IN_GATE, _OF_ONE = (Quantization(np.array([scale]), _ZERO) for scale in (_GATE, _PORTION))
+_IN_GATE, _OF_ONE = (Quantization(np.array([2.0**-k], np.float32), np.zeros(1, np.int64)) for k in (12, 15))
 """How layers on integers keep what goes into a gate, and what comes out of it, as int16."""
 _EPSILON = 1e-8
 """What TFLite adds to the variance of normalised gates."""
@@ -165,7 +166,8 @@ def _gates(
     """The weights of an LSTM, which begin at input ``first``; its biases may be of integers."""
     gates = Gates(
         [_at(v, first + k) for k in range(4)], [_at(v, first + 4 + k) for k in range(4)],
-        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)], _at(v, first + 15), _at(v, first + 16),
+        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)],
+        _at(v, first + 15), _at(v, first + 16),
         [None] * 4 if norms is None else [_at(v, norms + k) for k in range(4)], auxiliary or [None] * 4)
     if any(w is None for w in (*gates.weights[1:], *gates.recurrent[1:])):
         raise g.invalid("weights are absent; expected those of the forget, cell and output gates")
@@ -254,31 +256,41 @@ def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantiz
             norm, bias = own(gates.norms[k]), own(gates.biases[k])
             if norm is None and bias is not None:
                 terms[0] = inner.call("add", terms[0], bias)
-            terms = [rounded(inner, term, _IN_GATE if norm is None else between[k]) for term in terms]
-            total = terms[0]
-            for term in terms[1:]:
-                total = inner.call("add", total, term)
+            how = _IN_GATE if norm is None else between[k]
+            total: Value | None = None
+            for term, places in zip(terms, ((0, 1 + k), (18, 5 + k), (19, 9 + k - (k == 3))), strict=False):
+                if is_whole and how is not None:
+                    unit = float(how.scales[0])
+                    scales = [kind.scales[0] for kind in (g.quantization(place) for place in places) if kind is not None]
+                    term = quantized.to_units(inner, term, unit, math.prod(map(float, scales)) / unit)
+                total = rounded(inner, term if total is None else inner.call("add", total, term), how)
+            assert total is not None
             if norm is not None:
                 total = inner.call("multiply", _normalized(inner, total), norm)
                 total = total if bias is None else inner.call("add", total, bias)
-            return rounded(inner, total, _IN_GATE)
+            return total
 
         def opened(k: int, cell: Value) -> Value:
-            return rounded(inner, inner.call("sigmoid", gate(k, cell)), _OF_ONE)
+            total = gate(k, cell)
+            return _looked_up(inner, total, _IN_GATE, gates_of.sigmoid) if is_whole else inner.call("sigmoid", total)
+
+        def bounded(value: Value, how: Quantization | None) -> Value:
+            return activated(inner, value, bounds.activation) if how is None else _looked_up(inner, value, how, gates_of.tanh)
 
         forget = opened(1, c)
         if gates.weights[0] is None:
-            enter = inner.call("subtract", inner.scalar(1, forget), forget)
+            one = 1 - 2.0**-15 if is_whole else 1  # the greatest of int16 is the kernels' 1
+            enter = inner.call("subtract", inner.scalar(one, forget), forget)
         else:
             enter = opened(0, c)
-        proposal = rounded(inner, activated(inner, gate(2, None), bounds.activation), _OF_ONE)
+        proposal = bounded(gate(2, None), _IN_GATE if is_whole else None)
         parts_of_cell = [inner.call("multiply", forget, c), inner.call("multiply", enter, proposal)]
         c = inner.call("add", *(rounded(inner, part, kinds[1]) for part in parts_of_cell))
         if bounds.cell:
             c = inner.call("clip", c, a_min=-bounds.cell, a_max=bounds.cell)
         c = _kept(inner, c, kinds[1], "int16")
         leave = opened(3, c)
-        h = inner.call("multiply", leave, rounded(inner, activated(inner, c, bounds.activation), _OF_ONE))
+        h = inner.call("multiply", leave, bounded(c, kinds[1]))
         projection, added = own(gates.projection), own(gates.projection_bias)
         if projection is not None:
             h = dense(inner, _kept(inner, h, between[4], "int8"), projection)
@@ -288,6 +300,15 @@ def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantiz
         return h, [h, c]
 
     return step
+
+
+def _looked_up(g: Context, value: Value, how: Quantization, table: Callable[[int], np.ndarray]) -> Value:
+    """A function of a number that is kept as int16, whose scale is a power of 2."""
+    bits = 15 + int(np.frexp(how.scales[0])[1]) - 1
+    if not 0 <= bits <= 6 or how.scales[0] != 2.0 ** (bits - 15):
+        raise g.unsupported(f"got states with the scale {how.scales[0]}; expected a power of 2 from 2^-15 to 2^-9")
+    found = tables.looked_up(g, quantized.quantize(g, value, how, "int16"), table(bits))
+    return quantized.dequantize(g, found, _OF_ONE)
 
 
 def _intermediates(g: Context) -> list[Quantization | None]:
