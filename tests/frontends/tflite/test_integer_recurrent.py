@@ -41,12 +41,14 @@ def lstm(projection: int = 0, *, coupled: bool = False, peephole: bool = False, 
     biases: list[Tensor | None] = [integers("int32", 2000, 0.02 * (0.006 + 0.001 * k), UNITS) for k in range(4)]
     if coupled:
         weights[0] = recurrent[0] = peepholes[0] = biases[0] = None
-    project = [integers("int8", 127, 0.005, out, UNITS), integers("int32", 2000, 0.005 / 128, out)] if projection else [None, None]
+    project: list[Tensor | None] = [None, None]
+    if projection:
+        project = [integers("int8", 127, 0.005, out, UNITS), integers("int32", 2000, 0.00004, out)]
     how = {"scale": 0.01, "zero_point": 2} if projection else {"scale": 1 / 128, "zero_point": 0}
     h = graph.tensor((BATCH, out), "int8", is_variable=True, **how)
     c = graph.tensor((BATCH, UNITS), "int16", scale=2.0**-11, zero_point=0, is_variable=True)
     between = [graph.tensor((1,), "int16", scale=0.002, zero_point=0) for _ in range(4)]
-    between.append(graph.tensor((1,), "int8", scale=1 / 128, zero_point=-3 if projection else 0))
+    between.append(graph.tensor((1,), "int8", scale=0.008, zero_point=-3 if projection else 0))
     graph.outputs = [graph.tensor((BATCH, TIME, out), "int8", **how)]
     graph.op(
         "UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *weights, *recurrent, *peepholes, *biases, *project, h, c], graph.outputs,

@@ -295,6 +295,9 @@ def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantiz
         if projection is not None:
             h = dense(inner, _kept(inner, h, between[4], "int8"), projection)
             h = h if added is None else inner.call("add", h, added)
+            scales = [kind.scales[0] for kind in (between[4], g.quantization(16), kinds[0]) if kind is not None]
+            if len(scales) == 3:
+                h = quantized.to_units(inner, h, float(scales[2]), float(scales[0]) * float(scales[1]) / float(scales[2]))
             h = inner.call("clip", h, a_min=-bounds.projection, a_max=bounds.projection) if bounds.projection else h
         h = _kept(inner, h, kinds[0], "int8")
         return h, [h, c]
