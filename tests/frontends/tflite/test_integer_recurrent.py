@@ -48,7 +48,7 @@ def lstm(projection: int = 0, *, coupled: bool = False, peephole: bool = False, 
     h = graph.tensor((BATCH, out), "int8", is_variable=True, **how)
     c = graph.tensor((BATCH, UNITS), "int16", scale=2.0**-11, zero_point=0, is_variable=True)
     between = [graph.tensor((1,), "int16", scale=0.002, zero_point=0) for _ in range(4)]
-    between.append(graph.tensor((1,), "int8", scale=0.008, zero_point=-3 if projection else 0))
+    between.append(graph.tensor((1,), "int8", scale=0.008 if projection else 1 / 128, zero_point=-3 if projection else 0))
     graph.outputs = [graph.tensor((BATCH, TIME, out), "int8", **how)]
     graph.op(
         "UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *weights, *recurrent, *peepholes, *biases, *project, h, c], graph.outputs,
