@@ -16,7 +16,7 @@ _POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 
 
 def _saturated(x: np.ndarray) -> np.ndarray:
-    return np.clip(x, -_MOST - 1, _MOST)
+    return np.asarray(np.clip(x, -_MOST - 1, _MOST))
 
 
 def _halved(x: np.ndarray, times: int) -> np.ndarray:
@@ -55,7 +55,7 @@ def _quotient(x: np.ndarray) -> np.ndarray:
     found = _constant(1515870810) + _product(half, _constant(-1010580540))
     for _ in range(3):
         found = found + _saturated(_product(found, (1 << 13) - _product(half, found)) << 2)
-    return found
+    return np.asarray(found)
 
 
 @cache
@@ -67,4 +67,4 @@ def sigmoid(bits: int) -> np.ndarray:
 @cache
 def tanh(bits: int) -> np.ndarray:
     found = _saturated(_quotient(_exp(-np.abs(_INTEGERS), bits + 1)) - (1 << 13) << 2)
-    return np.sign(_INTEGERS) * found
+    return np.asarray(np.sign(_INTEGERS) * found)
