@@ -6,14 +6,17 @@ A layer with nothing unusual is ``nn.lstm`` or ``nn.rnn``; one with a projection
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge.compose.products import dense
+from forge.dims import Dim
 from forge.frontends.scope import Region
-from forge.frontends.tflite import quantized
+from forge.frontends.tflite import gates as gates_of
+from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
 from forge.frontends.tflite.importer import build_region
@@ -26,8 +29,7 @@ Step = Callable[[Context, Value, list[Value]], tuple[Value, list[Value]]]
 """One step: a slice of the input and states -> the output and the states after it."""
 _FUNCTIONS = {"TANH": "tanh", "RELU": "relu"}
 """Activation functions that ``nn.lstm`` and ``nn.rnn`` know."""
-_GATE, _PORTION, _ZERO = np.float32(2.0**-12), np.float32(2.0**-15), np.zeros(1, np.int64)
-_IN_GATE, _OF_ONE = (Quantization(np.array([scale]), _ZERO) for scale in (_GATE, _PORTION))
+_IN_GATE, _OF_ONE = (Quantization(np.array([2.0**-k], np.float32), np.zeros(1, np.int64)) for k in (12, 15))
 """How layers on integers keep what goes into a gate, and what comes out of it, as int16."""
 _EPSILON = 1e-8
 """What TFLite adds to the variance of normalised gates."""
@@ -165,8 +167,8 @@ def _gates(
     """The weights of an LSTM, which begin at input ``first``; its biases may be of integers."""
     gates = Gates(
         [_at(v, first + k) for k in range(4)], [_at(v, first + 4 + k) for k in range(4)],
-        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)], _at(v, first + 15),
-        _at(v, first + 16),
+        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)],
+        _at(v, first + 15), _at(v, first + 16),
         [None] * 4 if norms is None else [_at(v, norms + k) for k in range(4)], auxiliary or [None] * 4)
     if any(w is None for w in (*gates.weights[1:], *gates.recurrent[1:])):
         raise g.invalid("weights are absent; expected those of the forget, cell and output gates")
@@ -189,7 +191,9 @@ def _lstm(
     else:
         inputs = [x] if not any(v is not None for v in gates.auxiliary) or auxiliary is None else [x, auxiliary]
         wide = x if len(inputs) == 1 else g.call("concatenate", *inputs, axis=2)
-        y, (h, c) = _steps(g, wide, [h, c], _lstm_step(g, gates, bounds, kinds, x), backwards)
+        is_whole = all(kind is not None for kind in kinds)
+        step = _LstmStep(g, gates, bounds, kinds, _intermediates(g) if is_whole else [None] * 5, x.shape[2])
+        y, (h, c) = _steps(g, wide, [h, c], step, backwards)
     for position, value in zip(states, (h, c)):
         g.set_variable(position, value)
     return y
@@ -227,68 +231,113 @@ def _whole_lstm(
     return g.call("squeeze", y, axis=(1,)), h, c
 
 
-def _lstm_step(g: Context, gates: Gates, bounds: Bounds, kinds: Sequence[Quantization | None], first: Value) -> Step:
-    width = first.shape[2]
-    is_whole = all(kind is not None for kind in kinds)
-    between = _intermediates(g) if is_whole else [None] * 5
+@dataclass(frozen=True)
+class _LstmStep:
+    """One step of an LSTM; on integers, what kernels keep between its operations is rounded as they round it.
 
-    def rounded(inner: Context, value: Value, how: Quantization | None) -> Value:
-        return _kept(inner, value, how, "int16") if is_whole else value
+    Attributes:
+        kinds: how the states are quantised: the output, and the cells.
+        between: how what is between operations is quantised: the gates, and the output before a projection.
+        width: features of the first input.
+    """
 
-    def step(inner: Context, x: Value, states: list[Value]) -> tuple[Value, list[Value]]:
-        def own(value: Value | None) -> Value | None:
-            return None if value is None else inner.scope.capture(value)
+    g: Context
+    gates: Gates
+    bounds: Bounds
+    kinds: Sequence[Quantization | None]
+    between: Sequence[Quantization | None]
+    width: Dim
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it computes with integers."""
+        return all(kind is not None for kind in self.kinds)
+
+    def __call__(self, inner: Context, x: Value, states: list[Value]) -> tuple[Value, list[Value]]:
         h, c = states
         parts = [x]
-        if any(v is not None for v in gates.auxiliary):
-            parts = inner.multi("split", x, indices_or_sections=(width,), axis=1)
-
-        def gate(k: int, cell: Value | None) -> Value:
-            terms = [dense(inner, parts[0], _known(own(gates.weights[k]))), dense(inner, h, _known(own(gates.recurrent[k])))]
-            aux = own(gates.auxiliary[k])
-            if aux is not None:
-                terms.append(dense(inner, parts[1], aux))
-            peephole = own(gates.peephole[{0: 0, 1: 1, 3: 2}[k]]) if k != 2 and cell is not None else None
-            if peephole is not None and cell is not None:
-                terms.append(inner.call("multiply", cell, peephole))
-            norm, bias = own(gates.norms[k]), own(gates.biases[k])
-            if norm is None and bias is not None:
-                terms[0] = inner.call("add", terms[0], bias)
-            terms = [rounded(inner, term, _IN_GATE if norm is None else between[k]) for term in terms]
-            total = terms[0]
-            for term in terms[1:]:
-                total = inner.call("add", total, term)
-            if norm is not None:
-                total = inner.call("multiply", _normalized(inner, total), norm)
-                total = total if bias is None else inner.call("add", total, bias)
-            return rounded(inner, total, _IN_GATE)
-
-        def opened(k: int, cell: Value) -> Value:
-            return rounded(inner, inner.call("sigmoid", gate(k, cell)), _OF_ONE)
-
-        forget = opened(1, c)
-        if gates.weights[0] is None:
-            enter = inner.call("subtract", inner.scalar(1, forget), forget)
+        if any(v is not None for v in self.gates.auxiliary):
+            parts = inner.multi("split", x, indices_or_sections=(self.width,), axis=1)
+        forget = self._opened(inner, 1, parts, h, c)
+        if self.gates.weights[0] is None:
+            one = 1 - 2.0**-15 if self.is_whole else 1  # the greatest of int16 is the kernels' 1
+            enter = inner.call("subtract", inner.scalar(one, forget), forget)
         else:
-            enter = opened(0, c)
-        proposal = rounded(inner, activated(inner, gate(2, None), bounds.activation), _OF_ONE)
-        parts_of_cell = [inner.call("multiply", forget, c), inner.call("multiply", enter, proposal)]
-        c = inner.call("add", *(rounded(inner, part, kinds[1]) for part in parts_of_cell))
-        if bounds.cell:
-            c = inner.call("clip", c, a_min=-bounds.cell, a_max=bounds.cell)
-        c = _kept(inner, c, kinds[1], "int16")
-        leave = opened(3, c)
-        h = inner.call("multiply", leave, rounded(inner, activated(inner, c, bounds.activation), _OF_ONE))
-        projection, added = own(gates.projection), own(gates.projection_bias)
-        if projection is not None:
-            h = dense(inner, _kept(inner, h, between[4], "int8"), projection)
-            h = h if added is None else inner.call("add", h, added)
-            h = inner.call("clip", h, a_min=-bounds.projection, a_max=bounds.projection) if bounds.projection else h
-        h = _kept(inner, h, kinds[0], "int8")
+            enter = self._opened(inner, 0, parts, h, c)
+        proposal = self._bounded(inner, self._gate(inner, 2, parts, h, None), _IN_GATE if self.is_whole else None)
+        products = [inner.call("multiply", forget, c), inner.call("multiply", enter, proposal)]
+        c = inner.call("add", *(self._rounded(inner, product, self.kinds[1]) for product in products))
+        if self.bounds.cell:
+            c = inner.call("clip", c, a_min=-self.bounds.cell, a_max=self.bounds.cell)
+        c = _kept(inner, c, self.kinds[1], "int16")
+        leave = self._opened(inner, 3, parts, h, c)
+        h = inner.call("multiply", leave, self._bounded(inner, c, self.kinds[1]))
+        h = _kept(inner, self._projected(inner, h), self.kinds[0], "int8")
         return h, [h, c]
 
-    return step
+    def _gate(self, inner: Context, k: int, parts: Sequence[Value], h: Value, cell: Value | None) -> Value:
+        """A gate before its function."""
+        gates = self.gates
+        own = (gates.weights[k], gates.recurrent[k])
+        terms = [dense(inner, x, _known(_own(inner, weight))) for x, weight in zip((parts[0], h), own)]
+        aux = _own(inner, gates.auxiliary[k])
+        if aux is not None:
+            terms.append(dense(inner, parts[1], aux))
+        peephole = _own(inner, gates.peephole[{0: 0, 1: 1, 3: 2}[k]]) if k != 2 and cell is not None else None
+        if peephole is not None and cell is not None:
+            terms.append(inner.call("multiply", cell, peephole))
+        norm, bias = _own(inner, gates.norms[k]), _own(inner, gates.biases[k])
+        if norm is None and bias is not None:
+            terms[0] = inner.call("add", terms[0], bias)
+        how = _IN_GATE if norm is None else self.between[k]
+        total: Value | None = None
+        for term, places in zip(terms, ((0, 1 + k), (18, 5 + k), (19, 9 + k - (k == 3))), strict=False):
+            if self.is_whole and how is not None:
+                unit = float(how.scales[0])
+                scales = [kind.scales[0] for kind in map(self.g.quantization, places) if kind is not None]
+                term = quantized.to_units(inner, term, unit, math.prod(map(float, scales)) / unit)
+            total = self._rounded(inner, term if total is None else inner.call("add", total, term), how)
+        assert total is not None
+        if norm is not None:
+            total = inner.call("multiply", _normalized(inner, total), norm)
+            total = total if bias is None else inner.call("add", total, bias)
+        return total
+
+    def _rounded(self, inner: Context, value: Value, how: Quantization | None) -> Value:
+        return _kept(inner, value, how, "int16") if self.is_whole else value
+
+    def _opened(self, inner: Context, k: int, parts: Sequence[Value], h: Value, cell: Value) -> Value:
+        total = self._gate(inner, k, parts, h, cell)
+        return _looked_up(inner, total, _IN_GATE, gates_of.sigmoid) if self.is_whole else inner.call("sigmoid", total)
+
+    def _bounded(self, inner: Context, value: Value, how: Quantization | None) -> Value:
+        return activated(inner, value, self.bounds.activation) if how is None else _looked_up(inner, value, how, gates_of.tanh)
+
+    def _projected(self, inner: Context, h: Value) -> Value:
+        projection, added, bound = _own(inner, self.gates.projection), self.gates.projection_bias, self.bounds.projection
+        if projection is None:
+            return h
+        h = dense(inner, _kept(inner, h, self.between[4], "int8"), projection)
+        h = h if added is None else inner.call("add", h, inner.scope.capture(added))
+        kinds = (self.between[4], self.g.quantization(16), self.kinds[0])
+        scales = [float(kind.scales[0]) for kind in kinds if kind is not None]
+        if len(scales) == 3:
+            h = quantized.to_units(inner, h, scales[2], scales[0] * scales[1] / scales[2])
+        return inner.call("clip", h, a_min=-bound, a_max=bound) if bound else h
+
+
+def _own(inner: Context, value: Value | None) -> Value | None:
+    """A value of the graph around the step."""
+    return None if value is None else inner.scope.capture(value)
+
+
+def _looked_up(g: Context, value: Value, how: Quantization, table: Callable[[int], np.ndarray]) -> Value:
+    """A function of a number that is kept as int16, whose scale is a power of 2."""
+    bits = 15 + int(np.frexp(how.scales[0])[1]) - 1
+    if not 0 <= bits <= 6 or how.scales[0] != 2.0 ** (bits - 15):
+        raise g.unsupported(f"got states with the scale {how.scales[0]}; expected a power of 2 from 2^-15 to 2^-9")
+    found = tables.looked_up(g, quantized.quantize(g, value, how, "int16"), table(bits))
+    return quantized.dequantize(g, found, _OF_ONE)
 
 
 def _intermediates(g: Context) -> list[Quantization | None]:
