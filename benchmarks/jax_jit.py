@@ -11,21 +11,12 @@ Forge's, of the least and of the median of the calls.
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import os
-import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.pairs import Comparison
 from benchmarks.turns import take_turns
 
 NAMES = (
@@ -36,7 +27,6 @@ NAMES = (
 )
 """Of `jax_networks`, which needs jax; a test compares."""
 
-BOTH = ("jax", "forge")
 TOLERANCE = 1e-3
 """Of the largest element."""
 
@@ -87,68 +77,13 @@ def _error(got: Any, wanted: Any) -> float:
     return float(np.abs(got.astype(float) - wanted).max() / max(1e-30, np.abs(wanted.astype(float)).max()))
 
 
-def in_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What `measure` finds in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"FORGE_CACHE_DIR": folder, "JAX_PLATFORMS": "cpu"}
-        flags = [f"--{flag}" for flag in ("small", "dynamic") if getattr(options, flag)]
-        numbers = [f"--{n}={getattr(options, n)}" for n in ("threads", "batch", "seconds")]
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.jax_jit", name, "--worker", *flags, *numbers]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        return {"failed": " ".join((done.stderr.strip().splitlines() or ["?"])[-1].split())[:300]}
-    found: dict[str, Any] = json.loads(lines[-1])
-    return found
-
-
-def row(name: str, found: Mapping[str, Any]) -> tuple[list[str], tuple[float, float] | None]:
-    """Cells of the table, and the ratios of the least time and of the median."""
-    if "times" not in found:
-        return [name, *[""] * 7, found["failed"]], None
-    least, median = ({b: f(t) for b, t in found["times"].items()} for f in (min, statistics.median))
-    ratios = least["jax"] / least["forge"], median["jax"] / median["forge"]
-    error = f"{found['error']:.0e}{'' if found['error'] < TOLERANCE else ' WRONG'}"
-    times, firsts = [f"{1e3 * least[b]:.3f}" for b in BOTH], [f"{found['first'][b]:.1f}" for b in BOTH]
-    return [name, *times, f"{ratios[0]:.2f}", f"{ratios[1]:.2f}", *firsts, error, ""], ratios
+COMPARISON = Comparison(
+    "benchmarks.jax_jit", "jax", NAMES, measure, TOLERANCE,
+    {"small": "the small variants", "dynamic": "sizes of a batch are known at run time only"}, {"JAX_PLATFORMS": "cpu"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.jax_jit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"all if none is given: {', '.join(NAMES)}")
-    parser.add_argument("--small", action="store_true", help="the small variants")
-    parser.add_argument("--dynamic", action="store_true", help="sizes of a batch are known at run time only")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of calls, for each model")
-    parser.add_argument("--json", type=Path, help="where to write all that was found")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if unknown := [name for name in options.models if name not in NAMES]:
-        parser.error(f"got {unknown[0]!r}; expected some of {', '.join(NAMES)}")
-    if options.worker:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
-        print(json.dumps(measure(options.models[0], options)))
-        return 0
-    table = Table("model", "ms: jax.jit", "ms: forge", "ratio: least", "median", "first, s: jax.jit", "forge", "error", "failed")
-    found = {}
-    ratios = []
-    for name in options.models or NAMES:
-        found[name] = in_process(name, options)
-        cells, own = row(name, found[name])
-        table.add_row(*cells)
-        print("\t".join(cells), file=sys.stderr, flush=True)
-        ratios += [own] if own else []
-    if ratios:
-        means = [math.exp(statistics.fmean(map(math.log, column))) for column in zip(*ratios)]
-        table.caption = (
-            f"geometric means of {len(ratios)}: {means[0]:.2f} of the least, {means[1]:.2f} of the median; "
-            f"least ratio {min(r[0] for r in ratios):.2f}")
-    Console(width=160).print(table)
-    if options.json:
-        options.json.write_text(json.dumps(found))
-    return 0
+    return COMPARISON.run(__doc__, arguments)
 
 
 if __name__ == "__main__":
