@@ -16,7 +16,7 @@ import pytest
 
 import forge
 from forge.frontends.support import CONVERTER
-from forge.frontends.tflite import coverage
+from forge.frontends.tflite.coverage import coverage
 from tests.frontends.tflite import test_stablehlo
 from tests.frontends.tflite.case import QUANTISED, Case
 from tests.frontends.tflite.cases import CASES
