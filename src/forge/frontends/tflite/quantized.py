@@ -181,7 +181,7 @@ def to_units(g: Context, value: Value, unit: float, ratio: float) -> Value:
     lost = float(_lost(np.asarray(ratio)))
     steps = g.call("multiply", value, g.scalar(1 / unit, value))
     moved = g.call("add", steps, g.call("multiply", g.call("sign", value), g.scalar(lost, value))) if lost else steps
-    return g.call("multiply", g.call("round", moved), g.scalar(unit, value))
+    return g.call("multiply", g.call("round" if lost else "round_away", moved), g.scalar(unit, value))
 
 
 def nearest(how: Quantization, number: float) -> float:

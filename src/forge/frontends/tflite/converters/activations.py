@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from forge.compose import activations
@@ -82,6 +84,8 @@ def prelu(g: Context, x: Value, alpha: Value) -> Value:
 @converts("SOFTMAX")
 @takes_integers
 def softmax(g: Context, x: Value, *, beta: float = 0.0) -> Value:
+    if not math.isfinite(beta):
+        raise g.invalid(f"beta: got {beta}; expected a number")
     given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
     if given is not None and wanted is not None and x.dtype == "int16":
         return tables.softmax(g, x, given.scales[0], beta)
