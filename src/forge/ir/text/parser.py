@@ -387,7 +387,10 @@ class _Parser(Cursor):
             if attributes or regions:
                 raise self.error("a function takes neither attributes nor regions", token)
             attributes = self.call_attributes(scope, token, operands, notes)
-        node = scope.builder.node(op_def, operands, attributes, regions, notes.name, notes.results)
+        try:
+            node = scope.builder.node(op_def, operands, attributes, regions, notes.name, notes.results)
+        except ParseError as error:  # of a program that an attribute has as text
+            raise self.error(f"{op_def.name}: {error}", token) from error
         node.location = notes.place
         undefined = [s for s in attributes_of.symbols(node.attrs) if s not in scope.symbols and op_def is not CALL]
         if undefined:
