@@ -9,23 +9,20 @@ Address space is limited to 4 GiB. Every fifth mutant is damaged in a way that k
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import random
 import re
 import resource
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import forge
-from tests.frontends.onnx.fuzz.worker import SECONDS, Finding, attempt
+from tests.frontends.damage import MEMORY, outcome
+from tests.frontends.onnx.fuzz.worker import Finding
 
 DATA = Path(__file__).parent / "data"
-MEMORY = 4 << 30
-SILENT = 120
-"""Seconds of wall time after which a mutant that Python cannot interrupt ends the run, with a trace of where it is."""
 LARGEST = 64 << 10
 """Bytes of a file that is damaged."""
 
@@ -88,22 +85,6 @@ def mutant(files: list[Path], seed: int, number: int) -> tuple[str, bytes]:
     return f"{kind.__name__[1:]} {path.name}", kind(path.read_bytes(), draw, other.read_bytes())
 
 
-def outcome(data: bytes) -> str:
-    """What became of a file.
-
-    Raises:
-        Finding: it is neither a model nor a clear error, or took too long.
-    """
-    faulthandler.dump_traceback_later(SILENT, exit=True)
-    begin = time.process_time()
-    found = attempt("import", lambda: forge.from_stablehlo(data))
-    if not isinstance(found, str):
-        attempt("print", lambda: str(found))
-    if (seconds := time.process_time() - begin) > SECONDS:
-        raise Finding(f"hang: {seconds:.1f} s")
-    return found if isinstance(found, str) else "model"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.frontends.stablehlo.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=5000, help="number of mutants")
@@ -126,7 +107,7 @@ def main() -> int:
         if options.save is not None:
             options.save.write_bytes(data)
         try:
-            counts[outcome(data)] += 1
+            counts[outcome(partial(forge.from_stablehlo, data))] += 1
         except Finding as finding:
             findings += 1
             sys.stdout.write(f"--seed {options.seed} --only {number} ({name}): {finding}\n")

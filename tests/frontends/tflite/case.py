@@ -138,7 +138,7 @@ def absent(made: Made) -> None:
 
 
 def weight(*shape: int, axis: int = 0, bound: float = 1.0) -> Operand:
-    """A constant that data are multiplied with; ``axis`` is that of channels."""
+    """A constant factor of a product; ``axis`` is that of output channels."""
 
     def make(made: Made) -> Tensor:
         numbers = made.random.uniform(-bound, bound, shape).astype(np.float32)

@@ -15,11 +15,10 @@ import random
 import resource
 import struct
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,11 @@ import numpy as np
 import forge
 from forge.frontends.tflite import converters
 from forge.frontends.tflite.model import Operator, Quantization, Subgraph, Tensor, TfliteModel, read_model
-from tests.frontends.onnx.fuzz.worker import SECONDS, Finding, attempt
+from tests.frontends.damage import MEMORY, outcome
+from tests.frontends.onnx.fuzz.worker import Finding
 from tests.frontends.tflite.cases import CASES
 from tests.frontends.tflite.record import kept, shapes_and_ranges
 from tests.frontends.tflite.test_writer import everything
-
-MEMORY = 4 << 30
-SILENT = 120
-"""Seconds of wall time after which a mutant that Python cannot interrupt ends the run, with a trace of where it is."""
 
 _HUGE = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF, 1 << 20, 1 << 28)
 
@@ -157,22 +153,6 @@ def mutant(seed: int, number: int) -> tuple[str, bytes | TfliteModel]:
     return f"fields {name}", model
 
 
-def outcome(model: bytes | TfliteModel) -> str:
-    """What became of a model.
-
-    Raises:
-        Finding: it is neither a module nor a clear error, or took too long.
-    """
-    faulthandler.dump_traceback_later(SILENT, exit=True)
-    begin = time.process_time()
-    found = attempt("import", lambda: forge.from_tflite(model))
-    if not isinstance(found, str):
-        attempt("print", lambda: str(found))
-    if (seconds := time.process_time() - begin) > SECONDS:
-        raise Finding(f"hang: {seconds:.1f} s")
-    return found if isinstance(found, str) else "model"
-
-
 def run(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
     """How many mutants had which outcome, and what was found."""
     counts, findings = Counter[str](), []
@@ -180,7 +160,7 @@ def run(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
         for number in numbers:
             name, model = mutant(seed, number)
             try:
-                counts[outcome(model)] += 1
+                counts[outcome(partial(forge.from_tflite, model))] += 1
             except Finding as finding:
                 findings.append(f"--seed {seed} --only {number} ({name}): {finding}")
     finally:

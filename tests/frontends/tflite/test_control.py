@@ -86,26 +86,49 @@ def test_loops_that_count_are_scans() -> None:
     np.testing.assert_allclose(both(loop("constant"), X), X * 8)
 
 
-def test_a_written_element_of_a_list_is_no_copy_of_it() -> None:
+def list_write(
+    dtype: str = "float32", scale: float | None = None, of_element: float | None = None, computes_rest: bool = False
+) -> bytes:
     """``concatenate(x[:i], element, x[i + 1:])``, as the TensorFlow converter writes it."""
     main = Graph()
-    x, element, i = main.input((4, 3)), main.input((1, 3)), main.input((), "int32")
+    x, element = main.input((4, 3), dtype, scale=scale), main.input((1, 3), dtype, scale=of_element)
+    i = main.input((), "int32")
     one, zero, minus = (main.constant(np.array(v, np.int32)) for v in ([1], [0], [-1]))
     (at,) = main.op("RESHAPE", [i, one], [main.tensor((1,), "int32")])
     (size,) = main.op("CONCATENATION", [at, minus], [main.tensor((2,), "int32")])
-    (before,) = main.op("SLICE", [x, main.constant(np.zeros(2, np.int32)), size], [main.tensor((1, 3), signature=[-1, 3])])
+
+    def part(begin: Tensor, sizes: Tensor) -> Tensor:
+        return main.op("SLICE", [x, begin, sizes], [main.tensor((1, 3), dtype, scale=scale, signature=[-1, 3])])[0]
+
+    before = part(main.constant(np.zeros(2, np.int32)), size)
     (plus,) = main.op("ADD", [i, main.constant(np.int32(1))], [main.tensor((), "int32")])
     (next_at,) = main.op("RESHAPE", [plus, one], [main.tensor((1,), "int32")])
     (begin,) = main.op("CONCATENATION", [next_at, zero], [main.tensor((2,), "int32")])
-    rest = main.constant(np.full(2, -1, np.int32))
-    (after,) = main.op("SLICE", [x, begin, rest], [main.tensor((1, 3), signature=[-1, 3])])
-    main.outputs = list(main.op("CONCATENATION", [before, element, after], [main.tensor((4, 3))], axis=0))
-    data = model(main)
+    rest = main.input((2,), "int32") if computes_rest else main.constant(np.full(2, -1, np.int32))
+    parts = [before, element, part(begin, rest)]
+    main.outputs = list(main.op("CONCATENATION", parts, [main.tensor((4, 3), dtype, scale=scale)], axis=0))
+    return model(main)
+
+
+def test_a_written_element_of_a_list_is_no_copy_of_it() -> None:
+    data = list_write()
     assert forge.from_tflite(data).operators["dynamic_update_slice"] == 1
     whole, row = np.arange(12, dtype=np.float32).reshape(4, 3), np.full((1, 3), -1, np.float32)
     expected = whole.copy()
     expected[2] = -1
     np.testing.assert_array_equal(both(data, whole, row, np.array(2, np.int32)), expected)
+
+
+def test_what_only_resembles_a_written_element_is_a_concatenation() -> None:
+    whole, row, at = np.arange(12, dtype=np.float32).reshape(4, 3), np.full((1, 3), -1, np.float32), np.array(2, np.int32)
+    data = list_write(computes_rest=True)
+    assert "dynamic_update_slice" not in forge.from_tflite(data).operators
+    expected = np.concatenate([whole[:2], row, whole[3:]])
+    np.testing.assert_array_equal(both(data, whole, row, at, np.array([-1, -1], np.int32)), expected)
+    data = list_write("int8", 0.5, 1.0)  # the element is rounded to the steps of the list
+    assert "dynamic_update_slice" not in forge.from_tflite(data).operators
+    expected = np.concatenate([whole[:2], 2 * row, whole[3:]]).astype(np.int8)
+    np.testing.assert_array_equal(both(data, whole.astype(np.int8), row.astype(np.int8), at), expected)
 
 
 def with_variable(*, writes_in_branch: bool = False) -> bytes:

@@ -1,8 +1,6 @@
-"""Writes of an element of a list, which the TensorFlow converter makes of what is before it, itself, and what is after it."""
+"""Writes to one element of a list: the TensorFlow converter spells ``x[i] = element`` as slices and a concatenation."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,43 +8,53 @@ from forge.frontends.tflite.model import Operator, Subgraph
 
 
 def list_write(graph: Subgraph, operator: Operator) -> tuple[int, int] | None:
-    """Of ``concatenate(x[:i], element, x[i + 1:])``, the numbers of the tensors ``x`` and ``i``; None for other operators."""
-    if len(operator.inputs) != 3 or min(operator.inputs) < 0:
+    """Of ``concatenate(x[:i], element, x[i + 1:])``, the numbers of the tensors ``x`` and ``i``; None for other operators.
+
+    All of them have the same quantisation, if any.
+    """
+    if len(operator.inputs) != 3 or min(operator.inputs) < 0 or len(operator.outputs) != 1:
         return None
     before, element, after = operator.inputs
     first, last = (graph.producer(number) for number in (before, after))
-    if first is None or last is None or (first.name, last.name) != ("SLICE", "SLICE") or first.inputs[0] != last.inputs[0]:
+    if first is None or last is None or not all(_is_slice(one) for one in (first, last)) or first.inputs[0] != last.inputs[0]:
         return None
-    whole, begin, size = first.inputs
-    _, next_begin, rest = last.inputs
-    if _known(graph, begin) is None or _known(graph, begin).any() or (_known(graph, rest) != -1).any():  # type: ignore[union-attr]
+    (whole, begin, size), (_, next_begin, rest) = first.inputs, last.inputs
+    place, following = _scalar(graph, size, -1), _scalar(graph, next_begin, 0)
+    if place is None or following is None or not (_is_full_of(graph, begin, 0) and _is_full_of(graph, rest, -1)):
         return None
-    place, following = _scalar(graph, size), _scalar(graph, next_begin)
-    plus = None if following is None else graph.producer(following)
-    rank = len(graph.tensors[whole].shape)
+    plus = graph.producer(following)
     is_next = plus is not None and plus.name == "ADD" and place in plus.inputs and 1 in [_number(graph, n) for n in plus.inputs]
-    sizes = graph.tensors[element].shape
-    if place is None or not is_next or len(sizes) != rank or sizes[0] != 1:
-        return None
-    return whole, place
+    data, row, result = (graph.tensors[number] for number in (whole, element, operator.outputs[0]))
+    same = all(
+        one.quantization is None if data.quantization is None else data.quantization.same(one.quantization)
+        for one in (row, result))
+    is_row = len(row.shape) == len(data.shape) and row.shape[:1] == (1,)
+    return (whole, place) if is_next and is_row and same else None
 
 
-def _known(graph: Subgraph, number: int) -> np.ndarray | None:
-    contents = graph.tensors[number].contents
-    return None if contents is None else np.asarray(contents())
+def _is_slice(operator: Operator) -> bool:
+    return operator.name == "SLICE" and len(operator.inputs) == 3 and min(operator.inputs) >= 0
+
+
+def _is_full_of(graph: Subgraph, number: int, wanted: int) -> bool:
+    """Whether all elements of a constant are ``wanted``."""
+    contents = graph.tensors[number].contents if number >= 0 else None
+    return contents is not None and bool((np.asarray(contents()) == wanted).all())
 
 
 def _number(graph: Subgraph, number: int) -> int | None:
-    found = _known(graph, number)
+    """The integer that a constant of one element is."""
+    contents = graph.tensors[number].contents if number >= 0 else None
+    found = None if contents is None else np.asarray(contents())
     return int(found.reshape(-1)[0]) if found is not None and found.size == 1 and found.dtype.kind == "i" else None
 
 
-def _scalar(graph: Subgraph, number: int) -> int | None:
-    """The tensor that is the first element of a vector, the others of which are 0 or -1."""
+def _scalar(graph: Subgraph, number: int, others: int) -> int | None:
+    """The tensor of rank 0 that is the first element of a vector, whose other elements are all ``others``."""
     producer = graph.producer(number)
-    others: Sequence[int] = ()
-    if producer is not None and producer.name == "CONCATENATION":
-        number, *others = producer.inputs
-        producer = graph.producer(number)
-    fits = all((known := _known(graph, other)) is not None and np.isin(known, (0, -1)).all() for other in others)
-    return producer.inputs[0] if fits and producer is not None and producer.name == "RESHAPE" else None
+    rest: tuple[int, ...] = ()
+    if producer is not None and producer.name == "CONCATENATION" and producer.inputs:
+        number, *behind = producer.inputs
+        producer, rest = graph.producer(number), tuple(behind)
+    fits = producer is not None and producer.name == "RESHAPE" and producer.inputs
+    return producer.inputs[0] if producer is not None and fits and all(_is_full_of(graph, n, others) for n in rest) else None

@@ -29,8 +29,8 @@ class Quantization:
     """What the integers of a tensor stand for: ``(integer - zero_point) * scale``.
 
     Attributes:
-        scales, zero_points: one, or one for each index along ``axis``; with a ``block_size``, for each block of so many elements
-            along the last axis, in the shape of the tensor but for this axis.
+        scales, zero_points: one, or one for each index along ``axis``; with a ``block_size``, one for each block of this many
+            elements along the last axis, in the shape of the tensor but for this axis.
     """
 
     scales: np.ndarray

@@ -143,7 +143,7 @@ _WITH_SHORT_MULTIPLIERS = {
 
 
 def _shorten(g: Context) -> None:
-    """Such sums are multiplied with 15 bits of the ratio of scales: those of weights become what these bits stand for."""
+    """Kernels multiply these sums by the ratio of scales, rounded to 15 bits: scales of weights that give that ratio."""
     data, weights = _WITH_SHORT_MULTIPLIERS[g.operator.name]
     given, factor, wanted = (quantization(one) for one in (g.tensor(data), g.tensor(weights), g.result()))
     if given is None or factor is None or wanted is None or g.result().dtype != "int16":

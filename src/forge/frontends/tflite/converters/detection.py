@@ -25,7 +25,7 @@ def _size_of(g: Context, value: Value, what: str) -> int:
 def non_max_suppression(
     g: Context, boxes: Value, scores: Value, most: Value, overlap: Value, least: Value
 ) -> list[Value]:
-    """Positions of boxes, by falling scores, and how many there are; 0 behind them."""
+    """Indices of the selected boxes in descending order of score, padded with 0, and their number."""
     size = _size_of(g, most, "max_output_size")
     places, count = _kept(g, boxes, scores, size, _before(g, overlap), g.reshape(least, ()))
     return [places, count]
@@ -63,7 +63,7 @@ def _kept(g: Context, boxes: Value, scores: Value, size: int, overlap: Value, le
 
 
 def _filled(g: Context, values: Value, size: int) -> Value:
-    """The first ``size`` rows of ``values``, and rows of zeros behind them."""
+    """The first ``size`` rows of ``values``, padded with zeros."""
     rest = values.shape[1:]
     zeros = g.call("full", g.constant(0, values.dtype), shape=(size, *rest))
     whole = g.call("concatenate", values, zeros, axis=0)

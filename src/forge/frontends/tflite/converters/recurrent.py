@@ -61,7 +61,7 @@ class Gates:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of the cells, and of what is projected; 0: none."""
+    """Bounds of the cell state and of the projection, 0 for none, and the activation function."""
 
     cell: float
     projection: float

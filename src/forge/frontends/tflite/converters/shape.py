@@ -50,7 +50,8 @@ def transpose(g: Context, x: Value, permutation: Value) -> Value:
 @takes_integers
 def concatenation(g: Context, *inputs: Value, axis: int = 0, fused_activation_function: str = "NONE") -> Value:
     wanted, dtype = quantized.quantization(g.result()), g.result().dtype
-    written = list_write(g.scope.tensors, g.operator) if axis == 0 else None
+    is_plain = axis == 0 and fused_activation_function == "NONE"
+    written = list_write(g.scope.tensors, g.operator) if is_plain else None
     if written is not None and inputs[1].rank:
         whole, place = (g.scope.get(number) for number in written)
         if whole is not None and place is not None and place.dtype != "string":

@@ -50,7 +50,7 @@ def stablehlo_operator(g: Context, *operands: Value, **options: Any) -> list[Val
     convert_operations(scope, [operation])
     found = [scope.get(result) for result in operation.results]
     if not all(isinstance(v, Value) for v in found):
-        raise g.invalid("it gives what is no tensor")
+        raise g.invalid("it gives a tuple or a token; expected tensors")
     return [v for v in found if isinstance(v, Value)]
 
 
