@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import forge
+from forge.errors import OpNotImplemented
 from tests.frontends.tflite.test_control import both
 from tests.frontends.tflite.writer import Graph, model
 
@@ -44,3 +45,13 @@ def test_sparse_weights_are_made_dense() -> None:
     for k, row in enumerate(np.eye(4, dtype=np.float32)):
         np.testing.assert_array_equal(both(model(main), row[None])[0], expected[:, k])
     assert not forge.from_tflite(model(main)).is_quantized
+
+
+def test_sparse_weights_of_any_size_are_refused_before_they_are_made() -> None:
+    main = Graph()
+    described = [{"format": "DENSE", "dense_size": 1 << 14} for _ in range(2)]
+    sparsity = {"traversal_order": [0, 1], "dim_metadata": described}
+    weight = main.constant(np.zeros(1, np.float32), shape=(1 << 14, 1 << 14), sparsity=sparsity)
+    main.outputs = list(main.op("DENSIFY", [weight], [main.tensor((1 << 14, 1 << 14))]))
+    with pytest.raises(OpNotImplemented, match="stand for 268435456 elements; expected at most 67108864"):
+        forge.from_tflite(model(main))

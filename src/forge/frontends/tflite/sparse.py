@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from forge.errors import ImportModelError
+from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.tflite.flatbuffer import Table
+
+MAX_ELEMENTS = 1 << 26
+"""Of a dense tensor that sparse data stand for: a few bytes may stand for any number."""
 
 
 def dense(elements: Callable[[int], np.ndarray], shape: Sequence[int], sparsity: Table, where: str) -> np.ndarray:
@@ -24,17 +27,22 @@ def dense(elements: Callable[[int], np.ndarray], shape: Sequence[int], sparsity:
     if sorted(order) != list(range(rank + len(blocks))) or len(metadata) != len(order) or any(not 0 <= b < rank for b in blocks):
         raise _invalid(where, f"dimensions {order} and blocks of {blocks} for {rank} dimensions")
     sizes, factors = _sizes(shape, order, blocks, metadata, where)
+    count = math.prod(shape)
+    if count > MAX_ELEMENTS:
+        raise OpNotImplemented(f"{where}: sparse data stand for {count} elements; expected at most {MAX_ELEMENTS}; make it dense")
     places = np.zeros(1, np.int64)
     coordinates = np.zeros((len(order), 1), np.int64)
     for level, (axis, entry) in enumerate(zip(order, metadata)):
         if entry["format"] == "DENSE":
             size = sizes[axis]
+            if places.size * size > count:
+                raise _invalid(where, f"more than {count} elements")
             parents, index = np.repeat(np.arange(places.size), size), np.tile(np.arange(size), places.size)
             places = places[parents] * size + index
         else:
             parents, index, places = _expanded(entry, places, sizes[axis], where)
-        if places.size > math.prod(shape):
-            raise _invalid(where, f"more than {math.prod(shape)} elements")
+        if places.size > count:
+            raise _invalid(where, f"more than {count} elements")
         coordinates = coordinates[:, parents]
         coordinates[order[level]] = index
     found = np.zeros(shape, (stored := elements(places.size)).dtype)
