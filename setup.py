@@ -21,6 +21,7 @@ DEPENDENCIES = [
     "ml_dtypes>=0.5",    # bfloat16, the float8 family and sub-byte integers as NumPy types
     "llvmlite>=0.50",    # LLVM 22 with all its targets in one wheel; older ones lack them
     "onnx>=1.18",        # the ONNX format's own reader and checker
+    "protobuf>=4.25",    # reads TensorFlow's messages; onnx brings it anyway
     "safetensors>=0.5",  # weights in saved modules, without pickle
     "rich>=13.7",        # tables and progress in the terminal
     "typer>=0.15",       # the command line

@@ -18,6 +18,7 @@ from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
 from scripts.speed_picture import speed_picture
 from scripts.stablehlo_page import stablehlo_page
+from scripts.tensorflow_page import tensorflow_page
 from scripts.tflite_page import tflite_page
 from scripts.torch_page import torch_page
 from scripts.zoo_page import zoo_page
@@ -89,6 +90,7 @@ def pages() -> dict[str, str]:
     tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
               "stablehlo_operators.md": stablehlo_page(), "tflite_operators.md": tflite_page(),
+              "tensorflow_operators.md": tensorflow_page(),
               "formats.md": formats_page(), "api/loaders.rst": loaders_page(), **onnx}
     stubs = {os.path.relpath(loader_stubs.STUB, DOCS): loader_stubs.stub()}
     pictures = {"../static/speed.svg": speed_picture(), "../static/graph.svg": graph_picture()}

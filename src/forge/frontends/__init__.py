@@ -14,6 +14,7 @@ PACKAGES = {
     "jax": "forge.frontends.stablehlo.jax",
     "onnx": "forge.frontends.onnx",
     "stablehlo": "forge.frontends.stablehlo",
+    "tensorflow": "forge.frontends.tensorflow",
     "tflite": "forge.frontends.tflite",
     "torch": "forge.frontends.torch",
 }

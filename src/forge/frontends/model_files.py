@@ -15,7 +15,6 @@ _DIRECTORY_BYTES = 1 << 20
 
 _EXPORT = "export the model to ONNX"
 _KERAS = f"{_EXPORT}: model.export('model.onnx', format='onnx')"
-_TF2ONNX = f"{_EXPORT}, as tf2onnx does: python -m tf2onnx.convert"
 _TRACE = "load it with torch.jit.load and give forge.from_torch the module"
 _CHECKPOINT = (
     "it has weights without a program: build the module in Python, load them there, and give forge.from_torch the module, or "
@@ -42,14 +41,12 @@ _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
 )
 _SUFFIXES: dict[str, tuple[str, str]] = {
     ".safetensors": ("weights", _CHECKPOINT),
-    ".pb": ("a TensorFlow graph", f"{_TF2ONNX} --graphdef model.pb --output model.onnx"),
     ".keras": ("a Keras model", _KERAS),
     ".h5": ("a Keras model", _KERAS),
     ".pdmodel": ("a PaddlePaddle model", f"{_EXPORT}, as paddle2onnx does"),
     ".mlmodel": ("a Core ML model", _EXPORT),
 }
 _FOLDERS: dict[str, tuple[str, str]] = {
-    "saved_model.pb": ("a SavedModel of TensorFlow", f"{_TF2ONNX} --saved-model FOLDER --output model.onnx"),
     "config.json": ("weights without a program, as transformers saves them", _CHECKPOINT),
 }
 

@@ -70,6 +70,30 @@ class Doors:
         """
 
     @classmethod
+    def from_tensorflow(cls, graph: str | bytes | PathLike[str] | Any, layout: str | None=None, shape: Mapping[str, Sequence[Any]] | None=None, outputs: Sequence[str] | None=None, convert_config: Mapping[str, bool] | None=None) -> IRModule:
+        """Loads a program of TensorFlow.
+
+        Each signature of a SavedModel is a function of the module, that to serve is ``main``; its names of inputs and outputs are the
+        module's. Variables that a call writes are states, all others are constants.
+
+        Args:
+            graph: the path of a frozen graph (``.pb``, ``.pbtxt``) or of the folder of a SavedModel, bytes of either, a ``GraphDef``,
+                a ``tf.Graph``, a concrete function, or what ``tf.saved_model.load`` gives. TensorFlow is needed for its objects only.
+            layout: of images in convolutions and pools of the module: "NHWC", "NCHW", or None for the model's. Inputs and outputs
+                are those of the model.
+            shape: shapes by names of inputs, where the model leaves sizes open. Entries are integers, None to keep, or texts:
+                names of symbols, or expressions of them. A node that has a shape here is an input, even where the graph computes it.
+            outputs: names of nodes, ``name`` or ``name:i``, or of outputs of the signature; None for those of all signatures, or, of
+                a graph without signatures, all outputs of its last node.
+            convert_config: how to convert: ``use_dense`` (True): products with matrices of weights become ``nn.dense``;
+                ``use_nt_batch_matmul`` (True): batched products take their right operand transposed.
+
+        Raises:
+            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, is not valid, or contradicts an
+            argument; OpNotImplemented: it has operators without a converter, all listed.
+        """
+
+    @classmethod
     def from_tflite(cls, model: str | bytes | PathLike[str] | Any, shape_dict: Mapping[str, Sequence[Any]] | None=None, dtype_dict: Mapping[str, str] | None=None) -> IRModule:
         """Loads a TFLite model, float or quantised.
 
@@ -118,7 +142,8 @@ class Doors:
 from_jax = Doors.from_jax
 from_onnx = Doors.from_onnx
 from_stablehlo = Doors.from_stablehlo
+from_tensorflow = Doors.from_tensorflow
 from_tflite = Doors.from_tflite
 from_torch = Doors.from_torch
 
-__all__ = ["from_jax", "from_onnx", "from_stablehlo", "from_tflite", "from_torch"]
+__all__ = ["from_jax", "from_onnx", "from_stablehlo", "from_tensorflow", "from_tflite", "from_torch"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from forge.errors import ImportModelError
 from forge.frontends.formats import refuse_other_formats

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from forge import dims
 from forge.dims import Dim
 from forge.errors import ImportModelError
-from forge.frontends.context import ImportContext
+from forge.frontends.control import ControlContext
 from forge.frontends.tflite import quantized
 from forge.frontends.tflite.model import Operator, Quantization, Tensor
 from forge.frontends.tflite.resources import Resource
@@ -15,7 +15,7 @@ from forge.frontends.tflite.scope import TfliteScope
 from forge.ir.nodes import Value
 
 
-class Context(ImportContext):
+class Context(ControlContext):
     """Given to a converter as its first argument, one for each operator.
 
     Attributes:
@@ -34,6 +34,9 @@ class Context(ImportContext):
         self.away: tuple[float, ...] = ()
         self.real = "float32"
         self.replaced: dict[int, Quantization] = {}
+
+    def inside(self, scope: TfliteScope) -> Context:
+        return Context(scope, self.operator, self.name)
 
     def tensor(self, position: int) -> Tensor | None:
         """What the file says of an input; None where it is absent."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from forge import dtypes
 from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.convert import located
-from forge.frontends.prune import prune
 from forge.frontends.registry import as_list
-from forge.frontends.scope import Region
 from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.model import Operator, Subgraph, Tensor
@@ -19,7 +17,6 @@ from forge.frontends.tflite.registry import REGISTRY
 from forge.frontends.tflite.resources import RESOURCE_DTYPES, Resource
 from forge.frontends.tflite.scope import TfliteScope
 from forge.ir.nodes import Value
-from forge.ir.types import Type
 
 
 def convert_subgraph(scope: TfliteScope, inputs: Sequence[Value | Resource | None]) -> list[Value | Resource]:
@@ -105,15 +102,3 @@ def subgraph_of(g: Context, number: int) -> Subgraph:
     if not 0 <= number < len(graphs):
         raise g.invalid(f"got subgraph {number}; expected one below {len(graphs)}")
     return graphs[number]
-
-
-def build_region(
-    g: Context, types: Sequence[Type], build: Callable[[Context, list[Value]], Sequence[Value]]
-) -> Region:
-    """A closed region with inputs of ``types``, whose results ``build`` makes of them."""
-    scope = g.scope.nested(g.operator.name, f"{g.name}/")
-    scope.subgraph, scope.names = g.scope.subgraph, g.scope.names
-    inputs = [scope.graph.add_input(type_, scope.unique(f"argument_{k}")) for k, type_ in enumerate(types)]
-    scope.graph.outputs = list(build(Context(scope, g.operator, g.name), inputs))
-    prune(scope.graph)
-    return Region(scope.graph, list(scope.captures))

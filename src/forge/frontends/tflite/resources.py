@@ -10,6 +10,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ImportModelError, OpNotImplemented
+from forge.frontends.state.variables import Variables
 from forge.frontends.tflite.model import Operator, Subgraph, Tensor, TfliteModel
 from forge.ir.types import TensorType
 
@@ -34,20 +35,16 @@ class Resource:
 
 
 @dataclass
-class Resources:
+class Resources(Variables):
     """Variables and tables of a model.
 
     Attributes:
         labels: tensors that are variables, and names of resources that are -> names of their states.
-        types: of variables, by label, where they are known before they are read.
-        initial: what variables are before the first run, by label.
         tables: keys and values, by the name of the resource.
         size: bytes of variables that are tensors.
     """
 
     labels: dict[Tensor | str, str] = field(default_factory=dict)
-    types: dict[str, TensorType] = field(default_factory=dict)
-    initial: dict[str, np.ndarray] = field(default_factory=dict)
     tables: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     size: int = 0
 

@@ -8,15 +8,12 @@ import numpy as np
 
 from forge import dtypes
 from forge.compose.lookup import mapped
-from forge.frontends.counted_loops import as_scan, counted
-from forge.frontends.scope import Region, merged_captures
+from forge.frontends.control import choose, repeat
 from forge.frontends.tflite.context import Context
-from forge.frontends.tflite.importer import build_region, inlined, subgraph_of
+from forge.frontends.tflite.importer import inlined, subgraph_of
 from forge.frontends.tflite.registry import converts, refuse, takes_integers
 from forge.frontends.tflite.resources import Resource, handle_name, table_name
-from forge.frontends.widening import widened_region
 from forge.ir.nodes import Value
-from forge.ir.types import TensorType, Type
 
 Operand = Value | Resource | None
 
@@ -31,7 +28,7 @@ refuse("DELEGATE", "it stands for a part of the model in the form of another sys
 def if_(
     g: Context, condition: Value, *inputs: Value | None, then_subgraph_index: int = 0, else_subgraph_index: int = 0
 ) -> list[Value | None]:
-    return _results(g, _chosen(g, condition, (then_subgraph_index, else_subgraph_index), _operands(g, inputs, 1)))
+    return _chosen(g, condition, (then_subgraph_index, else_subgraph_index), inputs)
 
 
 def _operands(g: Context, inputs: Sequence[Value | None], first: int = 0) -> list[Operand]:
@@ -40,53 +37,16 @@ def _operands(g: Context, inputs: Sequence[Value | None], first: int = 0) -> lis
     return [g.scope.handles.get(number) or value for number, value in zip(numbers, inputs)]
 
 
-def _chosen(
-    g: Context, index: Value, branches: Sequence[int], inputs: Sequence[Operand], first: int = 0
-) -> list[Value | Resource]:
-    """The results of one of two subgraphs for a bool, or of that whose number ``index`` is, else of the last one.
-
-    Args:
-        first: number of the first of the branches.
-    """
-    known = g.array(index)
-    if known is not None or len(branches) == 1:
-        last = len(branches) - 1
-        number = 0 if known is None else int(known.reshape(-1)[0]) - first if index.dtype != "bool" else int(not known.any())
-        return inlined(g, branches[number if 0 <= number < last else last], inputs)
-    condition = index if index.dtype == "bool" else g.call("equal", index, g.scalar(first, index))
-    written = g.scope.state.resources.written(g.scope.state.model, *branches)
-    like: list[Value | Resource] = []
-
-    def region(some: Sequence[int], begin: int) -> Region:
-        def build(inner: Context, _: list[Value]) -> list[Value]:
-            around = [inner.scope.capture(v) if isinstance(v, Value) else v for v in inputs]
-            number = inner.scope.capture(index) if len(some) > 1 else index
-            like[:] = _chosen(inner, number, some, around, begin)
-            return [*(v for v in like if isinstance(v, Value)), *(inner.scope.variable(label) for label in written)]
-
-        return build_region(g, [], build)
-
-    regions = [region(branches[:1], first), region(branches[1:], first + 1)]
-    captured = merged_captures(regions)
-    graphs = [region.with_captures(captured, 0) for region in regions]
-    return _after(g, like, g.multi("if", g.reshape(condition, ()), *captured, regions=graphs), written)
-
-
-def _after(
-    g: Context, like: Sequence[Value | Resource], values: Sequence[Value], written: Sequence[str]
-) -> list[Value | Resource]:
-    """``values`` in the places of tensors; the last ones are those of variables."""
-    for label, value in zip(written, values[len(values) - len(written) :]):
-        g.scope.set_variable(label, value)
-    found = iter(values)
-    return [v if isinstance(v, Resource) else next(found) for v in like]
-
-
 def _results(g: Context, found: Sequence[Value | Resource]) -> list[Value | None]:
     for position, value in enumerate(found):
         if isinstance(value, Resource):
             g.set_handle(value, position)
     return [value if isinstance(value, Value) else None for value in found]
+
+
+def _chosen(g: Context, index: Value, branches: Sequence[int], inputs: Sequence[Value | None]) -> list[Value | None]:
+    written = g.scope.state.resources.written(g.scope.state.model, *branches)
+    return _results(g, choose(g, index, branches, _operands(g, inputs, 1), inlined, written))
 
 
 @converts("WHILE", "STABLEHLO_WHILE")
@@ -101,44 +61,7 @@ def while_(
         raise g.invalid(
             f"got {len(graph.inputs)} inputs and {len(graph.outputs)} results of the body; expected {len(operands)}")
     kept = [before == after for before, after in zip(graph.inputs, graph.outputs)]
-    carries = [isinstance(v, Value) and not same for v, same in zip(operands, kept)]
-    starts = [v for v, is_carried in zip(operands, carries) if is_carried and isinstance(v, Value)]
-    starts += [g.scope.variable(label) for label in written]
-    goes_on = _flag(g, inlined(g, cond_subgraph_index, operands))
-
-    def build(types: Sequence[Type]) -> Region:
-        def body(inner: Context, arguments: list[Value]) -> list[Value]:
-            carried = iter(arguments[2:])
-            around = [
-                next(carried) if c else inner.scope.capture(v) if isinstance(v, Value) else v
-                for v, c in zip(operands, carries)]
-            for label in written:
-                inner.scope.set_variable(label, next(carried))
-            results = inlined(inner, body_subgraph_index, around)
-            if [type(v) for v in results] != [type(v) for v in operands]:
-                raise g.invalid("the body gives tensors in the place of handles, or handles in that of tensors")
-            again = _flag(inner, inlined(inner, cond_subgraph_index, results))
-            after = [v for v, is_carried in zip(results, carries) if is_carried and isinstance(v, Value)]
-            return [again, *after, *(inner.scope.variable(label) for label in written)]
-
-        return build_region(g, [TensorType((), "int64"), TensorType((), "bool"), *types], body)
-
-    region = widened_region(build, [v.type for v in starts], 1)
-    loop = counted(region, starts)
-    if loop is not None:
-        values = as_scan(g, g.scope, loop)
-    else:
-        own = region.with_captures(region.captured, 2 + len(starts))
-        values = g.multi("loop", None, goes_on, *starts, *region.captured, regions=[own], num_carried=len(starts))
-    found = iter(_after(g, starts[: len(starts) - len(written)], values, written))
-    return _results(g, [next(found) if c else v for v, c in zip(operands, carries) if v is not None])
-
-
-def _flag(g: Context, results: Sequence[Value | Resource]) -> Value:
-    """The result of a condition."""
-    if len(results) != 1 or not isinstance(results[0], Value) or results[0].dtype != "bool":
-        raise g.invalid("the condition does not give one bool")
-    return g.reshape(results[0], ())
+    return _results(g, repeat(g, operands, cond_subgraph_index, body_subgraph_index, inlined, written, kept))
 
 
 @converts("STABLEHLO_CASE")
@@ -146,7 +69,7 @@ def _flag(g: Context, results: Sequence[Value | Resource]) -> Value:
 def case(g: Context, index: Value, *inputs: Value | None, branch_subgraph_indices: tuple[int, ...] = ()) -> list[Value | None]:
     if not branch_subgraph_indices:
         raise g.invalid("got no branches; expected one or more")
-    return _results(g, _chosen(g, index, branch_subgraph_indices, _operands(g, inputs, 1)))
+    return _chosen(g, index, branch_subgraph_indices, inputs)
 
 
 @converts("STABLEHLO_COMPOSITE")

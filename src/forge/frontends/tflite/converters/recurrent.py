@@ -14,12 +14,12 @@ import numpy as np
 
 from forge.compose.products import dense
 from forge.dims import Dim
+from forge.frontends.control import build_region
 from forge.frontends.scope import Region
 from forge.frontends.tflite import gates as gates_of
 from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
-from forge.frontends.tflite.importer import build_region
 from forge.frontends.tflite.model import Quantization
 from forge.frontends.tflite.registry import converts, takes_integers
 from forge.ir.nodes import Value

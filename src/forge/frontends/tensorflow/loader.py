@@ -1,0 +1,180 @@
+"""Loads programs: finds what is wanted of them, checks that all operators are known, and converts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forge import ops  # noqa: F401
+from forge.errors import ImportModelError, OptionError, option
+from forge.frontends.convert import located
+from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_arguments, check_names
+from forge.frontends.state.writes import module_of
+from forge.frontends.support import check_supported
+from forge.frontends.tensorflow import converters
+from forge.frontends.tensorflow.importer import evaluate
+from forge.frontends.tensorflow.model import Ref, Shape, Signature, Tensor, TensorFlowModel, parse_ref
+from forge.frontends.tensorflow.operators import used_operators
+from forge.frontends.tensorflow.registry import OUTPUTS, REGISTRY
+from forge.frontends.tensorflow.resources import Resource, Resources, tables_of
+from forge.frontends.tensorflow.scope import TensorFlowScope, TensorFlowState, name_of
+from forge.ir import types
+from forge.ir.graph import Graph, Module
+from forge.ir.nodes import Value
+
+LAYOUTS = ("NHWC", "NCHW")
+CONFIG = ("use_dense", "use_nt_batch_matmul")
+_PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+_ROUNDS = 8
+
+
+def import_model(
+    model: TensorFlowModel, layout: str | None, shape: ShapeDict | None, outputs: Sequence[str] | None,
+    convert_config: Mapping[str, bool] | None,
+) -> Module:
+    """The module of the graph IR that a program means; see `from_tensorflow`.
+
+    Raises:
+        ImportModelError: it is not valid; OpNotImplemented: it has operators without a converter, all listed.
+    """
+    config = _check(layout, shape, outputs, convert_config)
+    with located(model.where):
+        first, *others = _chosen(model, shape or {}, outputs)
+        wanted = [t.ref[0] for s in (first, *others) for t in s.outputs.values()]
+        check_supported(used_operators(model, [*wanted, *model.effects]), REGISTRY)
+        module = _converted(model, first, shape or {}, layout or "", config)
+        for signature in others:
+            module.graphs[signature.name] = _converted(model, signature, {}, layout or "", config).main
+            module.graphs[signature.name].attributes["public"] = True
+        return module
+
+
+def _check(layout: Any, shape: Any, outputs: Any, convert_config: Any) -> dict[str, bool]:
+    check_arguments("from_tensorflow", shape, {}, None, {})
+    if layout is not None and layout not in LAYOUTS:
+        raise OptionError(f"from_tensorflow: {option('layout')}: got {layout!r}; expected one of: {', '.join(LAYOUTS)}")
+    if outputs is not None and (isinstance(outputs, str) or not all(isinstance(name, str) and name for name in outputs)):
+        raise OptionError(
+            f"from_tensorflow: {option('outputs')}: got {outputs!r}; expected a list of names, as in ['logits', 'split:1']")
+    config = dict(convert_config or {})
+    wrong = [key for key, value in config.items() if key not in CONFIG or not isinstance(value, bool)]
+    if wrong:
+        raise OptionError(
+            f"from_tensorflow: {option('convert_config')}: got {wrong[0]!r}: {config[wrong[0]]!r}; expected True or False for: "
+            f"{', '.join(CONFIG)}")
+    return config
+
+
+def _chosen(model: TensorFlowModel, shape: ShapeDict, outputs: Sequence[str] | None) -> tuple[Signature, ...]:
+    """What is converted: the signatures of the model, or one for outputs of its graph."""
+    if model.signatures and outputs is None:
+        return model.signatures
+    for signature in model.signatures[:1]:
+        if outputs and all(name in signature.outputs for name in outputs):
+            return (Signature("main", signature.inputs, {name: signature.outputs[name] for name in outputs}),)
+    refs = {name: _existing(model, name) for name in outputs} if outputs else _last(model)
+    inputs = _placeholders(model, [ref[0] for ref in refs.values()], shape)
+    by_ref = {tensor.ref: name for s in model.signatures[:1] for name, tensor in s.inputs.items()}
+    named = {by_ref.get(tensor.ref, name): tensor for name, tensor in inputs.items()}
+    return (Signature("main", named, {name: Tensor(ref, "", None) for name, ref in refs.items()}),)
+
+
+def _existing(model: TensorFlowModel, name: str) -> Ref:
+    ref = parse_ref(name)
+    if ref[0] not in model.main.nodes:
+        known = list(model.main.nodes)
+        raise OptionError(
+            f"from_tensorflow: {option('outputs')}: got {name!r}, which is no node; expected nodes of the graph, as in "
+            f"{', '.join(map(repr, known[-3:]))}, the last of {len(known)}")
+    return ref
+
+
+def _last(model: TensorFlowModel) -> dict[str, Ref]:
+    """All outputs of the last node."""
+    name = list(model.main.nodes)[-1]
+    node = model.main.nodes[name]
+    counts = [node.attributes.get(c, 1) if c else 1 for _, c in OUTPUTS.get(node.op, [("", "")])]
+    lists = ("IdentityN", "PartitionedCall", "StatefulPartitionedCall")
+    typed = node.types.get("Tout", node.types.get("T")) if node.op in lists else None
+    total = len(typed) if isinstance(typed, tuple) else 1 if node.op.startswith("FusedBatchNorm") else sum(counts)
+    return {name_of((name, k)): (name, k) for k in range(total)}
+
+
+def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDict) -> dict[str, Tensor]:
+    """Inputs that outputs need, in the order of the graph; one with a default is one where the user gives its shape."""
+    pending, needed = list(wanted), set[str]()
+    while pending:
+        name = pending.pop()
+        if name in needed or name not in model.main.nodes:
+            continue
+        needed.add(name)
+        if name not in shape:
+            node = model.main.nodes[name]
+            pending += [*(ref[0] for ref in node.inputs), *node.controls]
+    found = {}
+    for name, node in model.main.nodes.items():
+        if name in needed and (node.op in _PLACEHOLDERS or name in shape):
+            dtype = node.types.get("dtype") or node.types.get("T")
+            if not isinstance(dtype, str):
+                raise ImportModelError(f"input {name!r}: its element type is not known; the model is invalid")
+            sizes = node.attributes.get("shape")
+            found[name] = Tensor((name, 0), dtype, sizes if node.types.get("dtype") else None)
+    return found
+
+
+def _converted(
+    model: TensorFlowModel, signature: Signature, shape: ShapeDict, layout: str, config: dict[str, bool]
+) -> Module:
+    """A module whose main graph is what a signature says; converted again where a call turns out to write variables."""
+    written: frozenset[str] = frozenset()
+    for _ in range(_ROUNDS):
+        resources = Resources(tables=tables_of(model), written=written)
+        state = TensorFlowState(
+            size=model.size, model=model, resources=resources, layout=layout, config=config,
+            wanted={tensor.ref for tensor in signature.outputs.values()}, evaluate=evaluate)
+        scope = TensorFlowScope(Graph(name="main"), state, {}, body=model.main)
+        _add_inputs(scope, signature, shape)
+        results = evaluate(scope, [tensor.ref for tensor in signature.outputs.values()], model.effects)
+        if resources.seen <= written:
+            named = [(name, _tensor(scope, name, value)) for name, value in zip(signature.outputs, results)]
+            before = {value.name: value for value in scope.graph.inputs}
+            after = [(label, v) for label, v in scope.variables.items() if label in written and v is not before.get(label)]
+            return module_of(scope, named, after)
+        written |= resources.seen
+    raise ImportModelError(f"variables {', '.join(sorted(written)[:3])} are written in ways that do not settle; simplify them")
+
+
+def _tensor(scope: TensorFlowScope, name: str, value: Any) -> Value:
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Resource) and value.kind == "reference":
+        return scope.variable(value.name)
+    raise ImportModelError(f"output {name!r}: got a handle, or a list without elements; expected a tensor")
+
+
+def _add_inputs(scope: TensorFlowScope, signature: Signature, shape: ShapeDict) -> None:
+    labels = DimensionNames()
+    check_names(list(signature.inputs), shape, {})
+    typed: list[tuple[str, types.Type]] = []
+    for name, tensor in signature.inputs.items():
+        if tensor.dtype in ("resource", "variant"):
+            raise ImportModelError(f"input {name!r}: got a {tensor.dtype}; expected a tensor")
+        sizes = _sizes(name, tensor.shape, shape, labels)
+        typed.append((name, types.TensorType(sizes, tensor.dtype)))
+    inner = TensorFlowScope(scope.graph, scope.state, {}, taken=scope.taken)
+    add_inputs(inner, typed, labels, shape)
+    for name, tensor in signature.inputs.items():
+        scope.put(tensor.ref, inner.required(name))
+        scope.done.add(tensor.ref[0])
+
+
+def _sizes(name: str, declared: Shape, shape: ShapeDict, labels: DimensionNames) -> tuple[Any, ...]:
+    if declared is None:
+        if name not in shape:
+            raise ImportModelError(
+                f"input {name!r}: its rank is not known; expected {option('shape')} with its sizes: shape={{{name!r}: (...)}}")
+        declared = (None,) * len(shape[name])
+    return tuple(labels.unknown(f"{name}_dim{axis}") if size is None else size for axis, size in enumerate(declared))
+
+
+converters.load_all()
