@@ -88,7 +88,7 @@ class TensorFlowScope(VariableScope[TensorFlowState]):
             return self.handles[name]
         if name not in self.values and name not in self.weights and self.parent is not None and self.own is not None:
             outer = self.parent.get(ref)
-            return self.capture(outer) if isinstance(outer, Value) else outer
+            return self.brought(outer) if isinstance(outer, Value) else outer
         found = self.lookup(name)
         if found is None:
             raise ImportModelError(f"value {name!r} is absent; the model is invalid")

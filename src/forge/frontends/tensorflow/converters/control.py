@@ -186,6 +186,18 @@ def scatter(g: Context, handle: Operand, indices: Operand, updates: Operand) -> 
     return [handle]
 
 
+@converts(
+    "ResourceScatterNdUpdate", "ResourceScatterNdAdd", "ResourceScatterNdMin", "ResourceScatterNdMax", "ScatterNdUpdate",
+    "ScatterNdAdd")
+@takes_handles
+def scatter_nd(g: Context, handle: Operand, indices: Operand, updates: Operand) -> list[Operand]:
+    label, places = _variable(g, handle), g.cast(g.tensor(indices), "int64")
+    tuples = g.moved(places, (places.rank - 1, *range(places.rank - 1)))
+    kind = _SCATTERS[g.node.op.rpartition("Nd")[2]]
+    g.scope.set_variable(label, g.call("scatter_nd", g.scope.variable(label), tuples, g.tensor(updates), mode=kind))
+    return [handle]
+
+
 @converts("ResourceGather")
 @takes_handles
 def resource_gather(g: Context, handle: Operand, indices: Operand, *, batch_dims: int = 0) -> Value:
