@@ -45,7 +45,10 @@ def from_onnx(
 
 
 def from_tensorflow(
-    graph: Any, layout: str | None = "NHWC", shape: Mapping[str, Sequence[Any]] | None = None, outputs: Sequence[str] | None = None,
+    graph: str | PathLike[str] | bytes | Any,
+    layout: str | None = "NHWC",
+    shape: Mapping[str, Sequence[Any]] | None = None,
+    outputs: Sequence[str] | None = None,
     convert_config: Mapping[str, bool] | None = None,
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Loads a program as `forge.from_tensorflow` does; its weights are constants of the module, so that none are returned."""
