@@ -1,4 +1,8 @@
-"""Products of integers whose scales make sums halves of steps: kernels multiply by a float64, and round half away from 0."""
+"""Scales that are unusual.
+
+Where they make sums halves of steps, kernels of FULLY_CONNECTED multiply by a float64, and round half away from 0. Where they are
+0, integers are moved, but stand for no numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import numpy as np
 import pytest
 
 import forge
+from forge.errors import ForgeError
 from tests.frontends.tflite.record import REFERENCE, run
 from tests.frontends.tflite.writer import Graph, model
 
@@ -33,3 +38,21 @@ def test_halves(scales: tuple[float, float, float], is_per_channel: bool) -> Non
         np.testing.assert_array_equal(loaded.get_inference_function(*how)(given), expected)
     pytest.importorskip("ai_edge_litert")
     np.testing.assert_array_equal(run(model(graph), [given], REFERENCE)[0], expected)
+
+
+@pytest.mark.parametrize(("name", "options"), [("RESHAPE", {"new_shape": [2, 3]}), ("CONCATENATION", {"axis": 0}), ("RELU", {})])
+def test_scales_of_0(name: str, options: dict[str, object]) -> None:
+    graph = Graph()
+    x = graph.input((1, 6), "int8", scale=0.0)
+    sizes = [graph.constant(np.array([2, 3], np.int32))] if name == "RESHAPE" else [x] if name == "CONCATENATION" else []
+    shape = {"RESHAPE": (2, 3), "CONCATENATION": (2, 6)}.get(name, (1, 6))
+    graph.outputs = [graph.tensor(shape, "int8", scale=0.0)]
+    graph.op(name, [x, *sizes], graph.outputs, **options)
+    given = np.arange(6, dtype=np.int8)[None]
+    if name == "RELU":
+        with pytest.raises(ForgeError, match="expected positive numbers"):
+            forge.from_tflite(model(graph))
+        return
+    found = np.asarray(forge.from_tflite(model(graph)).get_inference_function()(given))
+    pytest.importorskip("ai_edge_litert")
+    np.testing.assert_array_equal(found, run(model(graph), [given], REFERENCE)[0])

@@ -10,15 +10,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from forge.compose.products import dense
 from forge.dims import Dim
 from forge.frontends.scope import Region
 from forge.frontends.tflite import gates as gates_of
-from forge.frontends.tflite import quantized, tables
+from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
+from forge.frontends.tflite.converters.recurrent_integers import IN_GATE, basic_lstm_of_integers, looked_up, normalized, stored
 from forge.frontends.tflite.importer import build_region
 from forge.frontends.tflite.model import Quantization
 from forge.frontends.tflite.registry import converts, takes_integers
@@ -29,8 +28,6 @@ Step = Callable[[Context, Value, list[Value]], tuple[Value, list[Value]]]
 """One step: a slice of the input and states -> the output and the states after it."""
 _FUNCTIONS = {"TANH": "tanh", "RELU": "relu"}
 """Activation functions that ``nn.lstm`` and ``nn.rnn`` know."""
-_IN_GATE, _OF_ONE = (Quantization(np.array([2.0**-k], np.float32), np.zeros(1, np.int64)) for k in (12, 15))
-"""How layers on integers keep what goes into a gate, and what comes out of it, as int16."""
 _EPSILON = 1e-8
 """What TFLite adds to the variance of normalised gates."""
 
@@ -89,9 +86,9 @@ def lstm(
     g: Context, *inputs: Value | None, fused_activation_function: str = "NONE", cell_clip: float = 0.0, proj_clip: float = 0.0,
     kernel_type: str = "FULL",
 ) -> list[Value]:
-    numbers = _numbers(g, inputs)
     if kernel_type == "BASIC":
-        return _basic_lstm(g, numbers)
+        return (_basic_lstm if quantized.quantization(g.tensor(4)) is None else basic_lstm_of_integers)(g, inputs)
+    numbers = _numbers(g, inputs)
     gates = _gates(g, numbers, 1, 20)
     x = g.call("expand_dims", _required(g, numbers, 0), axis=0)
     y = _lstm(g, x, gates, Bounds(cell_clip, proj_clip, fused_activation_function), (18, 19), numbers)
@@ -192,6 +189,8 @@ def _lstm(
         inputs = [x] if not any(v is not None for v in gates.auxiliary) or auxiliary is None else [x, auxiliary]
         wide = x if len(inputs) == 1 else g.call("concatenate", *inputs, axis=2)
         is_whole = all(kind is not None for kind in kinds)
+        if is_whole and g.result().dtype != "int8":
+            raise g.unsupported(f"got an output of {g.result().dtype} with quantised states; expected int8")
         step = _LstmStep(g, gates, bounds, kinds, _intermediates(g) if is_whole else [None] * 5, x.shape[2])
         y, (h, c) = _steps(g, wide, [h, c], step, backwards)
     for position, value in zip(states, (h, c)):
@@ -264,15 +263,15 @@ class _LstmStep:
             enter = inner.call("subtract", inner.scalar(one, forget), forget)
         else:
             enter = self._opened(inner, 0, parts, h, c)
-        proposal = self._bounded(inner, self._gate(inner, 2, parts, h, None), _IN_GATE if self.is_whole else None)
+        proposal = self._bounded(inner, self._gate(inner, 2, parts, h, None), IN_GATE if self.is_whole else None)
         products = [inner.call("multiply", forget, c), inner.call("multiply", enter, proposal)]
         c = inner.call("add", *(self._rounded(inner, product, self.kinds[1]) for product in products))
         if self.bounds.cell:
             c = inner.call("clip", c, a_min=-self.bounds.cell, a_max=self.bounds.cell)
-        c = _kept(inner, c, self.kinds[1], "int16")
+        c = stored(inner, c, self.kinds[1], "int16")
         leave = self._opened(inner, 3, parts, h, c)
         h = inner.call("multiply", leave, self._bounded(inner, c, self.kinds[1]))
-        h = _kept(inner, self._projected(inner, h), self.kinds[0], "int8")
+        h = stored(inner, self._projected(inner, h), self.kinds[0], "int8")
         return h, [h, c]
 
     def _gate(self, inner: Context, k: int, parts: Sequence[Value], h: Value, cell: Value | None) -> Value:
@@ -289,7 +288,7 @@ class _LstmStep:
         norm, bias = _own(inner, gates.norms[k]), _own(inner, gates.biases[k])
         if norm is None and bias is not None:
             terms[0] = inner.call("add", terms[0], bias)
-        how = _IN_GATE if norm is None else self.between[k]
+        how = IN_GATE if norm is None else self.between[k]
         total: Value | None = None
         for term, places in zip(terms, ((0, 1 + k), (18, 5 + k), (19, 9 + k - (k == 3))), strict=False):
             if self.is_whole and how is not None:
@@ -298,26 +297,29 @@ class _LstmStep:
                 term = quantized.to_units(inner, term, unit, math.prod(map(float, scales)) / unit)
             total = self._rounded(inner, term if total is None else inner.call("add", total, term), how)
         assert total is not None
+        if norm is not None and self.is_whole and how is not None:
+            scales = [float(kind.scales[0]) for kind in (how, self.g.quantization(20 + k)) if kind is not None]
+            return self._rounded(inner, normalized(inner, total, norm, bias, *scales), IN_GATE)
         if norm is not None:
             total = inner.call("multiply", _normalized(inner, total), norm)
             total = total if bias is None else inner.call("add", total, bias)
         return total
 
     def _rounded(self, inner: Context, value: Value, how: Quantization | None) -> Value:
-        return _kept(inner, value, how, "int16") if self.is_whole else value
+        return stored(inner, value, how, "int16") if self.is_whole else value
 
     def _opened(self, inner: Context, k: int, parts: Sequence[Value], h: Value, cell: Value) -> Value:
         total = self._gate(inner, k, parts, h, cell)
-        return _looked_up(inner, total, _IN_GATE, gates_of.sigmoid) if self.is_whole else inner.call("sigmoid", total)
+        return looked_up(inner, total, IN_GATE, gates_of.sigmoid) if self.is_whole else inner.call("sigmoid", total)
 
     def _bounded(self, inner: Context, value: Value, how: Quantization | None) -> Value:
-        return activated(inner, value, self.bounds.activation) if how is None else _looked_up(inner, value, how, gates_of.tanh)
+        return activated(inner, value, self.bounds.activation) if how is None else looked_up(inner, value, how, gates_of.tanh)
 
     def _projected(self, inner: Context, h: Value) -> Value:
         projection, added, bound = _own(inner, self.gates.projection), self.gates.projection_bias, self.bounds.projection
         if projection is None:
             return h
-        h = dense(inner, _kept(inner, h, self.between[4], "int8"), projection)
+        h = dense(inner, stored(inner, h, self.between[4], "int8"), projection)
         h = h if added is None else inner.call("add", h, inner.scope.capture(added))
         kinds = (self.between[4], self.g.quantization(16), self.kinds[0])
         scales = [float(kind.scales[0]) for kind in kinds if kind is not None]
@@ -331,15 +333,6 @@ def _own(inner: Context, value: Value | None) -> Value | None:
     return None if value is None else inner.scope.capture(value)
 
 
-def _looked_up(g: Context, value: Value, how: Quantization, table: Callable[[int], np.ndarray]) -> Value:
-    """A function of a number that is kept as int16, whose scale is a power of 2."""
-    bits = 15 + int(np.frexp(how.scales[0])[1]) - 1
-    if not 0 <= bits <= 6 or how.scales[0] != 2.0 ** (bits - 15):
-        raise g.unsupported(f"got states with the scale {how.scales[0]}; expected a power of 2 from 2^-15 to 2^-9")
-    found = tables.looked_up(g, quantized.quantize(g, value, how, "int16"), table(bits))
-    return quantized.dequantize(g, found, _OF_ONE)
-
-
 def _intermediates(g: Context) -> list[Quantization | None]:
     """How layers on integers keep the sums of the gates that are normalised, and what is projected."""
     numbers = g.operator.intermediates
@@ -351,11 +344,6 @@ def _intermediates(g: Context) -> list[Quantization | None]:
 def _known(value: Value | None) -> Value:
     assert value is not None
     return value
-
-
-def _kept(g: Context, value: Value, how: Quantization | None, dtype: str) -> Value:
-    """A state as the integers that are kept can say it."""
-    return value if how is None else quantized.dequantize(g, quantized.quantize(g, value, how, dtype), how)
 
 
 def _normalized(g: Context, x: Value) -> Value:
@@ -391,6 +379,7 @@ def _result(g: Context, value: Value, position: int = 0) -> Value:
 
 def _basic_lstm(g: Context, v: Sequence[Value | None]) -> list[Value]:
     """One step, with all gates in one product; states are inputs and outputs."""
+    v = _numbers(g, v)
     x, h, weights, bias, c = (_required(g, v, position) for position in range(5))
     both = g.call("concatenate", x, h, axis=1)
     gates = g.call("add", dense(g, both, weights), bias)
@@ -482,7 +471,7 @@ def svdf(g: Context, *inputs: Value | None, rank: int = 0, fused_activation_func
     how = quantized.quantization(g.tensor(4))
     old = g.reshape(state, (x.shape[0], filters, memory))
     newest = g.call("expand_dims", dense(g, x, features), axis=2)
-    newest = _kept(g, newest, how, "int16")
+    newest = stored(g, newest, how, "int16")
     recent = g.call("strided_slice", old, begin=(1,), end=(memory,), strides=(1,), axes=(2,))
     kept = g.call("concatenate", recent, newest, axis=2)
     g.set_variable(4, g.reshape(kept, state.shape))
