@@ -208,6 +208,13 @@ def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
     return g.call("qnn.quantize", g.cast(value, g.real), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
 
 
+def by_numbers(g: Context, x: Value, compute: Callable[[Value], Value]) -> Value:
+    """What is computed of the numbers that the first input stands for, as integers where the output is quantised."""
+    given, wanted = quantization(g.tensor(0)), quantization(g.result())
+    found = compute(x if given is None else dequantize(g, x, given))
+    return found if wanted is None else quantize(g, found, wanted, g.result().dtype)
+
+
 def to_units(g: Context, value: Value, unit: float, ratio: float) -> Value:
     """Numbers as multiples of ``unit``, as fixed point rounds products with ``ratio``."""
     moved_by = float(lost(np.asarray(ratio)))

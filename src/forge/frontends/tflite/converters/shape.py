@@ -262,20 +262,6 @@ def broadcast_to(g: Context, x: Value, shape: Value) -> Value:
     return g.call("broadcast_to", x, g.cast(shape, "int64")) if known is None else g.broadcast(x, known)
 
 
-@converts("GATHER")
-@moves
-def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0) -> Value:
-    place = g.axis(axis, x.rank)
-    return g.call("take", x, indices, axis=place, batch_dims=batch_dims + indices.rank if batch_dims < 0 else batch_dims)
-
-
-@converts("GATHER_ND")
-@moves
-def gather_nd(g: Context, x: Value, indices: Value) -> Value:
-    order = (indices.rank - 1, *range(indices.rank - 1))
-    return g.call("gather_nd", x, g.moved(indices, order))
-
-
 @converts("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
 @moves
 def depth_to_space(g: Context, x: Value, *, block_size: int = 0) -> Value:
