@@ -98,11 +98,11 @@ def _last(model: TensorFlowModel) -> dict[str, Ref]:
     """All outputs of the last node."""
     name = list(model.main.nodes)[-1]
     node = model.main.nodes[name]
-    counts = [node.attributes.get(c, 1) if c else 1 for _, c in OUTPUTS.get(node.op, [("", "")])]
-    lists = ("IdentityN", "PartitionedCall", "StatefulPartitionedCall")
-    typed = node.types.get("Tout", node.types.get("T")) if node.op in lists else None
-    total = len(typed) if isinstance(typed, tuple) else 1 if node.op.startswith("FusedBatchNorm") else sum(counts)
-    return {name_of((name, k)): (name, k) for k in range(total)}
+    total = 0
+    for _, counted_by in OUTPUTS.get(node.op, [("", "")]):
+        count = node.attributes.get(counted_by, node.types.get(counted_by, 1))
+        total += len(count) if isinstance(count, tuple) else max(int(count), 0)
+    return {name_of((name, k)): (name, k) for k in range(1 if node.op.startswith("FusedBatchNorm") else total)}
 
 
 def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDict) -> dict[str, Tensor]:

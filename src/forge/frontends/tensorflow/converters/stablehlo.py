@@ -19,7 +19,7 @@ from forge.ir.nodes import Value
 _CPU = "CPU"
 
 
-@converts("XlaCallModule")
+@converts("XlaCallModule", outputs="output*Tout")
 def xla_call_module(
     g: Context, *inputs: Value, module: Any, platforms: tuple[str, ...] = (), dim_args_spec: tuple[str, ...] = (),
     version: int = 0, Sout: tuple[Any, ...] = (), has_token_input_output: bool = False, disabled_checks: tuple[str, ...] = (),  # noqa: N803
