@@ -10,10 +10,19 @@ from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.convert import located
 from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_arguments, check_names
 from forge.frontends.state.writes import module_of
-from forge.frontends.support import check_supported
+from forge.frontends.support import MISSING, Use, check_supported
 from forge.frontends.tensorflow import converters
 from forge.frontends.tensorflow.importer import evaluate
-from forge.frontends.tensorflow.model import FunctionName, Ref, Shape, Signature, Tensor, TensorFlowModel, parse_ref
+from forge.frontends.tensorflow.model import (
+    PLACEHOLDERS,
+    FunctionName,
+    Ref,
+    Shape,
+    Signature,
+    Tensor,
+    TensorFlowModel,
+    parse_ref,
+)
 from forge.frontends.tensorflow.operators import used_operators
 from forge.frontends.tensorflow.registry import OUTPUTS, REGISTRY
 from forge.frontends.tensorflow.resources import Resource, Resources, tables_of
@@ -24,7 +33,6 @@ from forge.ir.nodes import Value
 
 LAYOUTS = ("NHWC", "NCHW")
 CONFIG = ("use_dense", "use_nt_batch_matmul")
-_PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 _PASSING = ("Identity", "NoOp")
 _ROUNDS = 8
 
@@ -41,18 +49,33 @@ def import_model(
     config = _check(layout, shape, outputs, convert_config)
     with located(model.where):
         first, *others = _chosen(model, shape or {}, outputs)
-        wanted = [t.ref[0] for s in (first, *others) for t in s.outputs.values()]
-        check_supported(used_operators(model, [*wanted, *model.effects]), REGISTRY)
+        _check_operators(model, first, others)
+        check_names([name for s in (first, *others) for name in s.inputs], shape or {}, {})
         how = Resources(tables=tables_of(model))
         for _ in range(_ROUNDS):
             module = _converted(model, first, shape or {}, layout or "", config, how)
             for signature in others:
-                module.graphs[signature.name] = _converted(model, signature, {}, layout or "", config, how).main
+                module.graphs[signature.name] = _converted(model, signature, shape or {}, layout or "", config, how).main
                 module.graphs[signature.name].attributes["public"] = True
             if how.seen <= how.written:
                 return module
             how = Resources(tables=how.tables, written=how.written | how.seen)
     raise ImportModelError(f"{model.where}: variables {', '.join(sorted(how.seen)[:3])} are written in ways that do not settle")
+
+
+def _check_operators(model: TensorFlowModel, first: Signature, others: Sequence[Signature]) -> None:
+    """Raises OpNotImplemented: operators have no converter; what to do where only signatures besides the first need them."""
+
+    def used(*signatures: Signature) -> list[Use]:
+        wanted = [tensor.ref[0] for s in signatures for tensor in s.outputs.values()]
+        inputs = {tensor.ref[0] for s in signatures for tensor in s.inputs.values()}
+        return used_operators(model, [*wanted, *model.effects], inputs)
+
+    everything = used(first, *others)
+    if any(use.how == MISSING for use in used(first)):
+        check_supported(everything, REGISTRY)
+    with located(f"signatures besides {first.name!r}, which outputs={list(first.outputs)!r} leaves out"):
+        check_supported(everything, REGISTRY)
 
 
 def _check(layout: Any, shape: Any, outputs: Any, convert_config: Any) -> dict[str, bool]:
@@ -142,7 +165,7 @@ def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDic
             pending += [*(ref[0] for ref in node.inputs), *node.controls]
     found = {}
     for name, node in model.main.nodes.items():
-        if name in needed and (node.op in _PLACEHOLDERS or name in shape):
+        if name in needed and (node.op in PLACEHOLDERS or name in shape):
             dtype = node.types.get("dtype") or node.types.get("T")
             if not isinstance(dtype, str):
                 raise ImportModelError(f"input {name!r}: its element type is not known; the model is invalid")
@@ -179,7 +202,7 @@ def _tensor(scope: TensorFlowScope, name: str, value: Any) -> Value:
 
 def _add_inputs(scope: TensorFlowScope, signature: Signature, shape: ShapeDict) -> None:
     labels = DimensionNames()
-    check_names(list(signature.inputs), shape, {})
+    shape = {name: sizes for name, sizes in shape.items() if name in signature.inputs}
     typed: list[tuple[str, types.Type]] = []
     for name, tensor in signature.inputs.items():
         if tensor.dtype in ("resource", "variant"):
