@@ -83,3 +83,7 @@ def test_recorded(case: Case) -> None:
     """The TensorFlow that is installed gives what was recorded."""
     pytest.importorskip("tensorflow")
     assert difference(case, record(case), recorded()[case.name]) == ""
+
+
+def test_names_of_cases_differ() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)

@@ -26,16 +26,16 @@ ROWS = [
     row("Softplus", num(40, low=-60, high=60), forms=FLOATS, label="wide"),
     *(row(op, num(3, 5, low=0.1, high=4), forms=forms) for op, forms in {
         "Log": (*FLOATS, *COMPLEX), "Sqrt": (*FLOATS, *COMPLEX), "Rsqrt": (*FLOATS, *COMPLEX), "Log1p": FLOATS,
-        "Reciprocal": (*FLOATS, *COMPLEX), "Inv": FLOATS, "Lgamma": FLOATS, "Digamma": FLOATS,
+        "Reciprocal": (*FLOATS, *COMPLEX), "Inv": FLOATS, "Lgamma": FLOATS[:3], "Digamma": FLOATS[:3],
         "BesselK0": WIDE, "BesselK0e": WIDE, "BesselK1": WIDE, "BesselK1e": WIDE, "BesselJ0": WIDE, "BesselJ1": WIDE,
         "BesselY0": WIDE, "BesselY1": WIDE,
     }.items()),
     row("Lgamma", num(values=[-2.5, -0.5, 0.0, 1.0, 2.0, 30.0, 171.5, -3.0]), forms=WIDE, label="special"),
-    *(row(op, num(3, 5, low=-0.9, high=0.9), forms=FLOATS) for op in ("Acos", "Asin", "Atanh", "Erfinv")),
+    *(row(op, num(3, 5, low=-0.9, high=0.9), forms=FLOATS) for op in ("Acos", "Asin", "Atanh")),
+    row("Erfinv", num(3, 5, low=-0.9, high=0.9), forms=WIDE),
     row("Acosh", num(3, 5, low=1, high=5), forms=FLOATS),
     *(row(op, num(values=SPECIAL), forms=FLOATS if op != "Rint" else WIDE, label="special") for op in (
         "Round", "Rint", "Floor", "Ceil", "IsFinite", "IsInf", "IsNan", "Sign", "Relu", "Abs", "Relu6", "Neg", "Sigmoid")),
-    row("Round", num(values=WHOLE), forms=("int32", "int64"), label="whole"),
     row("Exp", num(0, 3), label="empty"), row("Exp", num(), forms=FLOATS, label="scalar"),
     row("Relu6", num(3, 5, low=-8, high=9), forms=(*FLOATS, *INTS)),
     row("LeakyRelu", num(3, 5), forms=FLOATS, label="slope", alpha=0.3),
@@ -114,7 +114,4 @@ ROWS = [
     row("Zeta", num(6, low=1.2, high=4), num(6, low=0.1, high=5), forms=WIDE),
     row("Polygamma", num(values=[1, 2, 3, 0, 2, 1]), num(6, low=0.1, high=5), forms=WIDE),
     row("Ndtri", num(9, low=0.01, high=0.99), forms=WIDE),
-    row("Betainc", num(9, low=0.3, high=4), num(9, low=0.3, high=4), num(9, low=0.01, high=0.99), forms=WIDE),
-    row("Dawsn", num(9), forms=WIDE), row("Expint", num(9, low=0.1), forms=WIDE), row("Spence", num(9, low=0.1), forms=WIDE),
-    row("FresnelCos", num(9), forms=WIDE), row("FresnelSin", num(9), forms=WIDE),
 ]

@@ -35,8 +35,6 @@ ROWS = [
     row("FusedBatchNormV3", num(2, 3, 4, 5), num(5), num(5), num(5), num(5, low=0.5), label="mixed", outputs=3, accuracy=SLACK,
         exponential_avg_factor=0.3),
     row("FusedBatchNormV3", num(2, 5, 3, 4), num(5), num(5), num(5), num(5, low=0.5), label="NCHW", data_format="NCHW", is_training=False),
-    row("_FusedBatchNormEx", num(2, 3, 4, 8), num(8), num(8), num(8), num(8, low=0.5), num(2, 3, 4, 8), label="side", is_training=False,
-        U="float32", num_side_inputs=1, activation_mode="Relu"),
     row("BatchNormWithGlobalNormalization", num(2, 3, 4, 5), num(5), num(5, low=0.5), num(5), num(5), variance_epsilon=1e-3,
         scale_after_normalization=True),
     row("LRN", num(2, 3, 4, 12), accuracy=SLACK), row("LRN", num(2, 3, 4, 12), label="narrow", accuracy=SLACK, depth_radius=2, bias=1.5,

@@ -29,7 +29,7 @@ ROWS = [
                                                                            padding="VALID", strides=(1, 1, 2, 2, 1)),
     conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 2), "same", WIDE),
     conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 1), "valid", padding="VALID", strides=(1, 2, 2, 1)),
-    *(back("Conv2DBackpropInput", (2, *size, 3), (*kernel, 3, 4), (2, *y, 4), f"{padding}-{size[0]}-{step}", padding,
+    *(back("Conv2DBackpropInput", (2, *size, 3), (*kernel, 3, 4), (2, *y, 4), f"{padding}-{size[0]}-{kernel[1]}-{step}", padding,
            strides=(1, step, step, 1))
       for size, kernel, step, padding, y in (
           ((8, 6), (3, 3), 2, "SAME", (4, 3)), ((7, 5), (3, 3), 2, "SAME", (4, 3)), ((8, 6), (2, 4), 2, "SAME", (4, 3)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims, dtypes
+from forge.compose.linalg import conjugate
 from forge.compose.windows import transposed_padding
 from forge.dims import Dim
 from forge.frontends.tensorflow.context import Context
@@ -170,10 +171,7 @@ def batch_matmul_v3(
 
 
 def _batched(g: Context, x: Value, y: Value, adj_x: bool, adj_y: bool) -> Value:
-    if adj_x and dtypes.is_complex(x.dtype):
-        x = g.call("conj", x)
-    if adj_y and dtypes.is_complex(y.dtype):
-        y = g.call("conj", y)
+    x, y = conjugate(g, x) if adj_x else x, conjugate(g, y) if adj_y else y
     if not adj_y and g.scope.state.config.get("use_nt_batch_matmul") and y.rank >= 2:
         y, adj_y = g.moved(y, (*range(y.rank - 2), y.rank - 1, y.rank - 2)), True
     return g.call("nn.matmul", x, y, transpose_a=adj_x, transpose_b=adj_y)

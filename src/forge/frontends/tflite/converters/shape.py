@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge.compose import slices
+from forge.compose import slices, tuples
 from forge.compose.slices import Masks, sliced
 from forge.dims import Dim
 from forge.frontends.tflite import quantized
@@ -173,8 +173,7 @@ def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: i
 @converts("GATHER_ND")
 @moves
 def gather_nd(g: Context, x: Value, indices: Value) -> Value:
-    order = (indices.rank - 1, *range(indices.rank - 1))
-    return g.call("gather_nd", x, g.moved(indices, order))
+    return tuples.gathered(g, x, indices)
 
 
 @converts("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
@@ -201,5 +200,4 @@ def reverse(g: Context, x: Value, axis: Value) -> Value:
 @converts("FILL")
 @moves
 def fill(g: Context, shape: Value, value: Value) -> Value:
-    known = g.dims(shape)
-    return g.call("full", value, g.cast(shape, "int64")) if known is None else g.call("full", value, shape=known)
+    return tuples.filled(g, shape, value)
