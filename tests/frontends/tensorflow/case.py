@@ -52,7 +52,7 @@ def num(*shape: int, low: float = -3, high: float = 3, values: Any = None, const
     """Numbers from ``low`` to ``high`` of the form's element type."""
 
     def make(made: Made) -> str:
-        kind = dtype or made.form
+        kind = made.form if dtype in ("", "form") else dtype
         value = _numbers(made.random, kind, shape, low, high) if values is None else _array(values, kind)
         return made.graph.constant(value, kind) if const else made.input(value)
 

@@ -98,10 +98,17 @@ def depthwise_conv2d(
     g: Context, x: Value, weight: Value, *, strides: tuple[int, ...], padding: str, data_format: str = "NHWC",
     dilations: tuple[int, ...] = (1, 1, 1, 1), explicit_paddings: tuple[int, ...] = (),
 ) -> Value:
+    return depthwise(g, x, weight, data_format, strides, padding, dilations, explicit_paddings)
+
+
+def depthwise(
+    g: Context, x: Value, weight: Value, data_format: str, strides: Sequence[int], padding: str, dilations: Sequence[int],
+    explicit: Sequence[int],
+) -> Value:
     """Kernels are height, width, channels, and how many results a channel has."""
     height, width, channels, many = weight.shape
     order = g.reshape(weight, (height, width, 1, channels * many))
-    return convolved(g, x, order, data_format, "HWIO", strides, padding, dilations, explicit_paddings, is_depthwise=True)
+    return convolved(g, x, order, data_format, "HWIO", strides, padding, dilations, explicit, is_depthwise=True)
 
 
 @converts("Conv2DBackpropInput")
