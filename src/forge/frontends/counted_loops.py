@@ -7,7 +7,7 @@ of which that row is all that a round reads is what they take.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,17 +150,25 @@ def counted(region: Region, starts: Sequence[Value]) -> CountedLoop | None:
         is_next = operands and value in operands and any(v is not None and _number(v) == 1 for v in operands)
         if is_next and isinstance(first, int) and start.rank == 0:
             counters[position] = first
-    test = graph.outputs[0].producer
+    rounds = _rounds(graph, counters, graph.outputs[0])
+    low = None if rounds is None else dims.bounds(rounds)[0]
+    return CountedLoop(region, starts, counters, rounds) if low is not None and low >= 0 and rounds not in (None, 0) else None
+
+
+def _rounds(graph: Graph, counters: Mapping[int, int], goes_on: Value) -> Dim | None:
+    """How many rounds there are while a counter, or each of several, is less than a number."""
+    test = goes_on.producer
+    if test is not None and test.op == "logical_and":
+        one, other = (None if v is None else _rounds(graph, counters, v) for v in test.operands)
+        if one is None or other is None:
+            return None
+        return one if dims.equal(one, other) else min(one, other) if isinstance(one, int) and isinstance(other, int) else None
     if test is None or test.op != "less":
         return None
     next_value, end = test.operands
-    first_of = next((first for k, first in counters.items() if graph.outputs[1 + k] is next_value), None)
+    first = next((first for k, first in counters.items() if graph.outputs[1 + k] is next_value), None)
     last = None if end is None else _number(end)
-    if first_of is None or last is None:
-        return None
-    rounds = last - first_of
-    low, _ = dims.bounds(rounds)
-    return CountedLoop(region, starts, counters, rounds) if low is not None and low >= 0 and rounds != 0 else None
+    return None if first is None or last is None else last - first
 
 
 def as_scan(g: Composer, scope: SizeScope[Any], loop: CountedLoop) -> list[Value]:

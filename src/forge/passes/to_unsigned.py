@@ -9,8 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from forge.ir.edits.rewrite import RuleBuilder, rule
+from forge.ir.graph import Graph
 from forge.ir.nodes import Value
 from forge.ops.quantized.quantize import Dequantize, Quantize
+from forge.options import CompileOptions
+from forge.passes import eliminate_common_subexpr
 from forge.passes.base import rewriting
 
 
@@ -38,4 +41,10 @@ def _like(builder: RuleBuilder, zero: Value, scale: Value) -> Value:
     return builder.constant(np.broadcast_to(zero.constant, [d for d in scale.shape if isinstance(d, int)]))
 
 
-run = rewriting(to_unsigned)
+_rewrite = rewriting(to_unsigned)
+
+
+def run(graph: Graph, options: CompileOptions) -> int:
+    """Numbers that several dequantise stay one tensor, so that what is computed of them is seen to be a function of it."""
+    changes = _rewrite(graph, options)
+    return changes + eliminate_common_subexpr.run(graph, options) if changes else 0

@@ -51,7 +51,7 @@ def keep(recorded: Mapping[str, Sequence[np.ndarray]]) -> None:
 
 
 def completed(graph: Graph) -> Any:
-    """The graph as TensorFlow has it: with types of inputs and their number as attributes, and without those that do not exist."""
+    """The graph as TensorFlow wants it: types and numbers of inputs are attributes."""
     import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
@@ -98,7 +98,7 @@ def main() -> None:
         again = arguments.all or case.name not in known or any(case.name.startswith(name) for name in arguments.names)
         try:
             recorded[case.name] = record(case) if again else known[case.name]
-        except Exception as error:  # whatever TensorFlow raises, it has no result
+        except Exception as error:  # noqa: BLE001: whatever TensorFlow raises, it has no result
             sys.stdout.write(f"{case.name}: {type(error).__name__}: {str(error).strip()[:300]}\n")
     keep(recorded)
     sys.stdout.write(f"{len(recorded)} of {len(CASES)} cases; {FILE.stat().st_size} bytes\n")

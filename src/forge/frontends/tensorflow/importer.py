@@ -10,7 +10,7 @@ from forge.frontends.convert import located
 from forge.frontends.converter import Converter
 from forge.frontends.registry import as_list
 from forge.frontends.tensorflow.context import Context
-from forge.frontends.tensorflow.model import Body, Constant, FunctionName, Node, Ref
+from forge.frontends.tensorflow.model import Body, Constant, FunctionName, Node, Ref, needs, read
 from forge.frontends.tensorflow.registry import REGISTRY, is_of_handles
 from forge.frontends.tensorflow.resources import Operand
 from forge.frontends.tensorflow.scope import TensorFlowScope, name_of
@@ -54,9 +54,7 @@ def _run(scope: TensorFlowScope, wanted: str) -> None:
         scope.active.add(name)
         stack.append((name, True))
         if node.op not in FRAMES:
-            before = () if node.op == "Const" else node.controls
-            needed = (*reversed([ref[0] for ref in node.inputs]), *before)
-            stack += [(other, False) for other in needed if other not in scope.done]
+            stack += [(other, False) for other in reversed(needs(scope.nodes, node)) if other not in scope.done]
 
 
 def _convert(scope: TensorFlowScope, node: Node) -> None:
@@ -68,7 +66,7 @@ def _convert(scope: TensorFlowScope, node: Node) -> None:
     g = Context(scope, node, scope.prefix + node.name)
     start = len(scope.graph.nodes)
     row = REGISTRY.lookup("", node.op, 1)
-    operands = [] if node.op in FRAMES else [scope.get(ref) for ref in node.inputs]
+    operands = [] if node.op in FRAMES else [scope.get(ref) for ref in read(scope.nodes, node)]
     results: Sequence[Operand | None]
     if row is None and node.op in scope.state.model.library:
         results = called(g, FunctionName(node.op), operands)
@@ -82,7 +80,8 @@ def _convert(scope: TensorFlowScope, node: Node) -> None:
 def _converted(g: Context, row: Converter, operands: Sequence[Operand]) -> Any:
     given = list(operands) if is_of_handles(row.function) else [g.tensor(operand) for operand in operands]
     types = {name: kind for name, kind in g.node.types.items() if name in row.attributes or row.takes_all}
-    return REGISTRY.convert(row, g, given, {**g.node.attributes, **types})
+    others = {name: value for name, value in g.node.attributes.items() if value != () or name in row.attributes}
+    return REGISTRY.convert(row, g, given, {**others, **types})
 
 
 def _bind(scope: TensorFlowScope, node: Node, results: Sequence[Operand | None], start: int) -> None:

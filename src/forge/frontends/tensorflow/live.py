@@ -78,12 +78,14 @@ def _fill(node: Any, external: Any, known: dict[int, Any], variables: dict[str, 
                 f"{node.name!r} is a resource that is no variable; expected variables; save the model (tf.saved_model.save) and "
                 "load its folder")
         node.op = "VarHandleOp"
+        node.attr.clear()
         node.attr["shared_name"].s = node.name.encode()
         variables[node.name] = lambda: np.asarray(variable.numpy())
         return
     from tensorflow import make_tensor_proto
 
     node.op = "Const"
+    node.attr.clear()
     node.attr["value"].tensor.ParseFromString(make_tensor_proto(external.numpy()).SerializeToString())
 
 

@@ -42,11 +42,16 @@ def import_model(
         first, *others = _chosen(model, shape or {}, outputs)
         wanted = [t.ref[0] for s in (first, *others) for t in s.outputs.values()]
         check_supported(used_operators(model, [*wanted, *model.effects]), REGISTRY)
-        module = _converted(model, first, shape or {}, layout or "", config)
-        for signature in others:
-            module.graphs[signature.name] = _converted(model, signature, {}, layout or "", config).main
-            module.graphs[signature.name].attributes["public"] = True
-        return module
+        how = Resources(tables=tables_of(model))
+        for _ in range(_ROUNDS):
+            module = _converted(model, first, shape or {}, layout or "", config, how)
+            for signature in others:
+                module.graphs[signature.name] = _converted(model, signature, {}, layout or "", config, how).main
+                module.graphs[signature.name].attributes["public"] = True
+            if how.seen <= how.written:
+                return module
+            how = Resources(tables=how.tables, written=how.written | how.seen)
+    raise ImportModelError(f"{model.where}: variables {', '.join(sorted(how.seen)[:3])} are written in ways that do not settle")
 
 
 def _check(layout: Any, shape: Any, outputs: Any, convert_config: Any) -> dict[str, bool]:
@@ -93,11 +98,11 @@ def _last(model: TensorFlowModel) -> dict[str, Ref]:
     """All outputs of the last node."""
     name = list(model.main.nodes)[-1]
     node = model.main.nodes[name]
-    counts = [node.attributes.get(c, 1) if c else 1 for _, c in OUTPUTS.get(node.op, [("", "")])]
-    lists = ("IdentityN", "PartitionedCall", "StatefulPartitionedCall")
-    typed = node.types.get("Tout", node.types.get("T")) if node.op in lists else None
-    total = len(typed) if isinstance(typed, tuple) else 1 if node.op.startswith("FusedBatchNorm") else sum(counts)
-    return {name_of((name, k)): (name, k) for k in range(total)}
+    total = 0
+    for _, counted_by in OUTPUTS.get(node.op, [("", "")]):
+        count = node.attributes.get(counted_by, node.types.get(counted_by, 1))
+        total += len(count) if isinstance(count, tuple) else max(int(count), 0)
+    return {name_of((name, k)): (name, k) for k in range(1 if node.op.startswith("FusedBatchNorm") else total)}
 
 
 def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDict) -> dict[str, Tensor]:
@@ -123,25 +128,21 @@ def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDic
 
 
 def _converted(
-    model: TensorFlowModel, signature: Signature, shape: ShapeDict, layout: str, config: dict[str, bool]
+    model: TensorFlowModel, signature: Signature, shape: ShapeDict, layout: str, config: dict[str, bool], resources: Resources
 ) -> Module:
-    """A module whose main graph is what a signature says; converted again where a call turns out to write variables."""
-    written: frozenset[str] = frozenset()
-    for _ in range(_ROUNDS):
-        resources = Resources(tables=tables_of(model), written=written)
-        state = TensorFlowState(
-            size=model.size, model=model, resources=resources, layout=layout, config=config,
-            wanted={tensor.ref for tensor in signature.outputs.values()}, evaluate=evaluate)
-        scope = TensorFlowScope(Graph(name="main"), state, {}, body=model.main)
-        _add_inputs(scope, signature, shape)
-        results = evaluate(scope, [tensor.ref for tensor in signature.outputs.values()], model.effects)
-        if resources.seen <= written:
-            named = [(name, _tensor(scope, name, value)) for name, value in zip(signature.outputs, results)]
-            before = {value.name: value for value in scope.graph.inputs}
-            after = [(label, v) for label, v in scope.variables.items() if label in written and v is not before.get(label)]
-            return module_of(scope, named, after)
-        written |= resources.seen
-    raise ImportModelError(f"variables {', '.join(sorted(written)[:3])} are written in ways that do not settle; simplify them")
+    """A module whose main graph is what a signature says. It is not right yet if ``resources`` have not known what it writes."""
+    state = TensorFlowState(
+        size=model.size, model=model, resources=resources, layout=layout, config=config,
+        wanted={tensor.ref for tensor in signature.outputs.values()}, evaluate=evaluate)
+    scope = TensorFlowScope(Graph(name="main"), state, {}, body=model.main)
+    _add_inputs(scope, signature, shape)
+    results = evaluate(scope, [tensor.ref for tensor in signature.outputs.values()], model.effects)
+    named = [(name, _tensor(scope, name, value)) for name, value in zip(signature.outputs, results)]
+    changed = {label: v for label, v in scope.variables.items() if label in resources.written}
+    for label in changed.keys() - scope.graph.states.keys():
+        scope.first(label)
+    before = {value.name: value for value in scope.graph.inputs}
+    return module_of(scope, named, [(label, v) for label, v in changed.items() if v is not before.get(label)])
 
 
 def _tensor(scope: TensorFlowScope, name: str, value: Any) -> Value:

@@ -152,6 +152,25 @@ class TensorFlowModel:
         return len(self.main.nodes) + sum(len(f.node_def) for f in self.library.values())
 
 
+_PRINTS, _ASSERT = ("PrintV2", "LogicalPrint"), "Assert"
+
+
+def read(body: Body, node: Node) -> tuple[Ref, ...]:
+    """Inputs of a node that count: texts that it shows are left out, but for constants of an assertion."""
+    if node.op in _PRINTS:
+        return ()
+    if node.op == _ASSERT:
+        constants = [ref for ref in node.inputs[1:] if ref[0] in body.nodes and body.nodes[ref[0]].op == "Const"]
+        return (*node.inputs[:1], *constants)
+    return node.inputs
+
+
+def needs(body: Body, node: Node) -> list[str]:
+    """Names of nodes that are converted before one."""
+    before = () if node.op == "Const" else node.controls
+    return [*before, *(ref[0] for ref in read(body, node))]
+
+
 def read_graph(graph: Any, name: str = "graph") -> Body:
     """The nodes of a ``GraphDef``."""
     nodes: dict[str, Node] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Use
-from forge.frontends.tensorflow.model import Body, TensorFlowModel
+from forge.frontends.tensorflow.model import Body, TensorFlowModel, needs
 from forge.frontends.tensorflow.registry import REGISTRY
 from forge.frontends.tensorflow.resources import functions_of
 
@@ -42,7 +42,5 @@ def _needed(body: Body, wanted: Iterable[str]) -> list[str]:
         if name in seen or name not in body.nodes:
             continue
         seen[name] = None
-        node = body.nodes[name]
-        pending += [ref[0] for ref in node.inputs]
-        pending += () if node.op == "Const" else node.controls
+        pending += needs(body, body.nodes[name])
     return [name for name in body.nodes if name in seen]

@@ -88,7 +88,7 @@ class TensorFlowScope(VariableScope[TensorFlowState]):
             return self.handles[name]
         if name not in self.values and name not in self.weights and self.parent is not None and self.own is not None:
             outer = self.parent.get(ref)
-            return self.capture(outer) if isinstance(outer, Value) else outer
+            return self.brought(outer) if isinstance(outer, Value) else outer
         found = self.lookup(name)
         if found is None:
             raise ImportModelError(f"value {name!r} is absent; the model is invalid")
@@ -116,8 +116,10 @@ class TensorFlowScope(VariableScope[TensorFlowState]):
         return quantized.weight(Builder(self.graph), contents(), self.unique(label[:MAX_NAME]))
 
     def set_variable(self, label: str, value: Value) -> None:
-        self.state.resources.seen.add(label)
-        super().set_variable(label, value)
+        """A variable is ``value`` from now on; what it is already is no write: programs of jax give all variables back."""
+        if (self.home or self).variables.get(label) is not value:
+            self.state.resources.seen.add(label)
+            super().set_variable(label, value)
 
 
 def name_of(ref: Ref) -> str:

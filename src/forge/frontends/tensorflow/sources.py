@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,14 @@ def _contents(bundle: Bundle, keys: Mapping[str, str]) -> dict[str, Callable[[],
 
 
 def _signature(name: str, signature: Any) -> Signature:
-    sides = ({key: _tensor(key, info) for key, info in side.items()} for side in (signature.inputs, signature.outputs))
-    return Signature(name, *sides)
+    """The order of inputs, and of outputs, is that of their names, numbers in them by value: the file has none."""
+    inputs, outputs = (
+        {key: _tensor(key, side[key]) for key in sorted(side, key=_natural)} for side in (signature.inputs, signature.outputs))
+    return Signature(name, inputs, outputs)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _tensor(key: str, info: Any) -> Tensor:

@@ -21,7 +21,7 @@ from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 
-@converts("PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "TPUPartitionedCall", "SymbolicGradientCall")
+@converts("PartitionedCall", "StatefulPartitionedCall", outputs="output*Tout")
 @takes_handles
 def call(g: Context, *inputs: Operand, f: Any) -> list[Operand]:
     return called(g, f, inputs)
@@ -35,7 +35,7 @@ def _written(g: Context, *functions: FunctionName) -> list[str]:
     return [label for label in sorted(known.written) if label in known.types]
 
 
-@converts("If", "StatelessIf")
+@converts("If", "StatelessIf", outputs="output*Tout")
 @takes_handles
 def if_(g: Context, condition: Operand, *inputs: Operand, then_branch: Any, else_branch: Any) -> list[Operand]:
     flag = _truth(g, g.tensor(condition))
@@ -50,7 +50,7 @@ def _truth(g: Context, value: Value) -> Value:
     return value if value.dtype == "bool" else g.call("not_equal", value, g.scalar(0, value))
 
 
-@converts("Case", "StatelessCase")
+@converts("Case", "StatelessCase", outputs="output*Tout")
 @takes_handles
 def case(g: Context, index: Operand, *inputs: Operand, branches: tuple[Any, ...]) -> list[Operand]:
     if not branches:
@@ -58,7 +58,7 @@ def case(g: Context, index: Operand, *inputs: Operand, branches: tuple[Any, ...]
     return choose(g, g.tensor(index), branches, inputs, called, _written(g, *branches))
 
 
-@converts("While", "StatelessWhile")
+@converts("While", "StatelessWhile", outputs="output*T")
 @takes_handles
 def while_(g: Context, *inputs: Operand, cond: Any, body: Any) -> list[Operand]:
     graph = g.scope.state.model.function(body.name)
@@ -183,6 +183,18 @@ def scatter(g: Context, handle: Operand, indices: Operand, updates: Operand) -> 
     rows = rows if rows.rank else g.broadcast(rows, (*places.shape, *before.shape[1:]))
     tuples = g.reshape(g.cast(places, "int64"), (1, *places.shape))
     g.scope.set_variable(label, g.call("scatter_nd", before, tuples, rows, mode=kind))
+    return [handle]
+
+
+@converts(
+    "ResourceScatterNdUpdate", "ResourceScatterNdAdd", "ResourceScatterNdMin", "ResourceScatterNdMax", "ScatterNdUpdate",
+    "ScatterNdAdd")
+@takes_handles
+def scatter_nd(g: Context, handle: Operand, indices: Operand, updates: Operand) -> list[Operand]:
+    label, places = _variable(g, handle), g.cast(g.tensor(indices), "int64")
+    tuples = g.moved(places, (places.rank - 1, *range(places.rank - 1)))
+    kind = _SCATTERS[g.node.op.rpartition("Nd")[2]]
+    g.scope.set_variable(label, g.call("scatter_nd", g.scope.variable(label), tuples, g.tensor(updates), mode=kind))
     return [handle]
 
 

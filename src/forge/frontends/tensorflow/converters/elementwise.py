@@ -11,7 +11,8 @@ from forge.compose.casts import wrapped
 from forge.compose.checks import checked_divisor
 from forge.frontends.converter import forwarding
 from forge.frontends.tensorflow.context import Context
-from forge.frontends.tensorflow.registry import converts
+from forge.frontends.tensorflow.registry import converts, takes_handles
+from forge.frontends.tensorflow.resources import Operand, Resource
 from forge.ir.nodes import Value
 
 _SLOPE = float(np.float32(0.2))
@@ -167,14 +168,18 @@ def bitcast(g: Context, x: Value, *, type: str) -> Value:  # noqa: A002
     return bitcast_elements(g, x, type)
 
 
-@converts("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2", "EnsureShape",
-          "PlaceholderWithDefault", "DebugGradientIdentity", "DeepCopy", "XlaSharding", "_EagerConst", "OptimizationBarrier")
-def identity(g: Context, x: Value, **attributes: object) -> Value:
-    return x
+@converts(
+    "Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2", "EnsureShape",
+    "PlaceholderWithDefault", "DebugGradientIdentity", "DeepCopy", "XlaSharding", "_EagerConst", "RefIdentity")
+@takes_handles
+def identity(g: Context, x: Operand, **attributes: object) -> Operand:
+    """A reference to a variable is read."""
+    return g.tensor(x) if isinstance(x, Resource) and x.kind == "reference" else x
 
 
-@converts("IdentityN")
-def identity_n(g: Context, *inputs: Value) -> list[Value]:
+@converts("IdentityN", "OptimizationBarrier", outputs="output*T")
+@takes_handles
+def identity_n(g: Context, *inputs: Operand) -> list[Operand]:
     return list(inputs)
 
 

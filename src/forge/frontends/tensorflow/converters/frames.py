@@ -6,7 +6,7 @@ that need what the loop carries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from forge.frontends.control import build_region
@@ -129,19 +129,25 @@ def _origin(body: Body, ref: Ref) -> Ref:
 
 
 def _after(body: Body, condition: Ref) -> frozenset[str]:
-    """Nodes that need a switch of a condition."""
+    """Nodes that need a side of a condition: those behind its switches, and before what merges both sides."""
     starts = [n.name for n in body.nodes.values() if n.op in _SWITCHES and _origin(body, n.inputs[1]) == condition]
-    return _reached(body, starts)
+
+    def is_end(node: Node) -> bool:
+        side = _side(body, node.inputs[0]) if node.op in _MERGES else None
+        return side is not None and _origin(body, side[0]) == condition
+
+    return _reached(body, starts, is_end)
 
 
-def _reached(body: Body, starts: Sequence[str]) -> frozenset[str]:
-    """Nodes that need ``starts``, and these."""
+def _reached(body: Body, starts: Sequence[str], is_end: Callable[[Node], bool]) -> frozenset[str]:
+    """``starts`` and the nodes that need them, without what is behind ends, and not from one round to the next."""
     pending, found = list(starts), set[str]()
     while pending:
         name = pending.pop()
-        if name not in found:
+        node = body.nodes[name]
+        if name not in found and not is_end(node):
             found.add(name)
-            pending += body.users.get(name, ())
+            pending += () if node.op in _NEXTS else body.users.get(name, ())
     return frozenset(found)
 
 
@@ -188,7 +194,9 @@ def _loop(g: Context, body: Body, condition: Node) -> _Loop:
     others = [n for n in body.nodes.values() if n.op in _MERGES and n not in merges and body.nodes.get(n.inputs[0][0]) is not None
               and body.nodes[n.inputs[0][0]].op in _ENTERS and body.nodes[n.inputs[0][0]].attributes.get("frame_name") in frame]
     merges = (*merges, *others)
-    return _Loop(merges, condition, _reached(body, [m.name for m in merges]))
+    own = {n.name for n in switches}
+    inner = _reached(body, [m.name for m in merges], lambda n: n.op in _EXITS and n.inputs[0][0] in own)
+    return _Loop(merges, condition, inner)
 
 
 def _repeated(g: Context, body: Body, loop: _Loop) -> list[Operand]:

@@ -92,12 +92,22 @@ def set_item(
     g: Context, data: Operand, index: Operand, item: Operand, *, element_dtype: str = "",
     resize_if_index_out_of_bounds: bool = False,
 ) -> Value:
-    if resize_if_index_out_of_bounds and not isinstance(data, PendingList):
-        known, size = g.dims(g.tensor(index)), g.tensor(data).shape[0]
-        if known is not None and isinstance(known[0], int) and isinstance(size, int) and known[0] >= size:
-            rest = PendingList(known[0] + 1 - size, element_dtype or g.tensor(data).dtype)
-            data = g.call("concatenate", g.tensor(data), allocated(g, rest, g.tensor(data).shape[1:]), axis=0)
-    return with_element(g, data, g.tensor(index), g.tensor(item))
+    place, value = g.tensor(index), g.tensor(item)
+    return with_element(g, _grown(g, data, place, value) if resize_if_index_out_of_bounds else data, place, value)
+
+
+def _grown(g: Context, target: Operand, place: Value, item: Value) -> Value:
+    """A list with zeros at its end, where it is too short to have an element at a place."""
+    data = allocated(g, target, item.shape) if isinstance(target, PendingList) else g.tensor(target)
+    known = g.dims(place)
+    if known is not None and dims.is_static(known[0], data.shape[0]):
+        missing: Dim | Value = max(0, int(known[0]) + 1 - int(data.shape[0]))  # type: ignore[arg-type]
+        if missing == 0:
+            return data
+    else:
+        end = g.call("add", g.reshape(g.cast(place, "int64"), ()), g.constant(1, "int64"))
+        missing = g.call("maximum", g.call("subtract", end, g.size(data.shape[0])), g.constant(0, "int64"))
+    return g.call("concatenate", data, allocated(g, PendingList(missing, data.dtype), data.shape[1:]), axis=0)
 
 
 @converts("TensorListLength")

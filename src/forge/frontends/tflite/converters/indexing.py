@@ -13,6 +13,19 @@ from forge.frontends.tflite.registry import converts, moves, takes_integers
 from forge.ir.nodes import Value
 
 
+@converts("GATHER")
+@moves
+def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0) -> Value:
+    place = g.axis(axis, x.rank)
+    return g.call("take", x, indices, axis=place, batch_dims=batch_dims + indices.rank if batch_dims < 0 else batch_dims)
+
+
+@converts("GATHER_ND")
+@moves
+def gather_nd(g: Context, x: Value, indices: Value) -> Value:
+    return tuples.gathered(g, x, indices)
+
+
 @converts("TOPK_V2")
 @moves
 def top_k(g: Context, x: Value, k: Value) -> list[Value]:
