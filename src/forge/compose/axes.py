@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from forge import dims
 from forge.dims import Dim
 from forge.ir.nodes import Value
@@ -106,6 +108,17 @@ def broadcast_arrays(g: Composer, *values: Value) -> list[Value]:
     columns = [[v.shape[k - rank + v.rank] for v in values if k >= rank - v.rank] for k in range(rank)]
     shape = tuple(map(common_size, columns))
     return [broadcast(g, v, shape) for v in values]
+
+
+def broadcast_shapes(g: Composer, first: Value, second: Value) -> Value:
+    """The shape, a vector, that tensors of two shapes, vectors of known lengths, are broadcast to."""
+    ranks = [v.shape[0] for v in (first, second)]
+    if not all(isinstance(size, int) for size in ranks):
+        raise g.unsupported("shapes of ranks that are known at run time only; expected known ones")
+    longer = max(size for size in ranks if isinstance(size, int))
+    ones = [g.constant(np.ones(longer - size), v.dtype) for size, v in zip(ranks, (first, second)) if isinstance(size, int)]
+    a, b = (g.call("concatenate", one, v, axis=0) for one, v in zip(ones, (first, second)))
+    return g.call("where", g.call("equal", a, g.scalar(1, a)), b, a)
 
 
 def at_least(g: Composer, x: Value, rank: int) -> Value:

@@ -30,3 +30,13 @@ def bitcast(g: Composer, value: Value, dtype: str) -> Value:
             groups = g.reshape(words, (*words.shape[:-1], dims.floordiv(words.shape[-1], many // few), many // few))
             words = g.call("sum", g.call("left_shift", g.call("cast", groups, dtype=new), shifts), axis=(words.rank,))
     return g.call("not_equal", words, g.scalar(0, words)) if dtype == "bool" else g.call("reinterpret", words, dtype=dtype)
+
+
+def bitcast_elements(g: Composer, value: Value, dtype: str) -> Value:
+    """`bitcast` where an element of another width is several along a new last axis, or stands for all along the last one."""
+    width, wanted = (dtypes.itemsize(name) for name in (value.dtype, dtype))
+    if width < wanted:
+        if not dims.equal(value.shape[-1] if value.rank else 1, wanted // width):
+            raise g.invalid(f"got {value.type} as {dtype}; expected {wanted // width} elements along the last axis")
+        return g.call("squeeze", bitcast(g, value, dtype), axis=(value.rank - 1,))
+    return bitcast(g, g.call("expand_dims", value, axis=value.rank) if width > wanted else value, dtype)

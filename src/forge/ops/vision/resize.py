@@ -10,7 +10,7 @@ align_corners       ``i * (n - 1) / (m - 1)``, and 0 where m is 1
 ==================  ================================================
 
 With ``fixed_`` before the first, third or fourth name, ``n / m`` and half of it are rounded to multiples of 1/1024 first, as
-integer kernels compute them.
+integer kernels compute them. With ``tabulated_`` before them, the positions are, as kernels with a table of weights have them.
 
 ``method`` "nearest_neighbor" reads the element that ``rounding_method`` gives ("round": half to even, "round_prefer_floor",
 "round_prefer_ceil", "floor", "ceil"); "linear" weighs two neighbours; "cubic" four, by Keys' kernel with ``cubic_alpha``.
@@ -96,6 +96,16 @@ def _fixed_corners(i: Any, n: Any, m: Any, choose: Any) -> Any:
     return _fixed_point(i, choose(is_plain, n - 1.0, n), choose(is_plain, m - 1.0, m), choose, False)
 
 
+def _tabulated(position: Callable[..., Any]) -> Callable[..., Any]:
+    """Positions are rounded to multiples of 1/1024."""
+
+    def rounded(i: Any, n: Any, m: Any, choose: Any) -> Any:
+        found = position(i, n, m, choose) * 1024.0
+        return (np.rint(found) if choose is np.where else te.call("round", found)) / 1024.0
+
+    return rounded
+
+
 COORDINATES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": lambda i, n, m, choose: choose(m > 1.0, _half_pixel(i, n, m, choose), i * 0.0),
@@ -105,6 +115,7 @@ COORDINATES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "fixed_asymmetric": lambda i, n, m, choose: _fixed_point(i, n, m, choose, False),
     "fixed_align_corners": _fixed_corners,
 }
+COORDINATES |= {f"tabulated_{name}": _tabulated(COORDINATES[name]) for name in ("half_pixel", "asymmetric", "align_corners")}
 """(index, extent of the data, extent of the result, select) -> position; for NumPy and for expressions."""
 ROUNDINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Expr], Expr]]] = {
     "round": (np.rint, lambda x: te.call("round", x)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from forge import dtypes
-from forge.compose import activations, special
-from forge.compose.bits import bitcast
+from forge.compose import activations, linalg, special
+from forge.compose.bits import bitcast_elements
 from forge.compose.casts import wrapped
 from forge.compose.checks import checked_divisor
 from forge.frontends.converter import forwarding
@@ -13,32 +15,48 @@ from forge.frontends.tensorflow.registry import converts, takes_handles
 from forge.frontends.tensorflow.resources import Operand, Resource
 from forge.ir.nodes import Value
 
+_SLOPE = float(np.float32(0.2))
+
 for _name, _op in {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
-    "BesselI0e": "bessel_i0e", "BesselI1e": "bessel_i1e", "Ceil": "ceil", "Conj": "conj", "Cos": "cos", "Cosh": "cosh",
-    "Digamma": "digamma", "Erf": "erf", "Erfc": "erfc", "Erfinv": "erfinv", "Exp": "exp", "Expm1": "expm1", "Floor": "floor",
-    "Invert": "bitwise_not", "IsFinite": "isfinite", "IsInf": "isinf", "IsNan": "isnan", "Lgamma": "lgamma", "Log": "log",
+    "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh",
+    "Erf": "erf", "Erfc": "erfc", "Exp": "exp", "Expm1": "expm1", "Floor": "floor",
+    "Invert": "bitwise_not", "IsFinite": "isfinite", "IsInf": "isinf", "IsNan": "isnan", "Log": "log",
     "Log1p": "log1p", "LogicalNot": "logical_not", "Neg": "negative", "Reciprocal": "reciprocal", "Inv": "reciprocal",
     "Relu": "nn.relu", "Rint": "round", "Round": "round", "Rsqrt": "rsqrt", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin",
     "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "ZerosLike": "zeros_like", "OnesLike": "ones_like",
-    "PopulationCount": "popcount",
 }.items():
     converts(_name)(forwarding(_op))
 
 for _name, _op in {
     "Add": "add", "AddV2": "add", "Atan2": "atan2", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
     "BitwiseXor": "bitwise_xor", "FloorMod": "floor_mod", "Greater": "greater",
-    "GreaterEqual": "greater_equal", "LeftShift": "left_shift", "Less": "less", "LessEqual": "less_equal",
+    "GreaterEqual": "greater_equal", "Less": "less", "LessEqual": "less_equal",
     "LogicalAnd": "logical_and", "LogicalOr": "logical_or", "Maximum": "maximum", "Minimum": "minimum", "Mul": "multiply",
-    "Pow": "power", "RightShift": "right_shift", "Sub": "subtract", "Xlogy": "xlogy", "NextAfter": "nextafter",
+    "Pow": "power", "Sub": "subtract", "Xlogy": "xlogy", "NextAfter": "nextafter",
 }.items():
     converts(_name)(forwarding(_op, 2))
 converts("Xlog1py")(forwarding(special.xlog1py, 2))
+converts("Conj")(forwarding(linalg.conjugate))
+
+
+@converts("LeftShift", "RightShift")
+def shift(g: Context, x: Value, y: Value) -> Value:
+    """By 0 to all bits but one."""
+    by = g.call("clip", y, a_min=0, a_max=dtypes.bits(x.dtype) - 1)
+    return g.call("left_shift" if g.node.op == "LeftShift" else "right_shift", x, by)
+
+
+@converts("PopulationCount")
+def population_count(g: Context, x: Value) -> Value:
+    return g.cast(g.call("popcount", x), "uint8")
 
 
 @converts("FloorDiv")
 def floor_divide(g: Context, x: Value, y: Value) -> Value:
-    return g.call("floor_divide", x, checked_divisor(g, y) if dtypes.is_integer(y.dtype) else y)
+    if dtypes.is_integer(x.dtype):
+        return g.call("floor_divide", x, checked_divisor(g, y))
+    return g.call("floor", g.call("divide", x, y))
 
 
 @converts("Equal", "NotEqual")
@@ -65,12 +83,12 @@ def truncate_mod(g: Context, x: Value, y: Value) -> Value:
     return g.call("mod", x, y)
 
 
-@converts("DivNoNan", "MulNoNan")
+@converts("DivNoNan", "MulNoNan", "Xdivy")
 def no_nan(g: Context, x: Value, y: Value) -> Value:
-    """0 where ``y`` is 0."""
+    """0 where ``y`` is 0, or ``x`` of Xdivy."""
+    found = g.call("multiply" if g.node.op == "MulNoNan" else "divide", x, y)
     zero = g.scalar(0, y)
-    found = g.call("divide" if g.node.op == "DivNoNan" else "multiply", x, y)
-    return g.call("where", g.call("equal", y, zero), zero, found)
+    return g.call("where", g.call("equal", x if g.node.op == "Xdivy" else y, zero), zero, found)
 
 
 @converts("Square")
@@ -82,7 +100,7 @@ def square(g: Context, x: Value) -> Value:
 def squared_difference(g: Context, x: Value, y: Value) -> Value:
     difference = g.call("subtract", x, y)
     if dtypes.is_complex(x.dtype):
-        return g.call("multiply", difference, g.call("conj", difference))
+        return g.call("multiply", difference, linalg.conjugate(g, difference))
     return g.call("multiply", difference, difference)
 
 
@@ -100,7 +118,7 @@ def relu6(g: Context, x: Value) -> Value:
 
 
 @converts("LeakyRelu")
-def leaky_relu(g: Context, x: Value, *, alpha: float = 0.2) -> Value:
+def leaky_relu(g: Context, x: Value, *, alpha: float = _SLOPE) -> Value:
     return g.call("nn.leaky_relu", x, alpha=alpha)
 
 
@@ -146,8 +164,8 @@ def cast(g: Context, x: Value, *, DstT: str, Truncate: bool = False) -> Value:  
 
 
 @converts("Bitcast")
-def bitcast_(g: Context, x: Value, *, type: str) -> Value:  # noqa: A002
-    return bitcast(g, x, type)
+def bitcast(g: Context, x: Value, *, type: str) -> Value:  # noqa: A002
+    return bitcast_elements(g, x, type)
 
 
 @converts(
@@ -185,5 +203,6 @@ def approximate_equal(g: Context, x: Value, y: Value, *, tolerance: float = 1e-5
 
 @converts("Complex", "ComplexAbs", "Real", "Imag", "Angle")
 def complex_parts(g: Context, *inputs: Value, Tout: str = "") -> Value:  # noqa: N803
-    names = {"Complex": "complex", "ComplexAbs": "abs", "Real": "real", "Imag": "imag", "Angle": "angle"}
+    names = {
+        "Complex": "complex.make", "ComplexAbs": "abs", "Real": "complex.real", "Imag": "complex.imag", "Angle": "complex.angle"}
     return g.call(names[g.node.op], *inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims, dtypes
+from forge.compose.linalg import conjugate
 from forge.compose.windows import transposed_padding
 from forge.dims import Dim
 from forge.frontends.tensorflow.context import Context
@@ -97,10 +98,17 @@ def depthwise_conv2d(
     g: Context, x: Value, weight: Value, *, strides: tuple[int, ...], padding: str, data_format: str = "NHWC",
     dilations: tuple[int, ...] = (1, 1, 1, 1), explicit_paddings: tuple[int, ...] = (),
 ) -> Value:
+    return depthwise(g, x, weight, data_format, strides, padding, dilations, explicit_paddings)
+
+
+def depthwise(
+    g: Context, x: Value, weight: Value, data_format: str, strides: Sequence[int], padding: str, dilations: Sequence[int],
+    explicit: Sequence[int],
+) -> Value:
     """Kernels are height, width, channels, and how many results a channel has."""
     height, width, channels, many = weight.shape
     order = g.reshape(weight, (height, width, 1, channels * many))
-    return convolved(g, x, order, data_format, "HWIO", strides, padding, dilations, explicit_paddings, is_depthwise=True)
+    return convolved(g, x, order, data_format, "HWIO", strides, padding, dilations, explicit, is_depthwise=True)
 
 
 @converts("Conv2DBackpropInput")
@@ -170,10 +178,7 @@ def batch_matmul_v3(
 
 
 def _batched(g: Context, x: Value, y: Value, adj_x: bool, adj_y: bool) -> Value:
-    if adj_x and dtypes.is_complex(x.dtype):
-        x = g.call("conj", x)
-    if adj_y and dtypes.is_complex(y.dtype):
-        y = g.call("conj", y)
+    x, y = conjugate(g, x) if adj_x else x, conjugate(g, y) if adj_y else y
     if not adj_y and g.scope.state.config.get("use_nt_batch_matmul") and y.rank >= 2:
         y, adj_y = g.moved(y, (*range(y.rank - 2), y.rank - 1, y.rank - 2)), True
     return g.call("nn.matmul", x, y, transpose_a=adj_x, transpose_b=adj_y)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims
-from forge.compose import ranges, slices
+from forge.compose import axes, slices
+from forge.compose.linalg import conjugate
 from forge.compose.slices import Masks
 from forge.dims import Dim
 from forge.frontends.tensorflow.context import Context
@@ -35,7 +36,7 @@ def transpose(g: Context, x: Value, permutation: Value) -> Value:
     order = [g.axis(axis, x.rank) for axis in g.required_ints(permutation, "permutation")]
     if sorted(order) != list(range(x.rank)):
         raise g.invalid(f"permutation: got {order}; expected the axes of {x.type}")
-    return g.moved(g.call("conj", x) if g.node.op == "ConjugateTranspose" else x, order)
+    return g.moved(conjugate(g, x) if g.node.op == "ConjugateTranspose" else x, order)
 
 
 def _joined(g: Context, values: Sequence[Value], axis: Value) -> Value:
@@ -137,13 +138,7 @@ def broadcast_to(g: Context, x: Value, shape: Value) -> Value:
 
 @converts("BroadcastArgs")
 def broadcast_args(g: Context, a: Value, b: Value) -> Value:
-    """The shape that two shapes have together."""
-    first, second = g.dims(a), g.dims(b)
-    if first is None or second is None:
-        raise g.unsupported("shapes are computed at run time; expected known ones")
-    rank = max(len(first), len(second))
-    pairs = zip((1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second)
-    return g.cast(g.vector([y if x == 1 else x for x, y in pairs]), a.dtype)
+    return axes.broadcast_shapes(g, a, b)
 
 
 @converts("Shape")
@@ -196,7 +191,7 @@ def fill(g: Context, shape: Value, value: Value) -> Value:
 
 @converts("Range")
 def range_(g: Context, start: Value, limit: Value, delta: Value) -> Value:
-    return ranges.arange(g, start, limit, delta, start.dtype)
+    return g.call("arange", start, limit, delta)
 
 
 @converts("LinSpace")

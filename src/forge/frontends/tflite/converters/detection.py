@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forge.compose.loops import repeat_while
+from forge.compose.suppression import filled, kept, softly
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.registry import CUSTOM, converts
 from forge.ir.nodes import Value
-from forge.ops.core.composer import Composer
 
 
 def _size_of(g: Context, value: Value, what: str) -> int:
@@ -40,7 +39,7 @@ def soft_suppression(
         raise g.unsupported("sigma is computed at run time; expected a constant")
     spread = float(known.reshape(-1)[0])
     if spread > 0:
-        return _softly(g, boxes, scores, size, g.reshape(overlap, ()), g.reshape(least, ()), spread)
+        return softly(g, boxes, scores, size, g.reshape(least, ()), spread, g.reshape(overlap, ()))
     places, count = _kept(g, boxes, scores, size, _before(g, overlap), g.reshape(least, ()))
     inside = g.call("less", g.constant(np.arange(size), "int32"), count)
     found = g.call("take", scores, places, axis=0)
@@ -54,76 +53,8 @@ def _before(g: Context, threshold: Value) -> Value:
 
 def _kept(g: Context, boxes: Value, scores: Value, size: int, overlap: Value, least: Value) -> tuple[Value, Value]:
     """Positions of at most ``size`` boxes, filled up with 0, and their number, int32."""
-    rows = g.call(
-        "vision.non_max_suppression", g.call("expand_dims", boxes, axis=0), g.reshape(scores, (1, 1, scores.shape[0])),
-        g.constant(size, "int64"), overlap, least)
-    places = g.call("take", rows, g.constant(2, "int64"), axis=1)
-    return _filled(g, g.cast(places, "int32"), size), g.cast(g.extent(rows, 0), "int32")
-
-
-def _filled(g: Context, values: Value, size: int) -> Value:
-    """The first ``size`` rows of ``values``, padded with zeros."""
-    rest = values.shape[1:]
-    zeros = g.call("full", g.constant(0, values.dtype), shape=(size, *rest))
-    whole = g.call("concatenate", values, zeros, axis=0)
-    first = g.call("strided_slice", whole, begin=(0,), end=(size,), strides=(1,), axes=(0,))
-    return g.call("reshape", first, newshape=(size, *rest))
-
-
-def _softly(
-    g: Context, boxes: Value, scores: Value, size: int, overlap: Value, least: Value, sigma: float
-) -> list[Value]:
-    corners = [g.call("take", boxes, g.constant(k, "int64"), axis=1) for k in range(4)]
-    low = [g.call("minimum", corners[k], corners[k + 2]) for k in (0, 1)]
-    high = [g.call("maximum", corners[k], corners[k + 2]) for k in (0, 1)]
-    area = g.call("multiply", *(g.call("subtract", b, a) for a, b in zip(low, high)))
-    start = g.call("where", g.call("less", least, scores), scores, g.constant(-np.inf, "float32"))
-    first = [
-        start, g.constant(0, "int32"), g.call("full", g.constant(0, "int32"), shape=(size,)),
-        g.call("full", g.constant(0, "float32"), shape=(size,)), overlap, least, area, *low, *high]
-
-    def goes_on(inner: Composer, v: Sequence[Value]) -> Value:
-        more = inner.call("less", v[1], inner.constant(size, "int32"))
-        return inner.call("logical_and", more, inner.call("less", v[5], inner.call("max", v[0], axis=(0,))))
-
-    def step(inner: Composer, v: Sequence[Value]) -> list[Value]:
-        scores, count, places, found, overlap, least, area = v[:7]
-        sides = v[7:]
-        best = inner.call("argmax", scores, axis=(0,))
-
-        def at(value: Value) -> Value:
-            return inner.call("take", value, best, axis=0)
-
-        shared = None
-        for k in (0, 1):
-            begin, end = inner.call("maximum", sides[k], at(sides[k])), inner.call("minimum", sides[k + 2], at(sides[k + 2]))
-            side = inner.call("maximum", inner.call("subtract", end, begin), inner.constant(0, "float32"))
-            shared = side if shared is None else inner.call("multiply", shared, side)
-        assert shared is not None
-        union = inner.call("subtract", inner.call("add", area, at(area)), shared)
-        is_some = inner.call("less", inner.constant(0, "float32"), inner.call("minimum", area, at(area)))
-        ratio = inner.call("where", is_some, inner.call("divide", shared, union), inner.constant(0, "float32"))
-        squared = inner.call("multiply", inner.call("multiply", ratio, ratio), inner.constant(-0.5 / sigma, "float32"))
-        lowered = inner.call("multiply", scores, inner.call("exp", squared))
-        gone = inner.call("logical_or", inner.call("less_equal", overlap, ratio), inner.call("less_equal", lowered, least))
-        is_best = inner.call("equal", inner.constant(np.arange(_count(scores)), "int64"), inner.cast(best, "int64"))
-        gone = inner.call("logical_or", gone, is_best)
-        here = inner.call("equal", inner.constant(np.arange(size), "int32"), count)
-        places = inner.call("where", here, inner.cast(best, "int32"), places)
-        found = inner.call("where", here, at(scores), found)
-        after = inner.call("where", gone, inner.constant(-np.inf, "float32"), lowered)
-        return [after, inner.call("add", count, inner.constant(1, "int32")), places, found, *v[4:]]
-
-    if not isinstance(scores.shape[0], int):
-        raise g.unsupported("a number of boxes that is known at run time only, with sigma above 0; expected a constant")
-    _, count, places, found, *_ = repeat_while(g, first, goes_on, step)
-    return [places, found, count]
-
-
-def _count(vector: Value) -> int:
-    size = vector.shape[0]
-    assert isinstance(size, int)
-    return size
+    places = kept(g, boxes, scores, size, overlap, least)
+    return filled(g, g.cast(places, "int32"), size), g.cast(g.extent(places, 0), "int32")
 
 
 _OPTIONS = {
@@ -183,13 +114,10 @@ def _by_best(
     """Boxes, classes and scores of detections, ``every`` classes of each box that its best score keeps."""
     values, kinds = g.multi("topk", scores, k=every, axis=1)
     best = g.call("max", scores, axis=(1,))
-    rows = g.call(
-        "vision.non_max_suppression", g.call("expand_dims", boxes, axis=0), g.reshape(best, (1, 1, best.shape[0])),
-        g.constant(most, "int64"), overlap, least)
-    places = g.call("take", rows, g.constant(2, "int64"), axis=1)
-    kept = [g.reshape(g.call("take", v, places, axis=0), (-1,)) for v in (kinds, values)]
+    places = kept(g, boxes, best, most, overlap, least)
+    chosen = [g.reshape(g.call("take", v, places, axis=0), (-1,)) for v in (kinds, values)]
     repeated = g.reshape(g.call("broadcast_to", g.call("expand_dims", places, axis=1), shape=(places.shape[0], every)), (-1,))
-    return repeated, kept[0], kept[1]
+    return repeated, chosen[0], chosen[1]
 
 
 def _by_class(
@@ -211,4 +139,4 @@ def _by_class(
 def _detections(g: Context, boxes: Value, places: Value, kinds: Value, values: Value, size: int) -> list[Value]:
     count = g.cast(g.reshape(g.extent(places, 0), (1,)), "float32")
     parts = [g.call("take", boxes, places, axis=0), g.cast(kinds, "float32"), values]
-    return [*(g.call("expand_dims", _filled(g, part, size), axis=0) for part in parts), count]
+    return [*(g.call("expand_dims", filled(g, part, size), axis=0) for part in parts), count]

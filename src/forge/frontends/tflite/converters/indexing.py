@@ -5,16 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dims, dtypes
+from forge.compose import segments, tuples
 from forge.compose.axes import diag_embed
 from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.registry import converts, moves, takes_integers
 from forge.ir.nodes import Value
-
-
-def _transposed_tuples(g: Context, indices: Value) -> Value:
-    """Index tuples along the last dimension, along the first one."""
-    return g.moved(indices, (indices.rank - 1, *range(indices.rank - 1)))
 
 
 @converts("GATHER")
@@ -27,7 +23,7 @@ def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: i
 @converts("GATHER_ND")
 @moves
 def gather_nd(g: Context, x: Value, indices: Value) -> Value:
-    return g.call("gather_nd", x, _transposed_tuples(g, indices))
+    return tuples.gathered(g, x, indices)
 
 
 @converts("TOPK_V2")
@@ -44,13 +40,7 @@ def top_k(g: Context, x: Value, k: Value) -> list[Value]:
 @converts("ONE_HOT")
 @takes_integers
 def one_hot(g: Context, indices: Value, depth: Value, on: Value, off: Value, *, axis: int = -1) -> Value:
-    """Indices below 0 are of no element."""
-    known = g.dims(depth)
-    if known is None:
-        raise g.unsupported("the depth is computed at run time; expected a constant")
-    below = g.call("less", indices, g.scalar(0, indices))
-    inside = g.call("where", below, g.scalar(np.iinfo(np.int32).max, indices), indices)
-    return g.call("one_hot", inside, on, off, depth=known[0], axis=axis)
+    return tuples.one_hot(g, indices, depth, on, off, axis)
 
 
 @converts("WHERE")
@@ -62,27 +52,13 @@ def where(g: Context, condition: Value) -> Value:
 @converts("SCATTER_ND")
 @takes_integers
 def scatter_nd(g: Context, indices: Value, updates: Value, shape: Value) -> Value:
-    """Updates of one place are added."""
-    known = g.dims(shape)
-    zero = g.constant(0, updates.dtype)
-    start = g.call("full", zero, g.cast(shape, "int64")) if known is None else g.call("full", zero, shape=known)
-    if start.dtype == "bool":
-        wide = g.call("scatter_nd", g.cast(start, "uint8"), _transposed_tuples(g, indices), g.cast(updates, "uint8"), mode="max")
-        return g.cast(wide, "bool")
-    return g.call("scatter_nd", start, _transposed_tuples(g, indices), updates, mode="add")
+    return tuples.scattered(g, shape, indices, updates)
 
 
 @converts("SPARSE_TO_DENSE")
 @takes_integers
 def sparse_to_dense(g: Context, indices: Value, shape: Value, values: Value, default: Value) -> Value:
-    known = g.dims(shape)
-    if known is None:
-        raise g.unsupported("the shape is computed at run time; expected a constant")
-    places = g.reshape(indices, (1, 1)) if indices.rank == 0 else indices
-    places = g.reshape(places, (places.shape[0], 1)) if places.rank == 1 else places
-    start = g.call("full", g.reshape(default, ()), shape=known)
-    updates = values if values.rank else g.call("broadcast_to", values, shape=(places.shape[0],))
-    return g.call("scatter_nd", start, _transposed_tuples(g, places), updates)
+    return tuples.dense(g, indices, shape, values, default)
 
 
 @converts("EMBEDDING_LOOKUP")
@@ -156,31 +132,13 @@ def unique(g: Context, x: Value, *, idx_out_type: str = "int32") -> list[Value]:
 @converts("SEGMENT_SUM")
 @takes_integers
 def segment_sum(g: Context, data: Value, ids: Value) -> Value:
-    """As many rows as the last number says, which is the largest one."""
-    known = g.ints(ids)
-    if known is not None:
-        return g.call("segment_reduce", data, ids, reduction="sum", num_segments=known[-1] + 1 if known else 0)
-    last = g.call("strided_slice", ids, begin=(-1,), end=(2**31 - 1,), strides=(1,), axes=(0,))
-    count = g.call("add", g.cast(g.reshape(last, ()), "int64"), g.constant(1, "int64"))
-    return g.call("segment_reduce", data, ids, None, count, reduction="sum")
+    return segments.ascending(g, "sum", data, ids)
 
 
 @converts("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX", "UNSORTED_SEGMENT_MIN")
 @takes_integers
 def unsorted_segments(g: Context, data: Value, ids: Value, count: Value) -> Value:
-    """Numbers below 0 are of no segment; a segment without rows has the least or greatest finite number, 0 or 1."""
-    kind = g.operator.name.rpartition("_")[2].lower()
-    known = g.dims(count)
-    if known is None:
-        raise g.unsupported("the number of segments is computed at run time; expected a constant")
-    rest = data.shape[ids.rank :]
-    rows = g.reshape(data, (dims.product(ids.shape), *rest))
-    init = None
-    if kind in ("max", "min"):
-        type_ = dtypes.numpy_dtype(data.dtype)
-        limits = np.finfo(type_) if dtypes.is_float(data.dtype) else np.iinfo(type_)
-        init = g.constant(limits.min if kind == "max" else limits.max, data.dtype)
-    return g.call("segment_reduce", rows, g.reshape(ids, (-1,)), init, reduction=kind, num_segments=known[0])
+    return segments.counted(g, g.operator.name.rpartition("_")[2].lower(), data, ids, count)
 
 
 @converts("DYNAMIC_UPDATE_SLICE")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from forge.compose.bits import bitcast as bits_as
+from forge.compose.axes import broadcast_shapes
+from forge.compose.bits import bitcast_elements
+from forge.compose.fake_quantization import between
 from forge.compose.spectral import fftn
 from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
@@ -35,26 +37,13 @@ def cumulative_sum(g: Context, x: Value, axis: Value, *, exclusive: bool = False
 @converts("BROADCAST_ARGS")
 @takes_integers
 def broadcast_arguments(g: Context, first: Value, second: Value) -> Value:
-    """The shape that tensors of two shapes are broadcast to."""
-    ranks = [v.shape[0] for v in (first, second)]
-    if not all(isinstance(size, int) for size in ranks):
-        raise g.unsupported("shapes of ranks that are known at run time only; expected known ones")
-    longer = max(size for size in ranks if isinstance(size, int))
-    ones = [g.constant(np.ones(longer - size), v.dtype) for size, v in zip(ranks, (first, second)) if isinstance(size, int)]
-    a, b = (g.call("concatenate", one, v, axis=0) for one, v in zip(ones, (first, second)))
-    return g.call("where", g.call("equal", a, g.scalar(1, a)), b, a)
+    return broadcast_shapes(g, first, second)
 
 
 @converts("BITCAST")
 @takes_integers
 def bitcast(g: Context, x: Value) -> Value:
-    dtype = g.result().dtype
-    width = {name: np.dtype(name).itemsize for name in (x.dtype, dtype)}
-    if width[x.dtype] < width[dtype]:
-        return g.call("squeeze", bits_as(g, x, dtype), axis=(x.rank - 1,))
-    if width[x.dtype] > width[dtype]:
-        return bits_as(g, g.call("expand_dims", x, axis=x.rank), dtype)
-    return bits_as(g, x, dtype)
+    return bitcast_elements(g, x, g.result().dtype)
 
 
 @converts("DENSIFY")
@@ -110,18 +99,9 @@ def rfft_2d(g: Context, x: Value, lengths: Value) -> Value:
 def fake_quantize(
     g: Context, x: Value, *, min: float = 0.0, max: float = 0.0, num_bits: int = 0, narrow_range: bool = False  # noqa: A002
 ) -> Value:
-    """Numbers as integers between ``min`` and ``max`` can say them; the range is moved so that 0 is one of them."""
-    low, high = float(narrow_range), 2.0**num_bits - 1
-    scale = np.float32((np.float32(max) - np.float32(min)) / np.float32(high - low))
-    if not num_bits or scale <= 0:
+    if not num_bits or np.float32(max) <= np.float32(min):
         raise g.invalid(f"got {num_bits} bits between {min} and {max}; expected a range")
-    zero = np.float32(low) - np.float32(min) / scale
-    zero = np.float32(np.clip(np.floor(zero + np.float32(0.5)), low, high))
-    least, most = (np.float32((bound - zero) * scale) for bound in (low, high))
-    inside = g.call("clip", x, a_min=float(least), a_max=float(most))
-    steps = g.call("multiply", g.call("subtract", inside, g.scalar(float(least), x)), g.scalar(float(np.float32(1) / scale), x))
-    whole = g.call("floor", g.call("add", steps, g.scalar(0.5, x)))
-    return g.call("add", g.call("multiply", whole, g.scalar(float(scale), x)), g.scalar(float(least), x))
+    return between(g, x, g.constant(min, "float32"), g.constant(max, "float32"), num_bits, narrow_range)
 
 
 _REDUCTIONS = {"ADD": "sum", "MUL": "prod", "MINIMUM": "min", "MAXIMUM": "max", "ALL": "all", "ANY": "any"}

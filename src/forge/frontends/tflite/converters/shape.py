@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge.compose import slices
+from forge.compose import slices, tuples
 from forge.compose.slices import Masks, sliced
 from forge.dims import Dim
 from forge.frontends.tflite import quantized
@@ -188,5 +188,4 @@ def reverse(g: Context, x: Value, axis: Value) -> Value:
 @converts("FILL")
 @moves
 def fill(g: Context, shape: Value, value: Value) -> Value:
-    known = g.dims(shape)
-    return g.call("full", value, g.cast(shape, "int64")) if known is None else g.call("full", value, shape=known)
+    return tuples.filled(g, shape, value)
