@@ -31,7 +31,7 @@ def filled(g: Composer, values: Value, size: int) -> Value:
 def softly(
     g: Composer, boxes: Value, scores: Value, size: int, least: Value, sigma: float, overlap: Value | None = None
 ) -> list[Value]:
-    """Positions of boxes, int32, and their scores, both filled up with 0, and their number; overlap with what is kept lowers scores.
+    """Positions of boxes, int32, and their scores, both filled up with 0, and their number; overlap lowers scores.
 
     Args:
         sigma: of the Gaussian by which scores are lowered; where ``overlap`` is, boxes that overlap by it or more are left out.

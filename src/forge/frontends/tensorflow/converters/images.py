@@ -22,14 +22,15 @@ MAX_WEIGHTS = 1 << 26
 
 @converts("CropAndResize")
 def crop_and_resize(
-    g: Context, x: Value, boxes: Value, numbers: Value, size: Value, *, method: str = "bilinear", extrapolation_value: float = 0.0
+    g: Context, x: Value, boxes: Value, numbers: Value, size: Value, *, method: str = "bilinear",
+    extrapolation_value: float = 0.0,
 ) -> Value:
     kinds = {"bilinear": "bilinear", "nearest": "nearest_neighbor"}
     if method not in kinds:
         raise g.invalid(f"method: got {method!r}; expected bilinear or nearest")
     return g.call(
-        "image.crop_and_resize", g.cast(x, "float32"), boxes, numbers, crop_size=g.required_ints(size, "crop_size"), layout="NHWC",
-        method=kinds[method], extrapolation_value=extrapolation_value)
+        "image.crop_and_resize", g.cast(x, "float32"), boxes, numbers, crop_size=g.required_ints(size, "crop_size"),
+        layout="NHWC", method=kinds[method], extrapolation_value=extrapolation_value)
 
 
 @converts("Dilation2D")
@@ -49,7 +50,8 @@ def extract_image_patches(
     g: Context, x: Value, *, ksizes: tuple[int, ...], strides: tuple[int, ...], rates: tuple[int, ...], padding: str
 ) -> Value:
     given = images(g, x, "NHWC", 2)
-    return _patches(g, x, given, given.of(g, ksizes, "ksizes"), given.of(g, strides, "strides"), given.of(g, rates, "rates"), padding)
+    size, steps, gaps = (given.of(g, v, what) for v, what in ((ksizes, "ksizes"), (strides, "strides"), (rates, "rates")))
+    return _patches(g, x, given, size, steps, gaps, padding)
 
 
 @converts("ExtractVolumePatches")
@@ -89,13 +91,14 @@ def _area_weights(g: Context, size: Dim, wanted: int, align_corners: bool) -> Va
         raise g.unsupported(f"got an image with a side of {size}; expected known sizes")
     if size * wanted > MAX_WEIGHTS:
         raise g.unsupported(f"resizes {size} elements to {wanted}; expected at most {MAX_WEIGHTS} weights")
-    step = np.float32(size - 1) / np.float32(wanted - 1) if align_corners and wanted > 1 else np.float32(size) / np.float32(wanted)
+    less = int(align_corners and wanted > 1)
+    step = np.float32(size - less) / np.float32(wanted - less)
     weights = np.zeros((wanted, size), np.float32)
     for number in range(wanted):
-        begin, end = np.float32(number) * step, np.float32(number + 1) * step
-        for place in range(int(np.floor(begin)), int(np.ceil(end))):
-            part = min(place + 1, end) - max(place, begin)
-            weights[number, min(max(place, 0), size - 1)] += part / step
+        begin, end = (float(np.float32(k) * step) for k in (number, number + 1))
+        for place in range(math.floor(begin), math.ceil(end)):
+            part = min(place + 1.0, end) - max(float(place), begin)
+            weights[number, min(place, size - 1)] += part / float(step)
     return g.constant(weights)
 
 
@@ -137,7 +140,8 @@ def projective_transform_v2(
 
 @converts("ImageProjectiveTransformV3")
 def projective_transform_v3(
-    g: Context, x: Value, transforms: Value, size: Value, fill: Value, *, interpolation: str, fill_mode: str = "CONSTANT", dtype: str
+    g: Context, x: Value, transforms: Value, size: Value, fill: Value, *, interpolation: str, fill_mode: str = "CONSTANT",
+    dtype: str,
 ) -> Value:
     return _warped(g, x, transforms, size, g.cast(fill, x.dtype), interpolation, fill_mode)
 
@@ -147,8 +151,9 @@ def _warped(
 ) -> Value:
     """Elements from where a projective transform of eight numbers, one for each image or all, leads."""
     if interpolation not in ("NEAREST", "BILINEAR") or fill_mode not in _MAPPED:
-        raise g.invalid(f"got interpolation {interpolation!r} and fill mode {fill_mode!r}; expected NEAREST or BILINEAR, and one of "
-                        f"{', '.join(_MAPPED)}")
+        raise g.invalid(
+            f"got interpolation {interpolation!r} and fill mode {fill_mode!r}; expected NEAREST or BILINEAR, and one of "
+            f"{', '.join(_MAPPED)}")
     height, width = g.required_ints(size, "output_shape")
     p = [Term(g, g.reshape(g.call("take", transforms, g.constant(k, "int64"), axis=1), (transforms.shape[0], 1, 1)))
          for k in range(8)]
@@ -168,8 +173,9 @@ def _warped(
         low = [t.floor() for t in at]
         (y, y0), (z, z0) = ((t, base) for t, base in zip(at, low))
         wide = [Term(g, g.call("expand_dims", t.value, axis=3)) for t in (y - y0, z - z0)]
-        rows = [read(line, z0).cast("float32") * (1 - wide[1]) + read(line, z0 + 1).cast("float32") * wide[1] for line in (y0, y0 + 1)]
-        found = (rows[0] * (1 - wide[0]) + rows[1] * wide[0]).cast(x.dtype)
+        (a, b), (c, d) = ([read(line, at_).cast("float32") for at_ in (z0, z0 + 1)] for line in (y0, y0 + 1))
+        upper, lower = (first * (1 - wide[1]) + second * wide[1] for first, second in ((a, b), (c, d)))
+        found = (upper * (1 - wide[0]) + lower * wide[0]).cast(x.dtype)
     is_plane = Term(g, g.call("expand_dims", depth.equals(0).value, axis=3))
     return is_plane.where(Term(g, fill), found).value
 

@@ -13,7 +13,8 @@ from forge.ops.core.term import Term
 
 for _name in (
     "QuantizeV2", "QuantizedAdd", "QuantizedAvgPool", "QuantizedBatchNormWithGlobalNormalization", "QuantizedBiasAdd",
-    "QuantizedConcat", "QuantizedConv2D", "QuantizedMatMul", "QuantizedMaxPool", "QuantizedMul", "QuantizedRelu", "QuantizedRelu6",
+    "QuantizedConcat", "QuantizedConv2D", "QuantizedMatMul", "QuantizedMaxPool", "QuantizedMul", "QuantizedRelu",
+    "QuantizedRelu6",
     "QuantizedReshape", "QuantizedResizeBilinear", "QuantizeDownAndShrinkRange", "Requantize", "RequantizationRange",
 ):
     refuse(_name, "integer arithmetic of TensorFlow 1, whose ranges are computed with the data; quantise the float model instead")
@@ -67,7 +68,8 @@ def quantize_and_dequantize_v3(
 
 
 def _rounded(
-    g: Context, x: Value, low: Value, high: Value, signed: bool, bits: int, is_given: bool, round_mode: str, narrow: bool, axis: int
+    g: Context, x: Value, low: Value, high: Value, signed: bool, bits: int, is_given: bool, round_mode: str, narrow: bool,
+    axis: int,
 ) -> Value:
     """Multiples of a scale, with which the range, by default that of the numbers, fits the integers."""
     if round_mode not in ("HALF_TO_EVEN", "HALF_UP") or not 1 <= bits < 63:

@@ -14,13 +14,15 @@ from forge.ir.nodes import Value
 from forge.ops.core.term import Term
 
 for _name in (
-    "StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "StatelessMultinomial", "StatelessShuffle", "StatelessRandomGammaV2",
-    "StatelessRandomGammaV3", "StatelessRandomPoisson", "StatelessRandomBinomial", "StatelessParameterizedTruncatedNormal",
+    "StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "StatelessMultinomial", "StatelessShuffle",
+    "StatelessRandomGammaV2", "StatelessRandomGammaV3", "StatelessRandomPoisson", "StatelessRandomBinomial",
+    "StatelessParameterizedTruncatedNormal",
 ):
     refuse(_name, "how many bits a number takes depends on them; draw the numbers outside of the model")
 for _name in (
-    "RandomGamma", "RandomPoisson", "RandomPoissonV2", "ParameterizedTruncatedNormal", "StatefulRandomBinomial", "StatefulUniform",
-    "StatefulStandardNormalV2", "StatefulUniformInt", "StatefulUniformFullInt", "StatefulTruncatedNormal", "RandomIndexShuffle",
+    "RandomGamma", "RandomPoisson", "RandomPoissonV2", "ParameterizedTruncatedNormal", "StatefulRandomBinomial",
+    "StatefulUniform", "StatefulStandardNormalV2", "StatefulUniformInt", "StatefulUniformFullInt", "StatefulTruncatedNormal",
+    "RandomIndexShuffle",
 ):
     refuse(_name, "a generator whose state is a variable, or a distribution that Forge does not have; draw outside of the model")
 
