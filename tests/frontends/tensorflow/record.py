@@ -98,7 +98,7 @@ def main() -> None:
         again = arguments.all or case.name not in known or any(case.name.startswith(name) for name in arguments.names)
         try:
             recorded[case.name] = record(case) if again else known[case.name]
-        except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises, it has no result
+        except Exception as error:  # noqa: BLE001 whatever TensorFlow raises, it has no result
             sys.stdout.write(f"{case.name}: {type(error).__name__}: {str(error).strip()[:300]}\n")
     keep(recorded)
     sys.stdout.write(f"{len(recorded)} of {len(CASES)} cases; {FILE.stat().st_size} bytes\n")

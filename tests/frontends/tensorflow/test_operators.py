@@ -14,6 +14,8 @@ import pytest
 
 import forge
 from forge import dtypes
+from forge.frontends.tensorflow import converters
+from forge.frontends.tensorflow.registry import REGISTRY
 from tests.frontends.tensorflow.case import Case
 from tests.frontends.tensorflow.cases import CASES
 from tests.frontends.tensorflow.record import kept, record
@@ -81,6 +83,22 @@ def test_recorded(case: Case) -> None:
     """The TensorFlow that is installed gives what was recorded."""
     pytest.importorskip("tensorflow")
     assert difference(case, record(case), recorded()[case.name]) == ""
+
+
+ELSEWHERE = frozenset({"control", "frames", "lists", "stablehlo"})
+"""Modules of converters whose operators other modules of tests have: they stand by themselves in no graph."""
+WITHOUT_CASES = frozenset(
+    "RefIdentity AccumulateNV2 BatchCholesky BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixInverse BatchMatrixSolve "
+    "BatchMatrixTriangularSolve DebugGradientIdentity DeepCopy Multinomial OptimizationBarrier QuantizeAndDequantize "
+    "RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt TopK TruncatedNormal XlaSharding _EagerConst "
+    "_FusedDepthwiseConv2dNative".split())
+"""Operators of test_other.py."""
+
+
+def test_operators_have_cases() -> None:
+    converters.load_all()
+    own = {row.op for row in REGISTRY.rows() if row.function.__module__.rpartition(".")[2] not in ELSEWHERE}
+    assert own - {case.row.op for case in CASES} == WITHOUT_CASES
 
 
 def test_names_of_cases_differ() -> None:

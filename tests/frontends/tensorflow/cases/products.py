@@ -29,6 +29,8 @@ ROWS = [
                                                                strides=(1, 3, 3, 1)),
     conv("Conv3D", (1, 4, 5, 6, 2), (2, 3, 3, 2, 3), "same", WIDE), conv("Conv3D", (1, 4, 5, 6, 2), (2, 3, 3, 2, 3), "valid",
                                                                            padding="VALID", strides=(1, 1, 2, 2, 1)),
+    conv("Conv", (2, 7, 8, 3), (3, 3, 3, 4), "two", strides=(1, 2, 2, 1)),
+    conv("Conv", (1, 4, 5, 6, 2), (2, 3, 3, 2, 3), "three", padding="VALID"),
     conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 2), "same", WIDE),
     conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 1), "valid", padding="VALID", strides=(1, 2, 2, 1)),
     *(back("Conv2DBackpropInput", (2, *size, 3), (*kernel, 3, 4), (2, *y, 4), f"{padding}-{size[0]}-{kernel[1]}-{step}", padding,

@@ -69,8 +69,8 @@ def non_max_suppression_v5(
         raise g.unsupported("soft_nms_sigma is computed at run time; expected a constant")
     size, spread = g.one_int(most, "max_output_size"), float(known.reshape(-1)[0])
     if spread > 0:
-        wide, marks = g.cast(boxes, "float32"), g.cast(scores, "float32")
-        found, values, count = suppression.softly(g, wide, marks, size, _number(g, least, "float32"), spread)
+        corners, wide = (g.cast(v, "float32") for v in (boxes, scores))
+        found, values, count = suppression.softly(g, corners, wide, size, _number(g, least, "float32"), spread)
         if not pad_to_max_output_size:
             found, values = (_first(g, v, count) for v in (found, values))
         return [found, g.cast(values, scores.dtype), count]
@@ -82,9 +82,8 @@ def non_max_suppression_v5(
 
 
 def _first(g: Context, vector: Value, count: Value) -> Value:
-    zero, one = g.constant([0], "int64"), g.constant([1], "int64")
-    bounds = [zero, g.reshape(g.cast(count, "int64"), (1,)), one, zero]
-    return g.call("strided_slice", vector, *bounds)
+    begin, step, axis = (g.constant([k], "int64") for k in (0, 1, 0))
+    return g.call("strided_slice", vector, begin, g.reshape(g.cast(count, "int64"), (1,)), step, axis)
 
 
 @converts("CombinedNonMaxSuppression", outputs="nmsed_boxes nmsed_scores nmsed_classes valid_detections")

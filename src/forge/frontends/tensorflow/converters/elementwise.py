@@ -203,6 +203,6 @@ def approximate_equal(g: Context, x: Value, y: Value, *, tolerance: float = 1e-5
 
 @converts("Complex", "ComplexAbs", "Real", "Imag", "Angle")
 def complex_parts(g: Context, *inputs: Value, Tout: str = "") -> Value:  # noqa: N803
-    names = {
-        "Complex": "complex.make", "ComplexAbs": "abs", "Real": "complex.real", "Imag": "complex.imag", "Angle": "complex.angle"}
-    return g.call(names[g.node.op], *inputs)
+    if g.node.op == "ComplexAbs":
+        return g.call("abs", *inputs)
+    return g.call("complex.make" if g.node.op == "Complex" else f"complex.{g.node.op.lower()}", *inputs)

@@ -22,7 +22,8 @@ MAX_WEIGHTS = 1 << 26
 
 @converts("CropAndResize")
 def crop_and_resize(
-    g: Context, x: Value, boxes: Value, numbers: Value, size: Value, *, method: str = "bilinear", extrapolation_value: float = 0.0
+    g: Context, x: Value, boxes: Value, numbers: Value, size: Value, *, method: str = "bilinear",
+    extrapolation_value: float = 0.0,
 ) -> Value:
     kinds = {"bilinear": "bilinear", "nearest": "nearest_neighbor"}
     if method not in kinds:
@@ -49,8 +50,8 @@ def extract_image_patches(
     g: Context, x: Value, *, ksizes: tuple[int, ...], strides: tuple[int, ...], rates: tuple[int, ...], padding: str
 ) -> Value:
     given = images(g, x, "NHWC", 2)
-    sizes, steps, gaps = given.of(g, ksizes, "ksizes"), given.of(g, strides, "strides"), given.of(g, rates, "rates")
-    return _patches(g, x, given, sizes, steps, gaps, padding)
+    size, steps, gaps = (given.of(g, v, what) for v, what in ((ksizes, "ksizes"), (strides, "strides"), (rates, "rates")))
+    return _patches(g, x, given, size, steps, gaps, padding)
 
 
 @converts("ExtractVolumePatches")
@@ -90,14 +91,14 @@ def _area_weights(g: Context, size: Dim, wanted: int, align_corners: bool) -> Va
         raise g.unsupported(f"got an image with a side of {size}; expected known sizes")
     if size * wanted > MAX_WEIGHTS:
         raise g.unsupported(f"resizes {size} elements to {wanted}; expected at most {MAX_WEIGHTS} weights")
-    is_aligned = align_corners and wanted > 1
-    step = np.float32(size - is_aligned) / np.float32(wanted - is_aligned)
+    less = int(align_corners and wanted > 1)
+    step = np.float32(size - less) / np.float32(wanted - less)
     weights = np.zeros((wanted, size), np.float32)
     for number in range(wanted):
-        begin, end = np.float32(number) * step, np.float32(number + 1) * step
-        for place in range(int(np.floor(begin)), int(np.ceil(end))):
-            part = min(float(place + 1), float(end)) - max(float(place), float(begin))
-            weights[number, min(max(place, 0), size - 1)] += part / step
+        begin, end = (float(np.float32(k) * step) for k in (number, number + 1))
+        for place in range(math.floor(begin), math.ceil(end)):
+            part = min(place + 1.0, end) - max(float(place), begin)
+            weights[number, min(place, size - 1)] += part / float(step)
     return g.constant(weights)
 
 
@@ -172,9 +173,9 @@ def _warped(
         low = [t.floor() for t in at]
         (y, y0), (z, z0) = ((t, base) for t, base in zip(at, low))
         wide = [Term(g, g.call("expand_dims", t.value, axis=3)) for t in (y - y0, z - z0)]
-        corners = [[read(line, column).cast("float32") for column in (z0, z0 + 1)] for line in (y0, y0 + 1)]
-        rows = [left * (1 - wide[1]) + right * wide[1] for left, right in corners]
-        found = (rows[0] * (1 - wide[0]) + rows[1] * wide[0]).cast(x.dtype)
+        (a, b), (c, d) = ([read(line, at_).cast("float32") for at_ in (z0, z0 + 1)] for line in (y0, y0 + 1))
+        upper, lower = (first * (1 - wide[1]) + second * wide[1] for first, second in ((a, b), (c, d)))
+        found = (upper * (1 - wide[0]) + lower * wide[0]).cast(x.dtype)
     is_plane = Term(g, g.call("expand_dims", depth.equals(0).value, axis=3))
     return is_plane.where(Term(g, fill), found).value
 

@@ -14,8 +14,8 @@ from forge.ops.core.term import Term
 for _name in (
     "QuantizeV2", "QuantizedAdd", "QuantizedAvgPool", "QuantizedBatchNormWithGlobalNormalization", "QuantizedBiasAdd",
     "QuantizedConcat", "QuantizedConv2D", "QuantizedMatMul", "QuantizedMaxPool", "QuantizedMul", "QuantizedRelu",
-    "QuantizedRelu6", "QuantizedReshape", "QuantizedResizeBilinear", "QuantizeDownAndShrinkRange", "Requantize",
-    "RequantizationRange",
+    "QuantizedRelu6",
+    "QuantizedReshape", "QuantizedResizeBilinear", "QuantizeDownAndShrinkRange", "Requantize", "RequantizationRange",
 ):
     refuse(_name, "integer arithmetic of TensorFlow 1, whose ranges are computed with the data; quantise the float model instead")
 

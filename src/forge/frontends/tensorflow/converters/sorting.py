@@ -123,7 +123,7 @@ def histogram_fixed_width(g: Context, x: Value, value_range: Value, bins: Value,
 
 @converts("Bincount", "DenseBincount")
 def bincount(g: Context, x: Value, size: Value, weights: Value, *, binary_output: bool = False) -> Value:
-    """How often 0, 1, .. occur, or sums of their weights, in ``x`` or in each row of DenseBincount; others do not count."""
+    """How often 0, 1, .. occur, or sums of their weights, in all of ``x`` or in each row of DenseBincount."""
     count = g.one_int(size, "size")
     by_row = x.rank == 2 and g.node.op == "DenseBincount"
     rows = x.shape[0] if by_row else 1

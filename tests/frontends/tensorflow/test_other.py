@@ -1,0 +1,128 @@
+"""Operators that TensorFlow has no kernel for any more, beside what they are other names of, and those that draw numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forge
+from forge.frontends.tensorflow.registry import REGISTRY
+from tests.frontends.tensorflow.writer import Graph
+
+HOW = pytest.mark.parametrize("how", [("reference",), ()], ids=["reference", "compiled"])
+
+
+def results(op: str, operands: list[np.ndarray | str], how: tuple[str, ...], outputs: int = 1,
+            **attributes: Any) -> list[np.ndarray]:
+    """What a node gives for operands; those whose values matter to its converter are constants."""
+    graph = Graph()
+    names, inputs = [], []
+    for operand in operands:
+        if isinstance(operand, str) or operand.dtype.kind in "iu" and operand.ndim < 2:
+            names.append(graph.constant(np.asarray(operand)))
+        else:
+            names.append(graph.placeholder(str(operand.dtype), operand.shape))
+            inputs.append(operand)
+    graph.node(op, names, "node", **attributes)
+    wanted = ["node", *(f"node:{k}" for k in range(1, outputs))]
+    found: Any = forge.from_tensorflow(graph.data(), outputs=wanted).get_inference_function(*how)(*inputs)
+    return [np.asarray(one) for one in (found if isinstance(found, list | tuple) else [found])]
+
+
+def matrices(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+
+
+GOOD = matrices(2, 3, 3) @ matrices(2, 3, 3).transpose(0, 2, 1) + np.eye(3, dtype=np.float32)
+
+
+@HOW
+@pytest.mark.parametrize(("old", "new", "operands"), [
+    ("AccumulateNV2", "AddN", [matrices(2, 3), matrices(2, 3)]), ("BatchCholesky", "Cholesky", [GOOD]),
+    ("BatchMatrixBandPart", "MatrixBandPart", [GOOD, np.array(1), np.array(0)]),
+    ("BatchMatrixDeterminant", "MatrixDeterminant", [GOOD]), ("BatchMatrixInverse", "MatrixInverse", [GOOD]),
+    ("BatchMatrixSolve", "MatrixSolve", [GOOD, matrices(2, 3, 2)]),
+    ("BatchMatrixTriangularSolve", "MatrixTriangularSolve", [GOOD, matrices(2, 3, 2)]),
+    *((op, "Identity", [matrices(2, 3)]) for op in (
+        "DebugGradientIdentity", "DeepCopy", "RefIdentity", "OptimizationBarrier", "XlaSharding", "_EagerConst")),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_other_names(how: tuple[str, ...], old: str, new: str, operands: list[np.ndarray]) -> None:
+    for one, other in zip(results(old, operands, how), results(new, operands, how), strict=True):  # type: ignore[arg-type]
+        np.testing.assert_array_equal(one, other)
+
+
+@HOW
+def test_top_k_of_a_number_that_is_known(how: tuple[str, ...]) -> None:
+    x = np.array([[3, 1, 2], [5, 6, 6]], np.float32)
+    values, places = results("TopK", [x], how, 2, k=2)
+    np.testing.assert_array_equal(values, [[3, 2], [6, 6]])
+    np.testing.assert_array_equal(places, np.array([[0, 2], [1, 2]], np.int32))
+
+
+@HOW
+def test_quantise_and_dequantise_of_known_ranges(how: tuple[str, ...]) -> None:
+    (found,) = results("QuantizeAndDequantize", [np.array([-1, 0.1, 0.5, 3], np.float32)], how, range_given=True, input_min=-1.0,
+                       input_max=127 / 128)
+    np.testing.assert_array_equal(found, np.array([-128, 13, 64, 127], np.float32) / 128)
+
+
+@HOW
+def test_fused_depthwise_convolution(how: tuple[str, ...]) -> None:
+    x, weight, bias = matrices(1, 5, 5, 3), matrices(3, 3, 3, 2), matrices(6)
+    options: dict[str, Any] = {"strides": (1, 1, 1, 1), "padding": "SAME"}
+    (plain,) = results("DepthwiseConv2dNative", [x, weight], how, **options)
+    (found,) = results("_FusedDepthwiseConv2dNative", [x, weight, bias], how, fused_ops=("BiasAdd", "Relu"), **options)
+    np.testing.assert_allclose(found, np.maximum(plain + bias, 0), rtol=1e-6, atol=1e-6)
+
+
+SHAPE = np.array([50, 400], np.int32)
+
+
+@HOW
+@pytest.mark.parametrize(("op", "mean", "deviation", "bounds"), [
+    ("RandomUniform", 0.5, 12**-0.5, (0, 1)), ("RandomStandardNormal", 0.0, 1.0, (-6, 6)),
+    ("TruncatedNormal", 0.0, 0.8796, (-2, 2)),
+])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_distributions(
+    how: tuple[str, ...], op: str, mean: float, deviation: float, bounds: tuple[float, float], dtype: str
+) -> None:
+    (found,) = results(op, [SHAPE], how, dtype=dtype, seed=1, seed2=2)
+    (other,) = results(op, [SHAPE], how, dtype=dtype, seed=1, seed2=3)
+    assert found.shape == (50, 400) and found.dtype == dtype and (found != other).mean() > 0.9
+    wide = found.astype(np.float64)
+    assert abs(wide.mean() - mean) < 0.03 and abs(wide.std() - deviation) < 0.03
+    assert bounds[0] <= wide.min() and wide.max() <= bounds[1]
+
+
+@HOW
+def test_random_integers(how: tuple[str, ...]) -> None:
+    (found,) = results("RandomUniformInt", [SHAPE, np.array(-3, np.int32), np.array(5, np.int32)], how, seed=1)
+    assert found.dtype == np.int32 and set(found.ravel().tolist()) == set(range(-3, 5))
+    assert np.bincount(found.ravel() + 3).min() > 20000 / 8 * 0.9
+
+
+@HOW
+def test_shuffled(how: tuple[str, ...]) -> None:
+    x = matrices(300, 2)
+    (found,) = results("RandomShuffle", [x], how, seed=1)
+    assert (found != x).any()
+    np.testing.assert_array_equal(found[np.lexsort(found.T)], x[np.lexsort(x.T)])
+
+
+@HOW
+def test_multinomial(how: tuple[str, ...]) -> None:
+    logits = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 1e-9]], np.float32))
+    (found,) = results("Multinomial", [logits, np.array(4000, np.int32)], how, seed=1, output_dtype="int32")
+    shares = np.stack([np.bincount(one, minlength=3) for one in found]) / 4000
+    np.testing.assert_allclose(shares, np.exp(logits), atol=0.04)
+
+
+@pytest.mark.parametrize("op", ["DecodeJpeg", "RegexReplace", "XlaDot", "PyFunc", "StatelessTruncatedNormal", "_MklConv2D"])
+def test_refused_by_name(op: str) -> None:
+    graph = Graph()
+    graph.node(op, [graph.placeholder("float32", [1])], "node")
+    with pytest.raises(forge.OpNotImplemented, match=f"tensorflow.{op}.*\n*.*{REGISTRY.refusal('', op)[:20]}"):
+        forge.from_tensorflow(graph.data())
