@@ -37,7 +37,7 @@ ACCURACY = 1e-5
 
 @cache
 def keras_model(name: str) -> Any:
-    pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow", reason="needs the extra tflite, which has TensorFlow")
     from benchmarks.tflite_networks import network
 
     return network(name, SIZE)
