@@ -79,7 +79,7 @@ _SCRAMBLING_KEY = 0x02461E29_3EC8F720
 
 def _scrambled(g: Context, seed: Value) -> tuple[Value, Value]:
     """A key, and the high half of a counter whose low half is 0, uint64 [1] each, of a seed of two numbers."""
-    words = bitcast(g, g.cast(seed, "int64"), "uint64")
+    words = bitcast(g, g.cast(g.reshape(seed, (2,)), "int64"), "uint64")
     state = g.call("concatenate", g.constant([_SCRAMBLING_KEY], "uint64"), words, axis=0)
     mixed = g.call("random.bits", state, algorithm="philox", out_shape=(2,), out_dtype="uint64")
     return tuple(g.call("take", mixed, g.constant([k], "int64"), axis=0) for k in (0, 1))  # type: ignore[return-value]
@@ -93,7 +93,7 @@ def _state(g: Context, seed: Value) -> Value:
 def _state_v2(g: Context, key: Value, counter: Value, algorithm: Value) -> Value:
     if g.one_int(algorithm, "alg") not in (1, 3):
         raise g.unsupported(f"alg: got {g.one_int(algorithm, 'alg')}; expected 1, Philox, or 3, the device's")
-    return g.call("concatenate", key, counter, axis=0)
+    return g.call("concatenate", g.reshape(key, (1,)), g.reshape(counter, (2,)), axis=0)
 
 
 @converts("StatelessRandomGetKeyCounter", outputs="key counter")
