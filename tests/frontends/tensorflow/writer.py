@@ -15,6 +15,10 @@ NUMBERS = {name: number for number, name in DTYPES.items() if number not in QUAN
 """Element types as messages say them."""
 
 
+PRODUCER = 2000
+"""The version of what writes graphs: placeholders of early ones do not say whether they are scalars."""
+
+
 class Sizes(tuple[int, ...]):
     """An attribute that is a shape; -1 is a size that is not known."""
 
@@ -24,6 +28,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.message = message_of("GraphDef")
+        self.message.versions.producer = PRODUCER
 
     def node(self, op: str, inputs: Sequence[str] = (), name: str = "", **attributes: Any) -> str:
         """Adds a node. Attributes that name an element type are types; None leaves one out."""

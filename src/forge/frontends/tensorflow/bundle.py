@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 
 from forge.errors import ImportModelError
+from forge.frontends.convert import located
 from forge.frontends.model_files import data_file, mapped_file
 from forge.frontends.tensorflow.messages import dtype_of, parse
+from forge.frontends.tensorflow.packing import decompressed, varint
 from forge.frontends.tensorflow.tensors import from_bytes
 
 _FOOTER, _MAGIC = 48, 0xDB4775248B80FB57
 _TRAILER = 5
 """Bytes after a block: its compression, and a checksum."""
-_MAX_SHARDS = 1 << 16
+_PLAIN, _SNAPPY = 0, 1
+_MAX_SHARDS, _MAX_KEY = 1 << 16, 1 << 12
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -43,6 +46,10 @@ class Bundle:
         self._shards: dict[int, memoryview] = {}
         self.entries: dict[str, Any] = {}
         self._count = 1
+        with located(self._where):
+            self._read()
+
+    def _read(self) -> None:
         for key, value in self._table():
             if not key:
                 header = parse("BundleHeaderProto", value, "header of a checkpoint")
@@ -112,42 +119,43 @@ class Bundle:
             raise self._damaged("it does not end as an index does")
         _, place = self._handle(footer, 0)
         (start, size), _ = self._handle(footer, place)
+        end = 0
         for _, handle in self._block(start, size):
             (start, size), _ = self._handle(memoryview(handle), 0)
+            if start < end:
+                raise self._damaged("its blocks overlap")
+            end = start + size
             yield from self._block(start, size)
 
-    def _handle(self, data: memoryview, place: int) -> tuple[tuple[int, int], int]:
-        start, place = self._number(data, place)
-        size, place = self._number(data, place)
+    @staticmethod
+    def _handle(data: memoryview, place: int) -> tuple[tuple[int, int], int]:
+        start, place = varint(data, place)
+        size, place = varint(data, place)
         return (start, size), place
 
-    def _number(self, data: memoryview, place: int) -> tuple[int, int]:
-        number = 0
-        for shift in range(0, 64, 7):
-            if place >= len(data):
-                break
-            byte = data[place]
-            place += 1
-            number |= (byte & 127) << shift
-            if byte < 128:
-                return number, place
-        raise self._damaged("a number does not end")
+    def _contents(self, start: int, size: int) -> memoryview:
+        """A block as it was before it was compressed."""
+        if start + size + _TRAILER > len(self._data):
+            raise self._damaged("a block lies outside of it")
+        block, compression = self._data[start : start + size], self._data[start + size]
+        if compression not in (_PLAIN, _SNAPPY):
+            raise self._damaged(f"a block has compression {compression}")
+        found = block if compression == _PLAIN else memoryview(decompressed(block))
+        if len(found) < 4:
+            raise self._damaged("a block is too short")
+        return found
 
     def _block(self, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-        if start + size + _TRAILER > len(self._data) or size < 4:
-            raise self._damaged("a block lies outside of it")
-        if self._data[start + size]:
-            raise ImportModelError(f"{self._where}: is compressed; expected an index as TensorFlow writes it; save it again")
-        block = self._data[start : start + size]
+        block = self._contents(start, size)
         (restarts,) = struct.unpack("<I", block[-4:])
-        end, place, key = size - 4 - 4 * restarts, 0, b""
+        end, place, key = len(block) - 4 - 4 * restarts, 0, b""
         if end < 0:
             raise self._damaged("a block has too many restarts")
         while place < end:
-            shared, place = self._number(block, place)
-            rest, place = self._number(block, place)
-            length, place = self._number(block, place)
-            if shared > len(key) or place + rest + length > end:
+            shared, place = varint(block, place)
+            rest, place = varint(block, place)
+            length, place = varint(block, place)
+            if shared > len(key) or shared + rest > _MAX_KEY or place + rest + length > end:
                 raise self._damaged("an entry lies outside of its block")
             key = key[:shared] + bytes(block[place : place + rest])
             yield key, bytes(block[place + rest : place + rest + length])
@@ -160,15 +168,7 @@ def _texts(data: memoryview, shape: tuple[int, ...]) -> list[bytes]:
     if count > len(data):
         raise ImportModelError(f"a tensor of texts with sizes {shape} has {len(data)} bytes; the checkpoint is damaged")
     for _ in range(count):
-        number, shift = 0, 0
-        while True:
-            if place >= len(data) or shift > 63:
-                raise ImportModelError("a tensor of texts ends too early; the checkpoint is damaged")
-            byte = data[place]
-            number |= (byte & 127) << shift
-            place, shift = place + 1, shift + 7
-            if byte < 128:
-                break
+        number, place = varint(data, place)
         lengths.append(number)
     place += 4
     found = []

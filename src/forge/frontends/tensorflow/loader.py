@@ -10,10 +10,19 @@ from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.convert import located
 from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_arguments, check_names
 from forge.frontends.state.writes import module_of
-from forge.frontends.support import check_supported
+from forge.frontends.support import MISSING, Use, check_supported
 from forge.frontends.tensorflow import converters
 from forge.frontends.tensorflow.importer import evaluate
-from forge.frontends.tensorflow.model import Ref, Shape, Signature, Tensor, TensorFlowModel, parse_ref
+from forge.frontends.tensorflow.model import (
+    PLACEHOLDERS,
+    FunctionName,
+    Ref,
+    Shape,
+    Signature,
+    Tensor,
+    TensorFlowModel,
+    parse_ref,
+)
 from forge.frontends.tensorflow.operators import used_operators
 from forge.frontends.tensorflow.registry import OUTPUTS, REGISTRY
 from forge.frontends.tensorflow.resources import Resource, Resources, tables_of
@@ -24,7 +33,7 @@ from forge.ir.nodes import Value
 
 LAYOUTS = ("NHWC", "NCHW")
 CONFIG = ("use_dense", "use_nt_batch_matmul")
-_PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+_PASSING = ("Identity", "NoOp")
 _ROUNDS = 8
 
 
@@ -40,18 +49,33 @@ def import_model(
     config = _check(layout, shape, outputs, convert_config)
     with located(model.where):
         first, *others = _chosen(model, shape or {}, outputs)
-        wanted = [t.ref[0] for s in (first, *others) for t in s.outputs.values()]
-        check_supported(used_operators(model, [*wanted, *model.effects]), REGISTRY)
+        _check_operators(model, first, others)
+        check_names([name for s in (first, *others) for name in s.inputs], shape or {}, {})
         how = Resources(tables=tables_of(model))
         for _ in range(_ROUNDS):
             module = _converted(model, first, shape or {}, layout or "", config, how)
             for signature in others:
-                module.graphs[signature.name] = _converted(model, signature, {}, layout or "", config, how).main
+                module.graphs[signature.name] = _converted(model, signature, shape or {}, layout or "", config, how).main
                 module.graphs[signature.name].attributes["public"] = True
             if how.seen <= how.written:
                 return module
             how = Resources(tables=how.tables, written=how.written | how.seen)
     raise ImportModelError(f"{model.where}: variables {', '.join(sorted(how.seen)[:3])} are written in ways that do not settle")
+
+
+def _check_operators(model: TensorFlowModel, first: Signature, others: Sequence[Signature]) -> None:
+    """Raises OpNotImplemented: operators have no converter; what to do where only signatures besides the first need them."""
+
+    def used(*signatures: Signature) -> list[Use]:
+        wanted = [tensor.ref[0] for s in signatures for tensor in s.outputs.values()]
+        inputs = {tensor.ref[0] for s in signatures for tensor in s.inputs.values()}
+        return used_operators(model, [*wanted, *model.effects], inputs)
+
+    everything = used(first, *others)
+    if any(use.how == MISSING for use in used(first)):
+        check_supported(everything, REGISTRY)
+    with located(f"signatures besides {first.name!r}, which outputs={list(first.outputs)!r} leaves out"):
+        check_supported(everything, REGISTRY)
 
 
 def _check(layout: Any, shape: Any, outputs: Any, convert_config: Any) -> dict[str, bool]:
@@ -73,7 +97,8 @@ def _check(layout: Any, shape: Any, outputs: Any, convert_config: Any) -> dict[s
 def _chosen(model: TensorFlowModel, shape: ShapeDict, outputs: Sequence[str] | None) -> tuple[Signature, ...]:
     """What is converted: the signatures of the model, or one for outputs of its graph."""
     if model.signatures and outputs is None:
-        return model.signatures
+        different = {_meaning(model, signature): signature for signature in reversed(model.signatures)}
+        return tuple(reversed(different.values()))
     for signature in model.signatures[:1]:
         if outputs and all(name in signature.outputs for name in outputs):
             return (Signature("main", signature.inputs, {name: signature.outputs[name] for name in outputs}),)
@@ -82,6 +107,28 @@ def _chosen(model: TensorFlowModel, shape: ShapeDict, outputs: Sequence[str] | N
     by_ref = {tensor.ref: name for s in model.signatures[:1] for name, tensor in s.inputs.items()}
     named = {by_ref.get(tensor.ref, name): tensor for name, tensor in inputs.items()}
     return (Signature("main", named, {name: Tensor(ref, "", None) for name, ref in refs.items()}),)
+
+
+def _meaning(model: TensorFlowModel, signature: Signature) -> object:
+    """What is equal for signatures that call the same function with the same inputs, as Keras writes two."""
+    names = {tensor.ref: name for name, tensor in signature.inputs.items()}
+    found: list[object] = [tuple(names.values())]
+    for name, tensor in signature.outputs.items():
+        node = model.main.node(tensor.ref[0])
+        called = node.attributes.get("f")
+        if not isinstance(called, FunctionName):
+            return signature.name
+        found.append((name, tensor.ref[1], _wrapped(model, called.name), tuple(names.get(ref, ref) for ref in node.inputs)))
+    return tuple(found)
+
+
+def _wrapped(model: TensorFlowModel, name: str) -> object:
+    """What is equal for functions that do no more than to call the same ones."""
+    body = model.function(name)
+    if not all(node.op in _PASSING or isinstance(node.attributes.get("f"), FunctionName) for node in body.nodes.values()):
+        return name
+    called = [(n.name, n.op, n.inputs, n.attributes["f"].name if "f" in n.attributes else "") for n in body.nodes.values()]
+    return tuple(a.name for a in body.arguments), tuple(called), tuple(body.results.items())
 
 
 def _existing(model: TensorFlowModel, name: str) -> Ref:
@@ -118,7 +165,7 @@ def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDic
             pending += [*(ref[0] for ref in node.inputs), *node.controls]
     found = {}
     for name, node in model.main.nodes.items():
-        if name in needed and (node.op in _PLACEHOLDERS or name in shape):
+        if name in needed and (node.op in PLACEHOLDERS or name in shape):
             dtype = node.types.get("dtype") or node.types.get("T")
             if not isinstance(dtype, str):
                 raise ImportModelError(f"input {name!r}: its element type is not known; the model is invalid")
@@ -155,7 +202,7 @@ def _tensor(scope: TensorFlowScope, name: str, value: Any) -> Value:
 
 def _add_inputs(scope: TensorFlowScope, signature: Signature, shape: ShapeDict) -> None:
     labels = DimensionNames()
-    check_names(list(signature.inputs), shape, {})
+    shape = {name: sizes for name, sizes in shape.items() if name in signature.inputs}
     typed: list[tuple[str, types.Type]] = []
     for name, tensor in signature.inputs.items():
         if tensor.dtype in ("resource", "variant"):

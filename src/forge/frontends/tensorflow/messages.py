@@ -16,7 +16,8 @@ from forge.errors import ImportModelError
 
 _PACKAGE = "forge.tensorflow"
 _MESSAGES = """
-GraphDef: node=1*NodeDef library=2.FunctionDefLibrary
+GraphDef: node=1*NodeDef library=2.FunctionDefLibrary versions=4.VersionDef
+VersionDef: producer=1.int32
 NodeDef: name=1.string op=2.string input=3*string attr=5%AttrValue
 AttrValue: list=1?ListValue s=2?bytes i=3?int64 f=4?float b=5?bool type=6?DataType shape=7?TensorShapeProto tensor=8?TensorProto placeholder=9?string func=10?NameAttrList
 ListValue: s=2*bytes i=3*int64 f=4*float b=5*bool type=6*DataType shape=7*TensorShapeProto tensor=8*TensorProto func=9*NameAttrList

@@ -7,7 +7,7 @@ by what operators say of their outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,9 @@ Ref = tuple[str, int]
 Shape = tuple[int | None, ...] | None
 """None for sizes that are not known, or for a rank that is not."""
 MAX_NODES = 1 << 22
+PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+_LAST_WITHOUT_SCALARS = 21
+"""Version of graphs up to which a placeholder of rank 0 is one whose rank is not known."""
 
 
 @dataclass(frozen=True)
@@ -174,9 +177,12 @@ def needs(body: Body, node: Node) -> list[str]:
 def read_graph(graph: Any, name: str = "graph") -> Body:
     """The nodes of a ``GraphDef``."""
     nodes: dict[str, Node] = {}
+    is_old = graph.versions.producer <= _LAST_WITHOUT_SCALARS
     for node in graph.node:
         data, controls = _split(node.input)
         _add(nodes, node, tuple(_numbered(text) for text in data), controls)
+        if is_old and node.op in PLACEHOLDERS and not nodes[node.name].attributes.get("shape"):
+            nodes[node.name] = replace(nodes[node.name], attributes={**nodes[node.name].attributes, "shape": None})
     return Body(name, nodes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Use
 from forge.frontends.tensorflow.model import Body, TensorFlowModel, needs
@@ -10,10 +10,16 @@ from forge.frontends.tensorflow.registry import REGISTRY
 from forge.frontends.tensorflow.resources import functions_of
 
 
-def used_operators(model: TensorFlowModel, wanted: Iterable[str] | None = None) -> list[Use]:
-    """Operators of what nodes of the main graph need, functions included, in order of first use; of the whole graph for None."""
+def used_operators(
+    model: TensorFlowModel, wanted: Iterable[str] | None = None, inputs: Collection[str] = frozenset()
+) -> list[Use]:
+    """Operators of what nodes of the main graph need, functions included, in order of first use; of the whole graph for None.
+
+    Args:
+        inputs: nodes that callers give, so that what these need does not count.
+    """
     found: dict[str, Use] = {}
-    names: Iterable[str] = model.main.nodes if wanted is None else _needed(model.main, wanted)
+    names: Iterable[str] = model.main.nodes if wanted is None else _needed(model.main, wanted, inputs)
     pending: list[tuple[Body, Iterable[str]]] = [(model.main, names)]
     seen = set[str]()
     while pending:
@@ -34,12 +40,12 @@ def used_operators(model: TensorFlowModel, wanted: Iterable[str] | None = None) 
     return list(found.values())
 
 
-def _needed(body: Body, wanted: Iterable[str]) -> list[str]:
-    """Nodes that others need."""
+def _needed(body: Body, wanted: Iterable[str], inputs: Collection[str] = frozenset()) -> list[str]:
+    """Nodes that others need, without inputs and what these need."""
     pending, seen = list(wanted), dict[str, None]()
     while pending:
         name = pending.pop()
-        if name in seen or name not in body.nodes:
+        if name in seen or name in inputs or name not in body.nodes:
             continue
         seen[name] = None
         pending += needs(body, body.nodes[name])

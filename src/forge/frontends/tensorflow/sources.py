@@ -16,7 +16,16 @@ from forge.frontends.model_files import mapped_file
 from forge.frontends.tensorflow import live
 from forge.frontends.tensorflow.bundle import Bundle
 from forge.frontends.tensorflow.messages import dtype_of, parse, parse_text
-from forge.frontends.tensorflow.model import Signature, Tensor, TensorFlowModel, parse_ref, read_graph, shape_of
+from forge.frontends.tensorflow.model import (
+    PLACEHOLDERS,
+    Body,
+    Signature,
+    Tensor,
+    TensorFlowModel,
+    parse_ref,
+    read_graph,
+    shape_of,
+)
 from forge.frontends.tensorflow.restore import checkpoint_keys, object_keys
 
 SAVED_MODEL = "saved_model.pb"
@@ -97,7 +106,7 @@ def _saved_model(saved: Any, where: str, folder: Path | None) -> TensorFlowModel
     graph = served[0].graph_def
     main = read_graph(graph)
     signatures = tuple(sorted(
-        (_signature(name, value) for name, value in served[0].signature_def.items() if name != _INITIALISER),
+        (_signature(name, value, main) for name, value in served[0].signature_def.items() if name != _INITIALISER),
         key=lambda s: (s.name != _FIRST_SIGNATURE, s.name)))
     model = TensorFlowModel(where, main, library_of(graph), signatures, folder=folder)
     prefix = None if folder is None else folder / "variables" / "variables"
@@ -116,10 +125,11 @@ def _contents(bundle: Bundle, keys: Mapping[str, str]) -> dict[str, Callable[[],
     return {**by_name, **{name: reader(key) for name, key in keys.items()}}
 
 
-def _signature(name: str, signature: Any) -> Signature:
+def _signature(name: str, signature: Any, main: Body) -> Signature:
     """The order of inputs, and of outputs, is that of their names, numbers in them by value: the file has none."""
     inputs, outputs = (
-        {key: _tensor(key, side[key]) for key in sorted(side, key=_natural)} for side in (signature.inputs, signature.outputs))
+        {key: _tensor(key, side[key], main) for key in sorted(side, key=_natural)}
+        for side in (signature.inputs, signature.outputs))
     return Signature(name, inputs, outputs)
 
 
@@ -127,9 +137,12 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _tensor(key: str, info: Any) -> Tensor:
+def _tensor(key: str, info: Any, main: Body) -> Tensor:
+    """What a signature says. Where it says rank 0, as old ones do of any shape, and elsewhere, the graph knows more."""
     if not info.name:
         raise ImportModelError(f"signature: {key!r} is no dense tensor; expected dense ones; export its parts by themselves")
-    return Tensor(parse_ref(info.name), dtype_of(info.dtype) if info.dtype else "", shape_of(info.tensor_shape))
-
-
+    ref = parse_ref(info.name)
+    node = main.nodes.get(ref[0])
+    known = node.attributes.get("shape") if node is not None and node.op in PLACEHOLDERS else None
+    shape = (shape_of(info.tensor_shape) or None) if known is None else known
+    return Tensor(ref, dtype_of(info.dtype) if info.dtype else "", shape)

@@ -189,5 +189,3 @@ def _resized(
     if wanted is not None:
         return g.call("image.resize2d", x, size=wanted, **how)
     return g.call("image.resize2d", x, g.cast(size, "int64"), **how)
-
-

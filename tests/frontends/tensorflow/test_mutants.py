@@ -1,0 +1,18 @@
+"""Programs that are damaged are loaded, or refused with an error of Forge; `mutants` has more of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge.frontends.tensorflow import converters
+from tests.frontends.tensorflow.mutants import run
+
+EACH = 100
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("part", range(20))
+def test_mutants(part: int) -> None:
+    converters.load_all()
+    counts, findings = run(range(part * EACH, (part + 1) * EACH), 0)
+    assert not findings and counts["model"] > EACH / 20 and EACH - counts["model"] > EACH / 5
