@@ -3,8 +3,9 @@
 python -m tests.frontends.tensorflow.mutants --count 5000
 python -m tests.frontends.tensorflow.mutants --only 4711 --save folder      # one again, with its files
 
-Programs are those of `record_programs`, and the `cases` of single operators, of which some are text. Bytes are changed in files: graphs, indices and data of checkpoints; fields of nodes and
-functions are changed in messages, so that damage gets past the reader. Address space is limited to 4 GiB.
+Programs are those of `record_programs`, and the `cases` of single operators, of which some are text. Bytes are changed in files:
+graphs, indices and data of checkpoints; fields of nodes and functions are changed in messages, so that damage gets past the
+reader. Address space is limited to 4 GiB.
 """
 
 from __future__ import annotations
