@@ -81,8 +81,9 @@ class Doors:
                 a ``tf.Graph``, a concrete function, or what ``tf.saved_model.load`` gives. TensorFlow is needed for its objects only.
             layout: of images in convolutions and pools of the module: "NHWC", "NCHW", or None for the model's. Inputs and outputs
                 are those of the model.
-            shape: shapes by names of inputs, where the model leaves sizes open. Entries are integers, None to keep, or texts:
-                names of symbols, or expressions of them. A node that has a shape here is an input, even where the graph computes it.
+            shape: shapes by names of inputs, of all signatures, where the model leaves sizes open. Entries are integers, None to
+                keep, or texts: names of symbols, or expressions of them. A node that has a shape here is an input, even where the
+                graph computes it.
             outputs: names of nodes, ``name`` or ``name:i``, or of outputs of the signature; None for those of all signatures, or, of
                 a graph without signatures, all outputs of its last node.
             convert_config: how to convert: ``use_dense`` (True): products with matrices of weights become ``nn.dense``;

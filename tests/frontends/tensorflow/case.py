@@ -40,9 +40,13 @@ class Made:
     graph: Graph = field(default_factory=Graph)
     values: list[np.ndarray] = field(default_factory=list)
 
+    open: bool = False
+
     def input(self, value: np.ndarray) -> str:
+        """An input, with a first size that is not known where that is wanted."""
         self.values.append(value)
-        return self.graph.placeholder(dtypes.canonical(value.dtype), value.shape, f"x{len(self.values)}")
+        shape = (-1, *value.shape[1:]) if self.open and value.ndim else value.shape
+        return self.graph.placeholder(dtypes.canonical(value.dtype), shape, f"x{len(self.values)}")
 
 
 Operand = Callable[[Made], str]
@@ -115,9 +119,9 @@ class Case:
         """Of results of an element type, and of what is computed from numbers of the form's."""
         return self.row.accuracy * max(ACCURACY[dtype], ACCURACY.get(self.form, 0.0))
 
-    def made(self) -> tuple[Graph, list[np.ndarray]]:
-        """The graph, whose last node is the operator, and its inputs."""
-        made = Made(self.form, np.random.default_rng(zlib.crc32(self.name.encode())))
+    def made(self, *, open_: bool = False) -> tuple[Graph, list[np.ndarray]]:
+        """The graph, whose last node is the operator, and its inputs, whose first sizes are not known where ``open_``."""
+        made = Made(self.form, np.random.default_rng(zlib.crc32(self.name.encode())), open=open_)
         operands = [operand(made) for operand in self.row.operands]
         attributes = {name: self.form if value == "form" else value for name, value in self.row.attributes.items()}
         made.graph.node(self.row.op, operands, "node", **{"T": self.form, **attributes})

@@ -3,8 +3,9 @@
 python -m tests.frontends.tensorflow.mutants --count 5000
 python -m tests.frontends.tensorflow.mutants --only 4711 --save folder      # one again, with its files
 
-Programs are those of `record_programs`. Bytes are changed in files: graphs, indices and data of checkpoints; fields of nodes and
-functions are changed in messages, so that damage gets past the reader. Address space is limited to 4 GiB.
+Programs are those of `record_programs`, and the `cases` of single operators, of which some are text. Bytes are changed in files:
+graphs, indices and data of checkpoints; fields of nodes and functions are changed in messages, so that damage gets past the
+reader. Address space is limited to 4 GiB.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import text_format
+
 import forge
 from forge.frontends.tensorflow import converters
 from forge.frontends.tensorflow.messages import message_of
 from tests.frontends.damage import MEMORY, outcome
 from tests.frontends.onnx.fuzz.worker import Finding
+from tests.frontends.tensorflow.cases import CASES
 from tests.frontends.tensorflow.record_programs import Recorded, kept
 
 _GRAPHS = ("graph.pb", "saved_model.pb")
@@ -35,6 +39,17 @@ _INTEGERS = (-1, 0, 1, 2, 1 << 20, 1 << 31, (1 << 63) - 1, -(1 << 63))
 @cache
 def programs() -> list[tuple[str, Recorded]]:
     return sorted(kept().items())
+
+
+@cache
+def operators() -> list[tuple[str, Recorded]]:
+    return [(case.name, Recorded({"graph.pb": case.made()[0].data()}, case.outputs)) for case in CASES]
+
+
+def _as_text(data: bytes) -> bytes:
+    message = message_of("GraphDef")
+    message.ParseFromString(data)
+    return text_format.MessageToString(message).encode()
 
 
 def _bytes(data: bytes, draw: random.Random, other: bytes) -> bytes:
@@ -131,12 +146,15 @@ def _fields(data: bytes, kind: str, draw: random.Random) -> bytes:
 def mutant(seed: int, number: int) -> tuple[str, Recorded]:
     """What the damaged program is made of, and the program."""
     draw = random.Random(f"{seed}:{number}")
-    (name, program), (_, other) = draw.choice(programs()), draw.choice(programs())
+    (name, program), (_, other) = (draw.choice(draw.choice((programs(), operators()))) for _ in range(2))
     files = dict(program.files)
     main = next(file for file in _GRAPHS if file in files)
     if number % 3 == 0:
         file = draw.choice([file for file, data in files.items() if data])
         files[file] = _bytes(files[file], draw, next(iter(other.files.values())))
+        if list(program.files) == ["graph.pb"] and draw.random() < 0.5:
+            text = _as_text(program.files["graph.pb"])
+            files = {"graph.pbtxt": _bytes(text, draw, text), "graph.pb": b""}
         return f"bytes {file} {name}", Recorded(files, program.outputs)
     files[main] = _fields(files[main], main, draw)
     return f"fields {name}", Recorded(files, program.outputs)
@@ -150,6 +168,7 @@ def run(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
             name, program = mutant(seed, number)
             with tempfile.TemporaryDirectory() as folder:
                 path = program.write(Path(folder))
+                path = path.with_suffix(".pbtxt") if "graph.pbtxt" in program.files else path
                 try:
                     found = outcome(partial(forge.from_tensorflow, path))
                     counts[found.replace(folder, "")] += 1
@@ -177,7 +196,7 @@ def main() -> int:
     counts, findings = run(numbers, options.seed)
     for line in [*findings, *(f"{count:7} {note}" for note, count in counts.most_common(40))]:
         sys.stdout.write(f"{line}\n")
-    sys.stdout.write(f"{len(numbers)} mutants of {len(programs())} programs: {len(findings)} findings\n")
+    sys.stdout.write(f"{len(numbers)} mutants of {len(programs()) + len(operators())} programs: {len(findings)} findings\n")
     return 1 if findings else 0
 
 

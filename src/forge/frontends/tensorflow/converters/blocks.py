@@ -46,6 +46,8 @@ def _order(g: Context, src_format: str, dst_format: str) -> list[int]:
 def data_format_vec_permute(g: Context, x: Value, *, src_format: str = "NHWC", dst_format: str = "NCHW") -> Value:
     """Numbers, or pairs of them, for each axis, or for each spatial one."""
     size = x.shape[0]
+    if not isinstance(size, int):
+        raise g.unsupported(f"got {x.type}; expected a known number of axes")
     if size == len(src_format) - 2:
         src_format, dst_format = ("".join(c for c in text if c not in "NC") for text in (src_format, dst_format))
     order = _order(g, src_format, dst_format)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forge.frontends.control import choose, repeat
+from forge.frontends.scope import MAX_NESTING
 from forge.frontends.tensorflow.context import Context
 from forge.frontends.tensorflow.converters.control import settled
 from forge.frontends.tensorflow.model import Body, Node, Ref
@@ -73,7 +74,7 @@ def _side(body: Body, ref: Ref) -> tuple[Ref, int] | None:
     while pending:
         (name, number), depth = pending.pop(0)
         node = body.nodes.get(name)
-        if node is None or (name, depth) in seen:
+        if node is None or (name, depth) in seen or depth > MAX_NESTING:
             continue
         seen.add((name, depth))
         if node.op in _SWITCHES:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from forge import dims
 from forge.compose import colours
 from forge.compose.axes import along, places
 from forge.dims import Dim
@@ -15,6 +16,7 @@ from forge.frontends.tensorflow.converters.windows import Images, images
 from forge.frontends.tensorflow.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
+from forge.ops.reduce.window import neutral
 
 MAX_WEIGHTS = 1 << 26
 """Of one axis that is resized by areas."""
@@ -40,6 +42,8 @@ def dilation_2d(
     given = images(g, x, "NHWC", 2)
     steps, gaps = given.of(g, strides, "strides"), given.of(g, rates, "rates")
     around = given.padding(g, x, weight.shape[:2], steps, gaps, padding)
+    if not dims.is_static(*around):
+        x, around = _padded(g, x, around, neutral("max", x.dtype)), (0,) * 4
     found = g.call(
         "image.dilation2d", g.moved(x, (0, 3, 1, 2)), g.moved(weight, (2, 0, 1)), strides=steps, padding=around, dilations=gaps)
     return g.moved(found, (0, 2, 3, 1))
@@ -67,12 +71,20 @@ def _patches(
 ) -> Value:
     """Elements of windows, channels last, along the last axis."""
     around = given.padding(g, x, size, steps, gaps, padding)
+    if not dims.is_static(*around):
+        x, around = _padded(g, x, around, 0), (0,) * (2 * given.spatial)
     found = g.call(
         "sliding_window", x, axis=1, window_shape=tuple(size), strides=tuple(steps), dilation=tuple(gaps), padding=around)
     inner = given.spatial + 1
     order = (*range(inner), *range(inner + 1, found.rank), inner)
     channels: Dim = x.shape[-1] * math.prod(size)
     return g.reshape(g.moved(found, order), (*found.shape[:inner], channels))
+
+
+def _padded(g: Context, x: Value, around: Sequence[Dim], fill: float) -> Value:
+    """Images, channels last, with sizes before all spatial axes, then after them."""
+    pairs = zip(around, around[len(around) // 2 :])
+    return g.call("nn.pad", x, g.constant(fill, x.dtype), pad_width=((0, 0), *pairs, (0, 0)))
 
 
 @converts("ResizeArea")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 
 from forge import dtypes
 from forge.compose import distributions, special
@@ -27,8 +28,9 @@ for _name in (
     refuse(_name, "a generator whose state is a variable, or a distribution that Forge does not have; draw outside of the model")
 
 
-def _seed(first: int, second: int) -> int:
-    return (first * 1_000_003 + second) % 2**31
+def _seed(g: Context, first: int, second: int) -> int:
+    """Without seeds, each node has its own numbers, the same in each process."""
+    return zlib.crc32(f"{first} {second}".encode() if first or second else g.name.encode())
 
 
 def _drawn(g: Context, op: str, shape: Value, **options: object) -> Value:
@@ -38,32 +40,32 @@ def _drawn(g: Context, op: str, shape: Value, **options: object) -> Value:
 
 @converts("RandomUniform")
 def random_uniform(g: Context, shape: Value, *, dtype: str, seed: int = 0, seed2: int = 0) -> Value:
-    return _drawn(g, "random.uniform", shape, out_dtype=dtype, seed=_seed(seed, seed2))
+    return _drawn(g, "random.uniform", shape, out_dtype=dtype, seed=_seed(g, seed, seed2))
 
 
 @converts("RandomStandardNormal")
 def random_standard_normal(g: Context, shape: Value, *, dtype: str, seed: int = 0, seed2: int = 0) -> Value:
-    return _drawn(g, "random.normal", shape, out_dtype=dtype, seed=_seed(seed, seed2))
+    return _drawn(g, "random.normal", shape, out_dtype=dtype, seed=_seed(g, seed, seed2))
 
 
 @converts("TruncatedNormal")
 def truncated_normal(g: Context, shape: Value, *, dtype: str, seed: int = 0, seed2: int = 0) -> Value:
     """Of deviations up to 2, by the inverse of the distribution function."""
     tail = 0.5 * math.erfc(math.sqrt(2.0))
-    area = _drawn(g, "random.uniform", shape, out_dtype="float64", low=tail, high=1.0 - tail, seed=_seed(seed, seed2))
+    area = _drawn(g, "random.uniform", shape, out_dtype="float64", low=tail, high=1.0 - tail, seed=_seed(g, seed, seed2))
     return g.cast(special.ndtri(g, area), dtype)
 
 
 @converts("RandomUniformInt")
 def random_uniform_int(g: Context, shape: Value, low: Value, high: Value, *, seed: int = 0, seed2: int = 0) -> Value:
-    unit = Term(g, _drawn(g, "random.uniform", shape, out_dtype="float64", seed=_seed(seed, seed2)))
+    unit = Term(g, _drawn(g, "random.uniform", shape, out_dtype="float64", seed=_seed(g, seed, seed2)))
     first, last = (Term(g, g.cast(v, "float64")) for v in (low, high))
     return ((unit * (last - first)).floor() + first).cast(low.dtype).value
 
 
 @converts("RandomShuffle")
 def random_shuffle(g: Context, x: Value, *, seed: int = 0, seed2: int = 0) -> Value:
-    return g.call("take", x, distributions.permutation(g, x.shape[0], seed=_seed(seed, seed2)), axis=0)
+    return g.call("take", x, distributions.permutation(g, x.shape[0], seed=_seed(g, seed, seed2)), axis=0)
 
 
 @converts("Multinomial")
@@ -71,7 +73,7 @@ def multinomial(
     g: Context, logits: Value, count: Value, *, seed: int = 0, seed2: int = 0, output_dtype: str = "int64"
 ) -> Value:
     number = g.one_int(count, "num_samples")
-    return g.call("random.multinomial", logits, num_samples=number, out_dtype=output_dtype, seed=_seed(seed, seed2))
+    return g.call("random.multinomial", logits, num_samples=number, out_dtype=output_dtype, seed=_seed(g, seed, seed2))
 
 
 _SCRAMBLING_KEY = 0x02461E29_3EC8F720
@@ -79,7 +81,7 @@ _SCRAMBLING_KEY = 0x02461E29_3EC8F720
 
 def _scrambled(g: Context, seed: Value) -> tuple[Value, Value]:
     """A key, and the high half of a counter whose low half is 0, uint64 [1] each, of a seed of two numbers."""
-    words = bitcast(g, g.cast(seed, "int64"), "uint64")
+    words = bitcast(g, g.cast(g.reshape(seed, (2,)), "int64"), "uint64")
     state = g.call("concatenate", g.constant([_SCRAMBLING_KEY], "uint64"), words, axis=0)
     mixed = g.call("random.bits", state, algorithm="philox", out_shape=(2,), out_dtype="uint64")
     return tuple(g.call("take", mixed, g.constant([k], "int64"), axis=0) for k in (0, 1))  # type: ignore[return-value]
@@ -93,7 +95,7 @@ def _state(g: Context, seed: Value) -> Value:
 def _state_v2(g: Context, key: Value, counter: Value, algorithm: Value) -> Value:
     if g.one_int(algorithm, "alg") not in (1, 3):
         raise g.unsupported(f"alg: got {g.one_int(algorithm, 'alg')}; expected 1, Philox, or 3, the device's")
-    return g.call("concatenate", key, counter, axis=0)
+    return g.call("concatenate", g.reshape(key, (1,)), g.reshape(counter, (2,)), axis=0)
 
 
 @converts("StatelessRandomGetKeyCounter", outputs="key counter")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.compose import axes, slices
+from forge.compose.checks import check_that
 from forge.compose.linalg import conjugate
 from forge.compose.slices import Masks
 from forge.dims import Dim
+from forge.errors import option
 from forge.frontends.tensorflow.context import Context
 from forge.frontends.tensorflow.registry import converts
 from forge.ir.nodes import Value
@@ -22,7 +24,14 @@ def reshape(g: Context, x: Value, shape: Value) -> Value:
 
 @converts("Squeeze")
 def squeeze(g: Context, x: Value, *, squeeze_dims: tuple[int, ...] = ()) -> Value:
-    axes = [g.axis(axis, x.rank) for axis in squeeze_dims] or [k for k, size in enumerate(x.shape) if size == 1]
+    """All axes of size 1 where none are listed; those of unknown sizes are of another one."""
+    axes = [g.axis(axis, x.rank) for axis in squeeze_dims]
+    if not axes:
+        axes = [k for k, size in enumerate(x.shape) if size == 1]
+        for k, size in enumerate(x.shape):
+            if not isinstance(size, int):
+                message = f"axis {k} has size 1; expected another one, as the result has the axis; fix it with {option('shape=')}"
+                check_that(g, g.call("not_equal", g.extent(x, k), g.constant(1, "int64")), message)
     return g.call("squeeze", x, axis=tuple(sorted(set(axes)))) if axes else x
 
 

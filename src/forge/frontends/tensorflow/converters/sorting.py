@@ -131,7 +131,9 @@ def bincount(g: Context, x: Value, size: Value, weights: Value, *, binary_output
     number = axes.along(g, axes.places(g, flat.value, 0), 0, 2)
     inside = (flat >= 0).both(flat < count)
     ids = inside.where(flat + Term(g, number) * count, -1).value
-    no_weights = binary_output or weights.rank > 0 and weights.shape[0] == 0
+    no_weights = binary_output or dims.equal(dims.product(weights.shape), 0)
+    if not no_weights and not dims.equal(dims.product(weights.shape), dims.product(x.shape)):
+        raise g.unsupported(f"got {weights.type} as weights of {x.type}; expected as many, or none; fix the sizes")
     values = g.broadcast(g.constant(1, weights.dtype), ids.shape) if no_weights else g.reshape(weights, ids.shape)
     kind = "max" if binary_output else "sum"
     cells = g.call("multiply", g.size(rows), g.constant(count, "int64"))
