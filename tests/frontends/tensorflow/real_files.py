@@ -134,7 +134,7 @@ def _extract(archive: Path, folder: Path) -> None:
 def filled(file: File) -> dict[str, np.ndarray]:
     random = np.random.default_rng(SEED)
     return {
-        name: np.asarray(random.random(value, np.float32) if isinstance(value, tuple) else value)
+        name: np.asarray(random.uniform(-1, 1, value).astype(np.float32) if isinstance(value, tuple) else value)
         for name, value in file.inputs.items()}
 
 

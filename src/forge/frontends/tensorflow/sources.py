@@ -16,7 +16,16 @@ from forge.frontends.model_files import mapped_file
 from forge.frontends.tensorflow import live
 from forge.frontends.tensorflow.bundle import Bundle
 from forge.frontends.tensorflow.messages import dtype_of, parse, parse_text
-from forge.frontends.tensorflow.model import PLACEHOLDERS, Body, Signature, Tensor, TensorFlowModel, parse_ref, read_graph, shape_of
+from forge.frontends.tensorflow.model import (
+    PLACEHOLDERS,
+    Body,
+    Signature,
+    Tensor,
+    TensorFlowModel,
+    parse_ref,
+    read_graph,
+    shape_of,
+)
 from forge.frontends.tensorflow.restore import checkpoint_keys, object_keys
 
 SAVED_MODEL = "saved_model.pb"
