@@ -122,14 +122,15 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "blazeface": _blazeface, "deeplab": _deeplab, "unet": _unet, "ds_cnn": _ds_cnn, "yamnet": _yamnet, "encoder": _encoder}
 
 
-def network(name: str) -> Any:
-    """The Keras model."""
+def network(name: str, size: int | None = None) -> Any:
+    """The Keras model; images of ``keras.applications`` have another size than usual where one is given."""
     import keras
 
     keras.utils.set_random_seed(SEED)
     if name in _MAKERS:
         return _MAKERS[name]()
-    called, size = APPLICATIONS[name]
+    called, usual = APPLICATIONS[name]
+    size = size or usual
     return getattr(keras.applications, called)(weights=None, input_shape=(size, size, 3))
 
 
@@ -141,25 +142,30 @@ def samples(shape: Sequence[int]) -> Iterator[list[Any]]:
         yield [random.uniform(-1, 1, (1, *shape)).astype(np.float32)]
 
 
+def converted(made: Any, form: str) -> bytes:
+    """The Keras model in a form."""
+    import tensorflow as tf
+
+    converter = tf.lite.TFLiteConverter.from_keras_model(made)
+    converter.optimizations = [] if form == "float32" else [tf.lite.Optimize.DEFAULT]
+    if form == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if form == "int8":
+        converter.representative_dataset = lambda: samples(made.input_shape[1:])
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = converter.inference_output_type = tf.int8
+    found: bytes = converter.convert()
+    return found
+
+
 def model_file(name: str) -> Path:
     """The file of ``NETWORK.FORM``, which is made once."""
     path = FOLDER / f"{name}.tflite"
     if not path.exists():
-        import tensorflow as tf
-
         of, form = name.rsplit(".", 1)
-        made = network(of)
-        converter = tf.lite.TFLiteConverter.from_keras_model(made)
-        converter.optimizations = [] if form == "float32" else [tf.lite.Optimize.DEFAULT]
-        if form == "float16":
-            converter.target_spec.supported_types = [tf.float16]
-        if form == "int8":
-            converter.representative_dataset = lambda: samples(made.input_shape[1:])
-            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-            converter.inference_input_type = converter.inference_output_type = tf.int8
         FOLDER.mkdir(parents=True, exist_ok=True)
         written = path.with_suffix(".part")
-        written.write_bytes(converter.convert())
+        written.write_bytes(converted(network(of), form))
         written.rename(path)
     return path
 

@@ -218,9 +218,16 @@ def test_from_torch_through_onnx() -> None:
     assert forge.from_torch(torch.nn.Linear(2, 3), [("input0", (1, 2))], through_onnx=True).input_names == ["input0"]
 
 
-@later("`forge.from_tensorflow(graph, layout, shape, outputs, convert_config)`", note="the TensorFlow frontend")
+@works("`forge.from_tensorflow(graph, layout, shape, outputs, convert_config)`", "also by Relay's path of it")
 def test_from_tensorflow() -> None:
-    assert not hasattr(forge, "from_tensorflow")
+    path = Path(__file__).parent.parent.parent / "examples" / "keras" / "saved_model"
+    assert list(inspect.signature(forge.from_tensorflow).parameters) == ["graph", "layout", "shape", "outputs", "convert_config"]
+    image = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 8, 8, 1)
+    ir = forge.from_tensorflow(path, "NCHW", {"image": (1, 8, 8, 1)}, ["output_0"], {"use_dense": True})
+    assert (ir.input_shapes, ir.output_shapes) == ([(1, 8, 8, 1)], [(1, 10)])
+    mod, params = forge.relay.frontend.from_tensorflow(path, shape={"image": (1, 8, 8, 1)})
+    np.testing.assert_allclose(mod.get_inference_function()(image), ir.get_inference_function()(image), rtol=1e-5, atol=1e-6)
+    assert not params
 
 
 @later("`forge.from_keras(model, shape, layout)`", note="the Keras frontend")

@@ -199,7 +199,7 @@ def _away(builder: RuleBuilder, real: Value, below: float, above: float, is_posi
     """What is added to ``real``; what is below 0 does not matter where no result is."""
     if is_positive:
         return builder.constant(np.float32(above))
-    if below == above:
+    if below == above >= 0:
         return builder.call("copysign", builder.constant(np.float32(above)), real)
     is_below = builder.call("less", real, builder.constant(np.float32(0)))
     return builder.call("where", is_below, builder.constant(np.float32(-below)), builder.constant(np.float32(above)))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ from forge.frontends.tflite.model import Operator, Subgraph, TfliteModel
 from forge.frontends.tflite.sources import read
 
 SEED = 0
+OF_SIZES = ("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
+"""Operators that need to know sizes, which models compute from those of other tensors."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,14 @@ class Comparison:
     equal: float
 
 
-def of_one(model: TfliteModel, operator: Operator, inputs: list[int]) -> TfliteModel:
-    """A model of one operator of the main subgraph, which takes the tensors ``inputs``."""
+def of_one(
+    model: TfliteModel, operator: Operator, inputs: list[int], sizes: Mapping[int, np.ndarray] = MappingProxyType({})
+) -> TfliteModel:
+    """A model of one operator of the main subgraph, which takes the tensors ``inputs``; contents of ``sizes`` are constants."""
     main = model.subgraphs[0]
+    tensors = [replace(one, contents=partial(sizes.get, n)) if n in sizes else one for n, one in enumerate(main.tensors)]
     outputs = tuple(number for number in operator.outputs if number >= 0)
-    graph = Subgraph(main.name, main.tensors, tuple(inputs), outputs, (operator,))
+    graph = Subgraph(main.name, tuple(tensors), tuple(inputs), outputs, (operator,))
     return replace(model, subgraphs=(graph, *model.subgraphs[1:]), signatures=())
 
 
@@ -66,8 +73,10 @@ def compared(path: str, *, compiled: bool = False, reference: bool = True) -> It
     for operator in main.operators:
         inputs = [n for n in dict.fromkeys(operator.inputs) if n >= 0 and main.tensors[n].contents is None]
         inputs = [n for n in inputs if not main.tensors[n].is_variable]
+        sizes = {n: interpreter.get_tensor(n) for n in inputs if main.tensors[n].dtype == "int32" and operator.name in OF_SIZES}
+        inputs = [n for n in inputs if n not in sizes]
         try:
-            module = forge.from_tflite(of_one(model, operator, inputs))
+            module = forge.from_tflite(of_one(model, operator, inputs, sizes))
             run = module.get_inference_function(*(() if compiled else ("reference",)))
             given = run(*(interpreter.get_tensor(n) for n in inputs))
         except (ForgeError, NotImplementedError) as error:

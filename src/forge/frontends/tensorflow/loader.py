@@ -13,7 +13,16 @@ from forge.frontends.state.writes import module_of
 from forge.frontends.support import MISSING, Use, check_supported
 from forge.frontends.tensorflow import converters
 from forge.frontends.tensorflow.importer import evaluate
-from forge.frontends.tensorflow.model import PLACEHOLDERS, Ref, Shape, Signature, Tensor, TensorFlowModel, parse_ref
+from forge.frontends.tensorflow.model import (
+    PLACEHOLDERS,
+    FunctionName,
+    Ref,
+    Shape,
+    Signature,
+    Tensor,
+    TensorFlowModel,
+    parse_ref,
+)
 from forge.frontends.tensorflow.operators import used_operators
 from forge.frontends.tensorflow.registry import OUTPUTS, REGISTRY
 from forge.frontends.tensorflow.resources import Resource, Resources, tables_of
@@ -24,6 +33,7 @@ from forge.ir.nodes import Value
 
 LAYOUTS = ("NHWC", "NCHW")
 CONFIG = ("use_dense", "use_nt_batch_matmul")
+_PASSING = ("Identity", "NoOp")
 _ROUNDS = 8
 
 
@@ -87,7 +97,8 @@ def _check(layout: Any, shape: Any, outputs: Any, convert_config: Any) -> dict[s
 def _chosen(model: TensorFlowModel, shape: ShapeDict, outputs: Sequence[str] | None) -> tuple[Signature, ...]:
     """What is converted: the signatures of the model, or one for outputs of its graph."""
     if model.signatures and outputs is None:
-        return model.signatures
+        different = {_meaning(model, signature): signature for signature in reversed(model.signatures)}
+        return tuple(reversed(different.values()))
     for signature in model.signatures[:1]:
         if outputs and all(name in signature.outputs for name in outputs):
             return (Signature("main", signature.inputs, {name: signature.outputs[name] for name in outputs}),)
@@ -96,6 +107,28 @@ def _chosen(model: TensorFlowModel, shape: ShapeDict, outputs: Sequence[str] | N
     by_ref = {tensor.ref: name for s in model.signatures[:1] for name, tensor in s.inputs.items()}
     named = {by_ref.get(tensor.ref, name): tensor for name, tensor in inputs.items()}
     return (Signature("main", named, {name: Tensor(ref, "", None) for name, ref in refs.items()}),)
+
+
+def _meaning(model: TensorFlowModel, signature: Signature) -> object:
+    """What is equal for signatures that call the same function with the same inputs, as Keras writes two."""
+    names = {tensor.ref: name for name, tensor in signature.inputs.items()}
+    found: list[object] = [tuple(names.values())]
+    for name, tensor in signature.outputs.items():
+        node = model.main.node(tensor.ref[0])
+        called = node.attributes.get("f")
+        if not isinstance(called, FunctionName):
+            return signature.name
+        found.append((name, tensor.ref[1], _wrapped(model, called.name), tuple(names.get(ref, ref) for ref in node.inputs)))
+    return tuple(found)
+
+
+def _wrapped(model: TensorFlowModel, name: str) -> object:
+    """What is equal for functions that do no more than to call the same ones."""
+    body = model.function(name)
+    if not all(node.op in _PASSING or isinstance(node.attributes.get("f"), FunctionName) for node in body.nodes.values()):
+        return name
+    called = [(n.name, n.op, n.inputs, n.attributes["f"].name if "f" in n.attributes else "") for n in body.nodes.values()]
+    return tuple(a.name for a in body.arguments), tuple(called), tuple(body.results.items())
 
 
 def _existing(model: TensorFlowModel, name: str) -> Ref:
@@ -112,11 +145,11 @@ def _last(model: TensorFlowModel) -> dict[str, Ref]:
     """All outputs of the last node."""
     name = list(model.main.nodes)[-1]
     node = model.main.nodes[name]
-    counts = [node.attributes.get(c, 1) if c else 1 for _, c in OUTPUTS.get(node.op, [("", "")])]
-    lists = ("IdentityN", "PartitionedCall", "StatefulPartitionedCall")
-    typed = node.types.get("Tout", node.types.get("T")) if node.op in lists else None
-    total = len(typed) if isinstance(typed, tuple) else 1 if node.op.startswith("FusedBatchNorm") else sum(counts)
-    return {name_of((name, k)): (name, k) for k in range(total)}
+    total = 0
+    for _, counted_by in OUTPUTS.get(node.op, [("", "")]):
+        count = node.attributes.get(counted_by, node.types.get(counted_by, 1))
+        total += len(count) if isinstance(count, tuple) else max(int(count), 0)
+    return {name_of((name, k)): (name, k) for k in range(1 if node.op.startswith("FusedBatchNorm") else total)}
 
 
 def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDict) -> dict[str, Tensor]:

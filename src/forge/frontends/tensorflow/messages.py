@@ -85,13 +85,18 @@ def dtype_of(number: int) -> str:
     return found
 
 
+def message_of(kind: str) -> Any:
+    """An empty message."""
+    return _classes()[kind]()
+
+
 def parse(kind: str, data: bytes | memoryview, what: str) -> Any:
     """A message.
 
     Raises:
         ImportModelError: ``data`` are none.
     """
-    found = _classes()[kind]()
+    found = message_of(kind)
     try:
         found.ParseFromString(bytes(data))
     except (message.DecodeError, ValueError) as error:
@@ -105,7 +110,7 @@ def parse_text(kind: str, text: str, what: str) -> Any:
     Raises:
         ImportModelError: the text is none.
     """
-    found = _classes()[kind]()
+    found = message_of(kind)
     try:
         text_format.Parse(text, found, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:

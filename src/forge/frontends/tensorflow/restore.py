@@ -19,10 +19,11 @@ def checkpoint_keys(model: TensorFlowModel, restore: str) -> dict[str, str]:
         restore: the node that runs to restore all.
     """
     found: dict[str, str] = {}
+    texts: dict[Constant, list[str]] = {}
     if restore not in model.main.nodes:
         return found
     for body, assign, handles in _assignments(model, restore):
-        key = _key(body, assign.inputs[1]) if len(assign.inputs) == 2 else None
+        key = _key(body, assign.inputs[1], texts) if len(assign.inputs) == 2 else None
         handle = handles.get(assign.inputs[0][0], assign.inputs[0][0]) if assign.inputs else ""
         variable = model.main.nodes.get(handle)
         if key is not None and variable is not None:
@@ -79,8 +80,8 @@ def _assignments(model: TensorFlowModel, restore: str) -> Iterator[tuple[Body, N
                     yield body, inner, handles
 
 
-def _key(body: Body, ref: Ref) -> str | None:
-    """The name of the tensor that is read from the checkpoint."""
+def _key(body: Body, ref: Ref, texts: dict[Constant, list[str]]) -> str | None:
+    """The name of the tensor that is read from the checkpoint; ``texts`` are constants that were read already."""
     for _ in range(len(body.nodes)):
         node = body.nodes.get(ref[0])
         if node is None or not node.inputs:
@@ -92,6 +93,8 @@ def _key(body: Body, ref: Ref) -> str | None:
             return None
         names = body.nodes.get(node.inputs[1][0])
         value = None if names is None else names.attributes.get("value")
-        keys = value.array().reshape(-1).tolist() if isinstance(value, Constant) else []
-        return str(keys[ref[1]]) if ref[1] < len(keys) else None
+        if isinstance(value, Constant) and value not in texts:
+            texts[value] = [str(text) for text in value.array().reshape(-1)]
+        keys = texts.get(value, []) if isinstance(value, Constant) else []
+        return keys[ref[1]] if ref[1] < len(keys) else None
     return None

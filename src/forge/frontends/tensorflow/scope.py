@@ -116,8 +116,10 @@ class TensorFlowScope(VariableScope[TensorFlowState]):
         return quantized.weight(Builder(self.graph), contents(), self.unique(label[:MAX_NAME]))
 
     def set_variable(self, label: str, value: Value) -> None:
-        self.state.resources.seen.add(label)
-        super().set_variable(label, value)
+        """A variable is ``value`` from now on; what it is already is no write: programs of jax give all variables back."""
+        if (self.home or self).variables.get(label) is not value:
+            self.state.resources.seen.add(label)
+            super().set_variable(label, value)
 
 
 def name_of(ref: Ref) -> str:

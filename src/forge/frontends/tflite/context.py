@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from forge import dims
 from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.control import ControlContext
-from forge.frontends.tflite import quantized
+from forge.frontends.tflite import flexbuffer, quantized
 from forge.frontends.tflite.model import Operator, Quantization, Tensor
 from forge.frontends.tflite.resources import Resource
 from forge.frontends.tflite.scope import TfliteScope
 from forge.ir.nodes import Value
+
+_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
+    float: ((float, int), "a number"), int: ((int,), "an integer"), bool: ((bool, int), "a bool"), tuple: ((list,), "a list")}
+"""What options of custom operators may be, by the kind of their defaults."""
 
 
 class Context(ControlContext):
@@ -53,6 +58,22 @@ class Context(ControlContext):
         if position >= len(numbers) or numbers[position] < 0:
             raise self.invalid(f"got {len(numbers)} outputs; expected {position + 1} or more")
         return self.scope.tensors.tensors[numbers[position]]
+
+    def custom_options(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of a custom operator by name, as FlexBuffers have them, of the kinds of their defaults; others are ignored.
+
+        Raises:
+            OpAttributeInvalid: one is of another kind.
+        """
+        given = flexbuffer.read(self.operator.custom_options)
+        if not isinstance(given, dict):
+            raise self.invalid(f"custom options: got {type(given).__name__}; expected options by name")
+        found = {name: given[name] for name in defaults if name in given}
+        for name, value in found.items():
+            kinds, expected = _KINDS[type(defaults[name])]
+            if not isinstance(value, kinds):
+                raise self.invalid(f"custom options: {name}: got {str(value)[:100]}; expected {expected}")
+        return {name: type(default)(found.get(name, default)) for name, default in defaults.items()}
 
     def quantization(self, position: int) -> Quantization | None:
         """How an input is quantised."""

@@ -29,9 +29,18 @@ NUMBERS = frozenset({"int2", "int4", "uint4", "int8", "uint8", "int16", "uint16"
 """Types of quantised tensors. Wider integers with scales are biases, which converters of products read by `bias`."""
 
 
+def stated(tensor: Tensor | None) -> Quantization | None:
+    """How the numbers of a tensor are quantised, for what moves integers: scales of 0 do not matter then."""
+    return tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
+
+
 def quantization(tensor: Tensor | None) -> Quantization | None:
-    """How the numbers of a tensor are quantised; None where its elements are the numbers."""
-    how = tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
+    """How the numbers of a tensor are quantised; None where its elements are the numbers.
+
+    Raises:
+        ImportModelError: a scale is not a positive number.
+    """
+    how = stated(tensor)
     if tensor is not None and how is not None and not (np.isfinite(how.scales) & (how.scales > 0)).all():
         raise ImportModelError(
             f"tensor {tensor.name[:200]!r}: got scales {how.scales[:4]}; expected positive numbers; the model is invalid")
@@ -44,12 +53,12 @@ def converted(
     """What ``convert`` makes of ``operands``, on numbers in the place of quantised integers."""
     if g.operator.name in _WITH_SHORT_MULTIPLIERS:
         _shorten(g)
-    given = [g.replaced.get(k, quantization(g.tensor(k))) for k in range(len(operands))]
-    wanted = [quantization(g.result(k)) if g.wants(k) else None for k in range(g.num_outputs)]
-    if registry.is_of_integers(row.function) or not any((*given, *wanted)):
+    read = [g.tensor(k) for k in range(len(operands))]
+    made = [g.result(k) if g.wants(k) else None for k in range(g.num_outputs)]
+    kinds = [how for how in map(stated, (*read, *made)) if how is not None]
+    if registry.is_of_integers(row.function) or not kinds or registry.is_moving(row.function) and _all_same(kinds):
         return convert(operands)
-    if registry.is_moving(row.function) and _all_same([how for how in (*given, *wanted) if how is not None]):
-        return convert(operands)
+    given, wanted = [g.replaced.get(k, quantization(one)) for k, one in enumerate(read)], [quantization(one) for one in made]
     g.real = "float64" if is_wide(g) else "float32"
     numbers = [v if how is None or v is None else dequantize(g, v, how) for v, how in zip(operands, given)]
     results = as_list(convert(numbers))
@@ -89,17 +98,40 @@ def _scales_of_product(g: Context, given: Sequence[Quantization | None]) -> np.n
 
 def away(below: np.ndarray, above: np.ndarray, count: int = 1) -> tuple[float, float]:
     """How products with these ratios of scales are rounded in fixed point, those below 0 and others."""
-    low, high = (float(np.median(_lost(ratio, count))) for ratio in (below, above))
+    low, high = (float(np.median(lost(ratio, count))) for ratio in (below, above))
     return low or -TIES, high or TIES
 
 
-def _lost(ratio: np.ndarray, count: int = 1) -> np.ndarray:
+def lost(ratio: np.ndarray, count: int = 1) -> np.ndarray:
     """Half a unit of the first rounding, in steps of the result; where there is one rounding only, nothing."""
     dropped = count.bit_length() - 1 - np.frexp(ratio)[1]
     return np.where(dropped > 0, 0.5 / 2.0 ** np.clip(dropped, 0, 60), 0.0)
 
 
+def real_product(g: Context, *positions: int) -> None:
+    """Results are rounded as kernels round that multiply sums of products with a float64, half away from 0.
+
+    Where the ratio of scales makes sums halves of steps, float32 cannot say on which side of these the float64 is: most of them
+    do.
+    """
+    given, wanted = [quantization(g.tensor(k)) for k in positions], quantization(g.result())
+    if wanted is None or None in given or g.replaced or g.result().dtype not in ("int8", "uint8"):
+        return
+    ratio = (_scales_of_product(g, given) / wanted.scales)[:, None]
+    halves = np.arange(256) + 0.5
+    beyond = np.rint(halves / ratio) * ratio - halves
+    close = beyond[np.abs(beyond) < TIES]
+    if close.size:
+        step = TIES if np.mean(close >= 0) >= 0.5 else -TIES
+        g.away = (step, step)
+
+
 _UNIT = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
+
+
+def centred(g: Context, value: Value, how: Quantization | None) -> Value:
+    """The numbers that integers stand for, in the scale 1."""
+    return value if how is None else dequantize(g, value, Quantization(_UNIT.scales, how.zero_points[:1]))
 
 
 def as_numbers(g: Context, value: Value) -> Value:
@@ -176,12 +208,19 @@ def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
     return g.call("qnn.quantize", g.cast(value, g.real), scales, zero_points, out_dtype=dtype, axis=how.axis or 0, away=g.away)
 
 
+def by_numbers(g: Context, x: Value, compute: Callable[[Value], Value]) -> Value:
+    """What is computed of the numbers that the first input stands for, as integers where the output is quantised."""
+    given, wanted = quantization(g.tensor(0)), quantization(g.result())
+    found = compute(x if given is None else dequantize(g, x, given))
+    return found if wanted is None else quantize(g, found, wanted, g.result().dtype)
+
+
 def to_units(g: Context, value: Value, unit: float, ratio: float) -> Value:
     """Numbers as multiples of ``unit``, as fixed point rounds products with ``ratio``."""
-    lost = float(_lost(np.asarray(ratio)))
+    moved_by = float(lost(np.asarray(ratio)))
     steps = g.call("multiply", value, g.scalar(1 / unit, value))
-    moved = g.call("add", steps, g.call("multiply", g.call("sign", value), g.scalar(lost, value))) if lost else steps
-    return g.call("multiply", g.call("round" if lost else "round_away", moved), g.scalar(unit, value))
+    moved = g.call("add", steps, g.call("multiply", g.call("sign", value), g.scalar(moved_by, value))) if moved_by else steps
+    return g.call("multiply", g.call("round" if moved_by else "round_away", moved), g.scalar(unit, value))
 
 
 def nearest(how: Quantization, number: float) -> float:

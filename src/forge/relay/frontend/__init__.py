@@ -44,6 +44,17 @@ def from_onnx(
     return ir, {name: viewed(array) for name, array in ir.params.items()}
 
 
+def from_tensorflow(
+    graph: str | PathLike[str] | bytes | Any,
+    layout: str | None = "NHWC",
+    shape: Mapping[str, Sequence[Any]] | None = None,
+    outputs: Sequence[str] | None = None,
+    convert_config: Mapping[str, bool] | None = None,
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """Loads a program as `forge.from_tensorflow` does; its weights are constants of the module, so that none are returned."""
+    return loader("tensorflow")(graph, layout, shape, outputs, convert_config), {}
+
+
 def from_tflite(
     model: str | PathLike[str] | bytes | Any,
     shape_dict: Mapping[str, Sequence[Any]] | None = None,
@@ -69,4 +80,4 @@ def __getattr__(name: str) -> ModuleType:
     return import_module("forge.relay.frontend.onnx")
 
 
-__all__ = ["from_onnx", "from_tflite"]
+__all__ = ["from_onnx", "from_tensorflow", "from_tflite"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.frontends.tflite.case import Q16, SAME, SYMMETRIC, Q, ints, num, row
+from tests.frontends.tflite.case import Q16, SAME, SYMMETRIC, Q, given, ints, num, row
 
 THREE = {"filter_width": 3, "filter_height": 3}
 TWO = {"filter_width": 2, "filter_height": 2, "stride_w": 2, "stride_h": 2}
@@ -34,4 +34,6 @@ ROWS = [
     *(row("RESIZE_BILINEAR", num(1, 6, 7, 9), ints([13, 11]), forms=("uint8",), out=SAME, label=f"unsigned-{label}", **options,
           inexact="kernels for uint8 add floats, whose halves they round up or down by chance")
       for label, options in (("", {}), ("align", {"align_corners": True}), ("half", {"half_pixel_centers": True}))),
+    *(row(op, num(1, 6, 7, 9), given([13, 11]), forms=("float32", "int8"), out=SAME, label="anywhere")
+      for op in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")),
 ]

@@ -21,7 +21,7 @@ from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
 
-@converts("PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "TPUPartitionedCall", "SymbolicGradientCall")
+@converts("PartitionedCall", "StatefulPartitionedCall", outputs="output*Tout")
 @takes_handles
 def call(g: Context, *inputs: Operand, f: Any) -> list[Operand]:
     return called(g, f, inputs)
@@ -35,7 +35,7 @@ def _written(g: Context, *functions: FunctionName) -> list[str]:
     return [label for label in sorted(known.written) if label in known.types]
 
 
-@converts("If", "StatelessIf")
+@converts("If", "StatelessIf", outputs="output*Tout")
 @takes_handles
 def if_(g: Context, condition: Operand, *inputs: Operand, then_branch: Any, else_branch: Any) -> list[Operand]:
     flag = _truth(g, g.tensor(condition))
@@ -50,7 +50,7 @@ def _truth(g: Context, value: Value) -> Value:
     return value if value.dtype == "bool" else g.call("not_equal", value, g.scalar(0, value))
 
 
-@converts("Case", "StatelessCase")
+@converts("Case", "StatelessCase", outputs="output*Tout")
 @takes_handles
 def case(g: Context, index: Operand, *inputs: Operand, branches: tuple[Any, ...]) -> list[Operand]:
     if not branches:
@@ -58,7 +58,7 @@ def case(g: Context, index: Operand, *inputs: Operand, branches: tuple[Any, ...]
     return choose(g, g.tensor(index), branches, inputs, called, _written(g, *branches))
 
 
-@converts("While", "StatelessWhile")
+@converts("While", "StatelessWhile", outputs="output*T")
 @takes_handles
 def while_(g: Context, *inputs: Operand, cond: Any, body: Any) -> list[Operand]:
     graph = g.scope.state.model.function(body.name)

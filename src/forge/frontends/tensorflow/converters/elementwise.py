@@ -159,7 +159,7 @@ def identity(g: Context, x: Operand, **attributes: object) -> Operand:
     return g.tensor(x) if isinstance(x, Resource) and x.kind == "reference" else x
 
 
-@converts("IdentityN", "OptimizationBarrier")
+@converts("IdentityN", "OptimizationBarrier", outputs="output*T")
 @takes_handles
 def identity_n(g: Context, *inputs: Operand) -> list[Operand]:
     return list(inputs)

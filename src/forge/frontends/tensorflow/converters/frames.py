@@ -6,21 +6,16 @@ that need what the loop carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forge.frontends.control import build_region
-from forge.frontends.counted_loops import as_scan, counted
-from forge.frontends.scope import Region, merged_captures
+from forge.frontends.control import choose, repeat
 from forge.frontends.tensorflow.context import Context
 from forge.frontends.tensorflow.converters.control import settled
 from forge.frontends.tensorflow.model import Body, Node, Ref
 from forge.frontends.tensorflow.registry import converts, takes_handles
 from forge.frontends.tensorflow.resources import Operand
-from forge.frontends.tensorflow.scope import TensorFlowScope
-from forge.frontends.widening import widened_region
 from forge.ir.nodes import Value
-from forge.ir.types import TensorType, Type
 
 _SWITCHES, _MERGES, _ENTERS, _NEXTS, _EXITS = (
     (name, f"Ref{name}") for name in ("Switch", "Merge", "Enter", "NextIteration", "Exit"))
@@ -62,35 +57,14 @@ def merge(g: Context) -> list[Operand]:
     (condition,) = conditions
     flag = g.tensor(g.scope.state.evaluate(g.scope, [condition], ())[0])
     by_side = {side[1]: ref for side, ref in zip(sides, inputs) if side is not None}
-    known = g.array(flag)
     inner = _after(body, condition)
-    if known is not None:
-        taken = by_side[int(known.all())]
-        return [_branch(g, taken, inner), g.constant(inputs.index(taken), "int32")]
-    found: list[Operand] = []
 
-    def region(side: int) -> Region:
-        def build(context: Context, _: list[Value]) -> list[Value]:
+    def run(context: Context, ref: Ref, _: Sequence[Operand]) -> list[Operand]:
+        if context.scope is not g.scope:
             context.scope.own = inner
-            value = context.scope.state.evaluate(context.scope, [by_side[side]], ())[0]
-            found.append(value)
-            place = context.constant(inputs.index(by_side[side]), "int32")
-            return [value, place] if isinstance(value, Value) else []
+        return [*context.scope.state.evaluate(context.scope, [ref], ()), context.constant(inputs.index(ref), "int32")]
 
-        return build_region(g, [], build)
-
-    regions = [region(1), region(0)]
-    if not all(isinstance(v, Value) for v in found):
-        if found[0] == found[1]:
-            return [found[0], g.constant(0, "int32")]
-        raise g.unsupported("its branches give handles; expected tensors")
-    captured = merged_captures(regions)
-    graphs = [r.with_captures(captured, 0) for r in regions]
-    return list(g.multi("if", g.reshape(flag, ()), *captured, regions=graphs))
-
-
-def _branch(g: Context, ref: Ref, inner: Collection[str]) -> Operand:
-    return g.scope.state.evaluate(g.scope, [ref], ())[0]
+    return choose(g, g.reshape(flag, ()), (by_side[1], by_side[0]), (), run, ())
 
 
 def _side(body: Body, ref: Ref) -> tuple[Ref, int] | None:
@@ -110,12 +84,8 @@ def _side(body: Body, ref: Ref) -> tuple[Ref, int] | None:
             continue
         deeper = depth + (node.op in _MERGES)
         pending += [(r, deeper) for r in node.inputs]
-        pending += [((control, _control_side(body, control)), deeper) for control in node.controls]
+        pending += [((control, 0), deeper) for control in node.controls]
     return None
-
-
-def _control_side(body: Body, name: str) -> int:
-    return 0
 
 
 def _origin(body: Body, ref: Ref) -> Ref:
@@ -204,44 +174,19 @@ def _repeated(g: Context, body: Body, loop: _Loop) -> list[Operand]:
     starts = evaluate(g.scope, [m.inputs[0] for m in loop.merges], ())
     ends = [body.node(m.inputs[1][0]).inputs[0] for m in loop.merges]
 
-    def enter_round(scope: TensorFlowScope, values: Sequence[Operand]) -> None:
-        scope.own = loop.inner
+    def in_round(inner: Context, values: Sequence[Operand], wanted: Sequence[Ref]) -> list[Operand]:
+        scope = inner.scope.inlined(inner.scope.prefix)
+        scope.body, scope.own = g.scope.body, loop.inner
         for merge, value in zip(loop.merges, values):
             scope.put((merge.name, 0), value)
             scope.done.add(merge.name)
+        return evaluate(scope, wanted, ())
 
     def one_round(inner: Context, values: Sequence[Operand]) -> list[Operand]:
-        scope = inner.scope.inlined(inner.scope.prefix)
-        scope.body = g.scope.body
-        enter_round(scope, values)
-        return evaluate(scope, ends, ())
+        return in_round(inner, values, ends)
 
-    def goes_on(inner: Context, values: Sequence[Operand]) -> Value:
-        scope = inner.scope.inlined(inner.scope.prefix)
-        scope.body = g.scope.body
-        enter_round(scope, values)
-        return inner.reshape(inner.tensor(evaluate(scope, [(loop.condition.name, 0)], ())[0]), ())
+    def goes_on(inner: Context, values: Sequence[Operand]) -> list[Operand]:
+        return in_round(inner, values, [(loop.condition.name, 0)])
 
     operands = settled(g, starts, one_round)
-    carries = [isinstance(v, Value) for v in operands]
-    values = [v for v in operands if isinstance(v, Value)]
-
-    def build(types: Sequence[Type]) -> Region:
-        def again(inner: Context, arguments: list[Value]) -> list[Value]:
-            carried = iter(arguments[2:])
-            results = one_round(inner, [next(carried) if c else v for v, c in zip(operands, carries)])
-            flag = goes_on(inner, results)
-            return [flag, *(inner.tensor(v) for v, c in zip(results, carries) if c)]
-
-        return build_region(g, [TensorType((), "int64"), TensorType((), "bool"), *types], again)
-
-    first = goes_on(g, operands)
-    region = widened_region(build, [v.type for v in values], 1)
-    counted_loop = counted(region, values)
-    if counted_loop is not None:
-        found = as_scan(g, g.scope, counted_loop)
-    else:
-        own = region.with_captures(region.captured, 2 + len(values))
-        found = g.multi("loop", None, first, *values, *region.captured, regions=[own], num_carried=len(values))
-    left = iter(found)
-    return [next(left) if c else v for v, c in zip(operands, carries)]
+    return repeat(g, operands, goes_on, one_round, lambda inner, part, values: part(inner, values), (), [False] * len(starts))

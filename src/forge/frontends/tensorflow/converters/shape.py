@@ -64,7 +64,7 @@ def parallel_concat(g: Context, *inputs: Value) -> Value:
     return g.call("concatenate", *inputs, axis=0)
 
 
-@converts("Unpack")
+@converts("Unpack", outputs="output*num")
 def unpack(g: Context, x: Value, *, num: int, axis: int = 0) -> list[Value]:
     place = g.axis(axis, x.rank)
     if not num:
@@ -72,12 +72,12 @@ def unpack(g: Context, x: Value, *, num: int, axis: int = 0) -> list[Value]:
     return [g.call("squeeze", part, axis=(place,)) for part in g.multi("split", x, indices_or_sections=num, axis=place)]
 
 
-@converts("Split")
+@converts("Split", outputs="output*num_split")
 def split(g: Context, axis: Value, x: Value, *, num_split: int) -> list[Value]:
     return g.multi("split", x, indices_or_sections=num_split, axis=g.axis(g.one_int(axis, "axis"), x.rank))
 
 
-@converts("SplitV")
+@converts("SplitV", outputs="output*num_split")
 def split_v(g: Context, x: Value, sizes: Value, axis: Value, *, num_split: int) -> list[Value]:
     place = g.axis(g.one_int(axis, "axis"), x.rank)
     known = g.dims(sizes)
@@ -151,7 +151,7 @@ def shape_of(g: Context, x: Value, *, out_type: str = "int32") -> Value:
     return g.call("shape_of", x, dtype=out_type)
 
 
-@converts("ShapeN")
+@converts("ShapeN", outputs="output*N")
 def shape_n(g: Context, *inputs: Value, out_type: str = "int32") -> list[Value]:
     return [g.call("shape_of", x, dtype=out_type) for x in inputs]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge import dims
 from forge.frontends.convert import located
 from forge.frontends.stablehlo import converters as stablehlo_converters
 from forge.frontends.stablehlo.bytecode import read_bytecode
@@ -20,7 +19,7 @@ from forge.ir.nodes import Value
 _CPU = "CPU"
 
 
-@converts("XlaCallModule")
+@converts("XlaCallModule", outputs="output*Tout")
 def xla_call_module(
     g: Context, *inputs: Value, module: Any, platforms: tuple[str, ...] = (), dim_args_spec: tuple[str, ...] = (),
     version: int = 0, Sout: tuple[Any, ...] = (), has_token_input_output: bool = False, disabled_checks: tuple[str, ...] = (),  # noqa: N803
@@ -44,9 +43,4 @@ def xla_call_module(
         operand, _, axis = spec.partition(".")
         leading.append(g.cast(g.size(inputs[int(operand)].shape[int(axis)]), "int32"))
     with located("its module"):
-        arguments = [*leading, *inputs]
-        for formal, actual in zip(main.body.arguments, arguments):
-            declared = getattr(formal.type, "shape", None)
-            if declared is not None:
-                scope.bind_symbols([size for size in declared if dims.symbol_name(size)], actual)
-        return leaves(converted_body(scope, main.body, arguments, "function @main"))
+        return leaves(converted_body(scope, main.body, [*leading, *inputs], "function @main"))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from forge.compose import activations
+from forge.compose.products import scaled
 from forge.frontends.converter import forwarding
 from forge.frontends.tflite import quantized, tables
 from forge.frontends.tflite.context import Context
@@ -35,7 +36,6 @@ def relu(g: Context, x: Value) -> Value:
     return activated(g, x, g.operator.name)
 
 
-
 @converts("TANH", "LOGISTIC")
 @takes_integers
 def sigmoid(g: Context, x: Value) -> Value:
@@ -44,10 +44,7 @@ def sigmoid(g: Context, x: Value) -> Value:
     is_tanh = g.operator.name == "TANH"
     if given is not None and wanted is not None and x.dtype == "int16":
         return tables.looked_up(g, x, tables.tanh(given.scales[0]) if is_tanh else tables.logistic(given.scales[0]))
-    found = g.call("tanh" if is_tanh else "sigmoid", x if given is None else quantized.dequantize(g, x, given))
-    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
-
-
+    return quantized.by_numbers(g, x, lambda v: g.call("tanh" if is_tanh else "sigmoid", v))
 
 
 @converts("LEAKY_RELU")
@@ -89,9 +86,7 @@ def softmax(g: Context, x: Value, *, beta: float = 0.0) -> Value:
     given, wanted = quantized.quantization(g.tensor(0)), quantized.quantization(g.result())
     if given is not None and wanted is not None and x.dtype == "int16":
         return tables.softmax(g, x, given.scales[0], beta)
-    real = x if given is None else quantized.dequantize(g, x, given)
-    found = g.call("nn.softmax", real if beta == 1 else g.call("multiply", real, g.scalar(beta, real)), axis=-1)
-    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
+    return quantized.by_numbers(g, x, lambda v: g.call("nn.softmax", scaled(g, v, beta), axis=-1))
 
 
 @converts("LOG_SOFTMAX")

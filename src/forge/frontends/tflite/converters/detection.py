@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from forge.compose.loops import repeat_while
-from forge.frontends.tflite import flexbuffer
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.registry import CUSTOM, converts
 from forge.ir.nodes import Value
@@ -141,24 +140,20 @@ def detection(g: Context, encodings: Value, scores: Value, anchors: Value) -> li
     Boxes are encoded relative to anchors, by centres and sizes. By default the best scores of each box compete, whatever their
     classes; with ``use_regular_nms`` boxes compete with those of their class only. Behind the detections are zeros.
     """
-    given = flexbuffer.read(g.operator.custom_options)
-    if not isinstance(given, dict):
-        raise g.invalid(f"custom options: got {type(given).__name__}; expected options by name")
-    options = {name: type(default)(given.get(name, default)) for name, default in _OPTIONS.items()}
-    classes, most = int(options["num_classes"]), int(options["max_detections"])
-    every = int(options["max_classes_per_detection"])
+    options = g.custom_options(_OPTIONS)
+    classes, most, every = options["num_classes"], options["max_detections"], options["max_classes_per_detection"]
     if encodings.rank != 3 or scores.rank != 3 or not isinstance(scores.shape[2], int) or not 0 < classes <= scores.shape[2]:
         raise g.invalid(f"got boxes {encodings.type} and scores {scores.type} of {classes} classes; expected three dimensions")
     if most < 1 or every < 1:
         raise g.invalid(f"got max_detections {most} and max_classes_per_detection {every}; expected 1 or more")
-    boxes = _decoded(g, encodings, anchors, [float(options[f"{side}_scale"]) for side in "yxhw"])
+    boxes = _decoded(g, encodings, anchors, [options[f"{side}_scale"] for side in "yxhw"])
     begin = scores.shape[2] - classes
     own = g.call("strided_slice", scores, begin=(begin,), end=(begin + classes,), strides=(1,), axes=(2,))
     own = g.call("squeeze", own, axis=(0,))
-    overlap = g.constant(float(options["nms_iou_threshold"]), "float32")
+    overlap = g.constant(options["nms_iou_threshold"], "float32")
     least = g.constant(np.nextafter(np.float32(options["nms_score_threshold"]), np.float32(-np.inf)), "float32")
     if options["use_regular_nms"]:
-        found = _by_class(g, boxes, own, most, int(options["detections_per_class"]), overlap, least)
+        found = _by_class(g, boxes, own, most, options["detections_per_class"], overlap, least)
     else:
         found = _by_best(g, boxes, own, most, min(every, classes), overlap, least)
     return _detections(g, boxes, *found, most * (1 if options["use_regular_nms"] else every))

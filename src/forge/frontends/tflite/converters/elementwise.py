@@ -55,8 +55,7 @@ def tabulated(g: Context, x: Value) -> Value:
     name, function = _TABULATED[g.operator.name]
     if given is not None and wanted is not None and x.dtype == "int16":
         return tables.looked_up(g, x, tables.function(given.scales[0], wanted.scales[0], function))
-    found = g.call(name, x if given is None else quantized.dequantize(g, x, given))
-    return found if wanted is None else quantized.quantize(g, found, wanted, g.result().dtype)
+    return quantized.by_numbers(g, x, lambda v: g.call(name, v))
 
 
 @converts("SQUARE")
@@ -96,13 +95,11 @@ def cast(g: Context, x: Value, *, in_data_type: str = "float32", out_data_type: 
 @converts("QUANTIZE")
 @takes_integers
 def quantize(g: Context, x: Value) -> Value:
-    how = quantized.quantization(g.result())
-    if how is None:
+    if quantized.quantization(g.result()) is None:
         raise g.invalid(f"got an output of {g.result().dtype} without scales; expected a quantised one")
-    given = quantized.quantization(g.tensor(0))
-    if given is not None:
+    if quantized.quantization(g.tensor(0)) is not None:
         quantized.fixed_point(g, 0)
-    return quantized.quantize(g, x if given is None else quantized.dequantize(g, x, given), how, g.result().dtype)
+    return quantized.by_numbers(g, x, lambda v: v)
 
 
 @converts("DEQUANTIZE")

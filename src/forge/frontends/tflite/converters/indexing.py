@@ -12,9 +12,22 @@ from forge.frontends.tflite.registry import converts, moves, takes_integers
 from forge.ir.nodes import Value
 
 
-def transposed_tuples(g: Context, indices: Value) -> Value:
+def _transposed_tuples(g: Context, indices: Value) -> Value:
     """Index tuples along the last dimension, along the first one."""
     return g.moved(indices, (indices.rank - 1, *range(indices.rank - 1)))
+
+
+@converts("GATHER")
+@moves
+def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0) -> Value:
+    place = g.axis(axis, x.rank)
+    return g.call("take", x, indices, axis=place, batch_dims=batch_dims + indices.rank if batch_dims < 0 else batch_dims)
+
+
+@converts("GATHER_ND")
+@moves
+def gather_nd(g: Context, x: Value, indices: Value) -> Value:
+    return g.call("gather_nd", x, _transposed_tuples(g, indices))
 
 
 @converts("TOPK_V2")
@@ -54,9 +67,9 @@ def scatter_nd(g: Context, indices: Value, updates: Value, shape: Value) -> Valu
     zero = g.constant(0, updates.dtype)
     start = g.call("full", zero, g.cast(shape, "int64")) if known is None else g.call("full", zero, shape=known)
     if start.dtype == "bool":
-        wide = g.call("scatter_nd", g.cast(start, "uint8"), transposed_tuples(g, indices), g.cast(updates, "uint8"), mode="max")
+        wide = g.call("scatter_nd", g.cast(start, "uint8"), _transposed_tuples(g, indices), g.cast(updates, "uint8"), mode="max")
         return g.cast(wide, "bool")
-    return g.call("scatter_nd", start, transposed_tuples(g, indices), updates, mode="add")
+    return g.call("scatter_nd", start, _transposed_tuples(g, indices), updates, mode="add")
 
 
 @converts("SPARSE_TO_DENSE")
@@ -69,7 +82,7 @@ def sparse_to_dense(g: Context, indices: Value, shape: Value, values: Value, def
     places = g.reshape(places, (places.shape[0], 1)) if places.rank == 1 else places
     start = g.call("full", g.reshape(default, ()), shape=known)
     updates = values if values.rank else g.call("broadcast_to", values, shape=(places.shape[0],))
-    return g.call("scatter_nd", start, transposed_tuples(g, places), updates)
+    return g.call("scatter_nd", start, _transposed_tuples(g, places), updates)
 
 
 @converts("EMBEDDING_LOOKUP")

@@ -57,8 +57,8 @@ def _known_sizes(weight: Value, layout: str, kernel: Sequence[Dim]) -> dict[str,
 
 def _biased(g: Context, x: Value, bias: Value | None, position: int, *factors: int) -> Value:
     factors = factors or (0, 1)
-    if g.operator.name != "FULLY_CONNECTED":  # its reference kernel multiplies real numbers
-        quantized.fixed_point(g, *factors)
+    rounded = quantized.real_product if g.operator.name == "FULLY_CONNECTED" else quantized.fixed_point
+    rounded(g, *factors)
     numbers = quantized.bias(g, position, bias, *factors)
     return x if numbers is None else g.call("add", x, numbers)
 

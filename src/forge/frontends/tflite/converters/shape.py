@@ -48,7 +48,7 @@ def transpose(g: Context, x: Value, permutation: Value) -> Value:
 @converts("CONCATENATION")
 @takes_integers
 def concatenation(g: Context, *inputs: Value, axis: int = 0, fused_activation_function: str = "NONE") -> Value:
-    wanted, dtype = quantized.quantization(g.result()), g.result().dtype
+    wanted, dtype = quantized.stated(g.result()), g.result().dtype
     is_plain = axis == 0 and fused_activation_function == "NONE"
     written = list_write(g.scope.tensors, g.operator) if is_plain else None
     if written is not None and inputs[1].rank:
@@ -57,7 +57,7 @@ def concatenation(g: Context, *inputs: Value, axis: int = 0, fused_activation_fu
             zeros = [g.constant(0, "int64")] * (whole.rank - 1)
             start = g.call("concatenate", *(g.reshape(g.cast(v, "int64"), (1,)) for v in (place, *zeros)), axis=0)
             return g.call("dynamic_update_slice", whole, inputs[1], start)
-    parts = [quantized.requantized(g, v, quantized.quantization(g.tensor(k)), wanted, dtype) for k, v in enumerate(inputs)]
+    parts = [quantized.requantized(g, v, quantized.stated(g.tensor(k)), wanted, dtype) for k, v in enumerate(inputs)]
     return activated(g, g.call("concatenate", *parts, axis=axis), fused_activation_function)
 
 
@@ -117,22 +117,23 @@ def pad_v2(g: Context, x: Value, paddings: Value, value: Value) -> Value:
     return _padded(g, x, paddings, value)
 
 
-def _padded(g: Context, x: Value, paddings: Value, value: Value | None) -> Value:
+def _padded(g: Context, x: Value, paddings: Value, value: Value | None, mode: str = "constant") -> Value:
+    """Without a value, the padding is 0, which is the zero point where integers stand for numbers."""
     if value is None:
-        how = quantized.quantization(g.tensor(0)) if x.dtype == g.result().dtype and not x.dtype.startswith("float") else None
+        how = quantized.stated(g.tensor(0)) if x.dtype == g.result().dtype and not x.dtype.startswith("float") else None
         value = g.constant(0 if how is None else int(how.zero_points[0]), x.dtype)
-    widths = g.required_ints(paddings, "paddings")
-    if len(widths) != 2 * x.rank or min(widths, default=0) < 0:
+    fill, widths = g.reshape(value, ()), g.dims(paddings)
+    if widths is None:
+        return g.call("nn.pad", x, fill, g.cast(paddings, "int64"), pad_width=None, pad_mode=mode)
+    if len(widths) != 2 * x.rank or any(isinstance(n, int) and n < 0 for n in widths):
         raise g.invalid(f"paddings: got {widths}; expected a pair of sizes for each of {x.rank} axes")
-    return g.call("nn.pad", x, g.reshape(value, ()), pad_width=tuple(zip(widths[::2], widths[1::2])))
+    return g.call("nn.pad", x, fill, pad_width=tuple(zip(widths[::2], widths[1::2])), pad_mode=mode)
 
 
 @converts("MIRROR_PAD")
 @moves
 def mirror_pad(g: Context, x: Value, paddings: Value, *, mode: str = "REFLECT") -> Value:
-    widths = g.required_ints(paddings, "paddings")
-    kinds = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}
-    return g.call("nn.pad", x, pad_width=tuple(zip(widths[::2], widths[1::2])), pad_mode=kinds[mode])
+    return _padded(g, x, paddings, None, mode.lower())
 
 
 @converts("SLICE")
@@ -161,20 +162,6 @@ def tile(g: Context, x: Value, multiples: Value) -> Value:
 def broadcast_to(g: Context, x: Value, shape: Value) -> Value:
     known = g.dims(shape)
     return g.call("broadcast_to", x, g.cast(shape, "int64")) if known is None else g.broadcast(x, known)
-
-
-@converts("GATHER")
-@moves
-def gather(g: Context, x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0) -> Value:
-    place = g.axis(axis, x.rank)
-    return g.call("take", x, indices, axis=place, batch_dims=batch_dims + indices.rank if batch_dims < 0 else batch_dims)
-
-
-@converts("GATHER_ND")
-@moves
-def gather_nd(g: Context, x: Value, indices: Value) -> Value:
-    order = (indices.rank - 1, *range(indices.rank - 1))
-    return g.call("gather_nd", x, g.moved(indices, order))
 
 
 @converts("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")

@@ -1,36 +1,37 @@
-"""Recurrent layers. What they keep from one run to the next are variables of the model, which are states of a session.
+"""LSTMs. What they keep from one run to the next are variables of the model, which are states of a session.
 
-A layer with nothing unusual is ``nn.lstm`` or ``nn.rnn``; one with a projection, normalised gates or a bound of the cells is a
+A layer with nothing unusual is ``nn.lstm``; one with a projection, normalised gates or a bound of the cells is a
 ``scan`` over its steps, and so is one on integers, whose states are rounded in each step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from forge.compose.products import dense
 from forge.dims import Dim
-from forge.frontends.control import build_region
-from forge.frontends.scope import Region
 from forge.frontends.tflite import gates as gates_of
-from forge.frontends.tflite import quantized, tables
+from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
+from forge.frontends.tflite.converters.recurrent_integers import IN_GATE, basic_lstm_of_integers, looked_up, normalized, stored
+from forge.frontends.tflite.converters.recurrent_parts import (
+    FUNCTIONS,
+    at,
+    in_time,
+    merged,
+    numbers_of,
+    repeated,
+    required,
+    result_of,
+    swapped,
+)
 from forge.frontends.tflite.model import Quantization
 from forge.frontends.tflite.registry import converts, takes_integers
 from forge.ir.nodes import Value
-from forge.ir.types import TensorType
 
-Step = Callable[[Context, Value, list[Value]], tuple[Value, list[Value]]]
-"""One step: a slice of the input and states -> the output and the states after it."""
-_FUNCTIONS = {"TANH": "tanh", "RELU": "relu"}
-"""Activation functions that ``nn.lstm`` and ``nn.rnn`` know."""
-_IN_GATE, _OF_ONE = (Quantization(np.array([2.0**-k], np.float32), np.zeros(1, np.int64)) for k in (12, 15))
-"""How layers on integers keep what goes into a gate, and what comes out of it, as int16."""
 _EPSILON = 1e-8
 """What TFLite adds to the variance of normalised gates."""
 
@@ -76,11 +77,11 @@ def sequence_lstm(
 ) -> Value:
     if diagonal_recurrent_tensors:
         raise g.unsupported("diagonal_recurrent_tensors: not supported; expected matrices")
-    numbers = _numbers(g, inputs)
+    numbers = numbers_of(g, inputs)
     gates = _gates(g, numbers, 1, 20)
-    x = _in_time(g, numbers[0], time_major)
+    x = in_time(g, numbers[0], time_major)
     y = _lstm(g, x, gates, Bounds(cell_clip, proj_clip, fused_activation_function), (18, 19), numbers)
-    return _result(g, y if time_major else _swapped(g, y))
+    return result_of(g, y if time_major else swapped(g, y))
 
 
 @converts("LSTM")
@@ -89,13 +90,13 @@ def lstm(
     g: Context, *inputs: Value | None, fused_activation_function: str = "NONE", cell_clip: float = 0.0, proj_clip: float = 0.0,
     kernel_type: str = "FULL",
 ) -> list[Value]:
-    numbers = _numbers(g, inputs)
     if kernel_type == "BASIC":
-        return _basic_lstm(g, numbers)
+        return (_basic_lstm if quantized.quantization(g.tensor(4)) is None else basic_lstm_of_integers)(g, inputs)
+    numbers = numbers_of(g, inputs)
     gates = _gates(g, numbers, 1, 20)
-    x = g.call("expand_dims", _required(g, numbers, 0), axis=0)
+    x = g.call("expand_dims", required(g, numbers, 0), axis=0)
     y = _lstm(g, x, gates, Bounds(cell_clip, proj_clip, fused_activation_function), (18, 19), numbers)
-    return [_result(g, g.call("squeeze", y, axis=(0,)))]
+    return [result_of(g, g.call("squeeze", y, axis=(0,)))]
 
 
 @converts("BIDIRECTIONAL_SEQUENCE_LSTM")
@@ -104,10 +105,10 @@ def bidirectional_lstm(
     g: Context, *inputs: Value | None, fused_activation_function: str = "NONE", cell_clip: float = 0.0, proj_clip: float = 0.0,
     time_major: bool = True, merge_outputs: bool = False,
 ) -> list[Value]:
-    numbers = _numbers(g, inputs)
+    numbers = numbers_of(g, inputs)
     bounds = Bounds(cell_clip, proj_clip, fused_activation_function)
-    x, second = _in_time(g, numbers[0], time_major), _at(numbers, 39)
-    auxiliary = None if second is None else _in_time(g, second, time_major)
+    x, second = in_time(g, numbers[0], time_major), at(numbers, 39)
+    auxiliary = None if second is None else in_time(g, second, time_major)
     results = []
     for first, states, aux, backwards in ((1, (35, 36), 40, False), (18, (37, 38), 44, True)):
         weights = numbers[aux : aux + 4] if len(numbers) > aux else []
@@ -116,49 +117,8 @@ def bidirectional_lstm(
         if auxiliary is not None and not any(v is not None for v in gates.auxiliary):
             own = auxiliary if backwards else x
         y = _lstm(g, own, gates, bounds, states, numbers, auxiliary=auxiliary, backwards=backwards)
-        results.append(y if time_major else _swapped(g, y))
-    return _merged(g, results, merge_outputs)
-
-
-def _merged(g: Context, results: list[Value], merge: bool) -> list[Value]:
-    if merge:
-        return [_result(g, g.call("concatenate", *results, axis=2))]
-    return [_result(g, value, position) for position, value in enumerate(results)]
-
-
-def _numbers(g: Context, inputs: Sequence[Value | None]) -> list[Value | None]:
-    """Inputs as floats; variables, which have types of their own, too."""
-    found = []
-    for position, value in enumerate(inputs):
-        how = quantized.quantization(g.tensor(position))
-        if value is not None and how is not None:
-            value = quantized.dequantize(g, value, how)
-        elif value is not None and value.dtype in ("int32", "float16"):
-            value = quantized.bias(g, position, value) if value.dtype == "int32" else g.cast(value, "float32")
-        found.append(value)
-    return found
-
-
-def _at(values: Sequence[Value | None], position: int) -> Value | None:
-    return values[position] if position < len(values) else None
-
-
-def _required(g: Context, values: Sequence[Value | None], position: int) -> Value:
-    found = _at(values, position)
-    if found is None:
-        raise g.invalid(f"input {position} is absent; expected one")
-    return found
-
-
-def _in_time(g: Context, x: Value | None, time_major: bool) -> Value:
-    """[time, batch, features]"""
-    if x is None or x.rank != 3:
-        raise g.invalid(f"got the input {None if x is None else x.type}; expected three dimensions")
-    return x if time_major else _swapped(g, x)
-
-
-def _swapped(g: Context, x: Value) -> Value:
-    return g.moved(x, (1, 0, 2))
+        results.append(y if time_major else swapped(g, y))
+    return merged(g, results, merge_outputs)
 
 
 def _gates(
@@ -166,17 +126,13 @@ def _gates(
 ) -> Gates:
     """The weights of an LSTM, which begin at input ``first``; its biases may be of integers."""
     gates = Gates(
-        [_at(v, first + k) for k in range(4)], [_at(v, first + 4 + k) for k in range(4)],
-        [_at(v, first + 8 + k) for k in range(3)], [_at(v, first + 11 + k) for k in range(4)],
-        _at(v, first + 15), _at(v, first + 16),
-        [None] * 4 if norms is None else [_at(v, norms + k) for k in range(4)], auxiliary or [None] * 4)
+        [at(v, first + k) for k in range(4)], [at(v, first + 4 + k) for k in range(4)],
+        [at(v, first + 8 + k) for k in range(3)], [at(v, first + 11 + k) for k in range(4)],
+        at(v, first + 15), at(v, first + 16),
+        [None] * 4 if norms is None else [at(v, norms + k) for k in range(4)], auxiliary or [None] * 4)
     if any(w is None for w in (*gates.weights[1:], *gates.recurrent[1:])):
         raise g.invalid("weights are absent; expected those of the forget, cell and output gates")
     return gates
-
-
-def _state(g: Context, values: Sequence[Value | None], position: int) -> Value:
-    return _required(g, values, position)
 
 
 def _lstm(
@@ -184,16 +140,18 @@ def _lstm(
     auxiliary: Value | None = None, backwards: bool = False,
 ) -> Value:
     """Outputs [time, batch, features]; the states are written."""
-    h, c = (_state(g, values, position) for position in states)
+    h, c = (required(g, values, position) for position in states)
     kinds = [quantized.quantization(g.tensor(position)) for position in states]
-    if gates.is_plain and not bounds.cell and bounds.activation in _FUNCTIONS and not any(kinds):
+    if gates.is_plain and not bounds.cell and bounds.activation in FUNCTIONS and not any(kinds):
         y, h, c = _whole_lstm(g, x, gates, bounds.activation, h, c, backwards)
     else:
         inputs = [x] if not any(v is not None for v in gates.auxiliary) or auxiliary is None else [x, auxiliary]
         wide = x if len(inputs) == 1 else g.call("concatenate", *inputs, axis=2)
         is_whole = all(kind is not None for kind in kinds)
+        if is_whole and g.result().dtype != "int8":
+            raise g.unsupported(f"got an output of {g.result().dtype} with quantised states; expected int8")
         step = _LstmStep(g, gates, bounds, kinds, _intermediates(g) if is_whole else [None] * 5, x.shape[2])
-        y, (h, c) = _steps(g, wide, [h, c], step, backwards)
+        y, (h, c) = repeated(g, wide, [h, c], step, backwards)
     for position, value in zip(states, (h, c)):
         g.set_variable(position, value)
     return y
@@ -222,7 +180,7 @@ def _whole_lstm(
         zero = g.call("full", g.constant(0, "float32"), shape=(units,))
         parts = [v if v is not None else zero for v in (gates.peephole[0], gates.peephole[2], gates.peephole[1])]
         peephole = g.call("expand_dims", g.call("concatenate", *parts, axis=0), axis=0)
-    function = _FUNCTIONS[activation]
+    function = FUNCTIONS[activation]
     y, h, c = g.multi(
         "nn.lstm", x, joined(gates.weights), joined(gates.recurrent), bias, None,
         *(g.call("expand_dims", v, axis=0) for v in (h, c)), peephole, activations=("sigmoid", function, function),
@@ -264,15 +222,15 @@ class _LstmStep:
             enter = inner.call("subtract", inner.scalar(one, forget), forget)
         else:
             enter = self._opened(inner, 0, parts, h, c)
-        proposal = self._bounded(inner, self._gate(inner, 2, parts, h, None), _IN_GATE if self.is_whole else None)
+        proposal = self._bounded(inner, self._gate(inner, 2, parts, h, None), IN_GATE if self.is_whole else None)
         products = [inner.call("multiply", forget, c), inner.call("multiply", enter, proposal)]
         c = inner.call("add", *(self._rounded(inner, product, self.kinds[1]) for product in products))
         if self.bounds.cell:
             c = inner.call("clip", c, a_min=-self.bounds.cell, a_max=self.bounds.cell)
-        c = _kept(inner, c, self.kinds[1], "int16")
+        c = stored(inner, c, self.kinds[1], "int16")
         leave = self._opened(inner, 3, parts, h, c)
         h = inner.call("multiply", leave, self._bounded(inner, c, self.kinds[1]))
-        h = _kept(inner, self._projected(inner, h), self.kinds[0], "int8")
+        h = stored(inner, self._projected(inner, h), self.kinds[0], "int8")
         return h, [h, c]
 
     def _gate(self, inner: Context, k: int, parts: Sequence[Value], h: Value, cell: Value | None) -> Value:
@@ -289,7 +247,7 @@ class _LstmStep:
         norm, bias = _own(inner, gates.norms[k]), _own(inner, gates.biases[k])
         if norm is None and bias is not None:
             terms[0] = inner.call("add", terms[0], bias)
-        how = _IN_GATE if norm is None else self.between[k]
+        how = IN_GATE if norm is None else self.between[k]
         total: Value | None = None
         for term, places in zip(terms, ((0, 1 + k), (18, 5 + k), (19, 9 + k - (k == 3))), strict=False):
             if self.is_whole and how is not None:
@@ -298,26 +256,29 @@ class _LstmStep:
                 term = quantized.to_units(inner, term, unit, math.prod(map(float, scales)) / unit)
             total = self._rounded(inner, term if total is None else inner.call("add", total, term), how)
         assert total is not None
+        if norm is not None and self.is_whole and how is not None:
+            scales = [float(kind.scales[0]) for kind in (how, self.g.quantization(20 + k)) if kind is not None]
+            return self._rounded(inner, normalized(inner, total, norm, bias, *scales), IN_GATE)
         if norm is not None:
             total = inner.call("multiply", _normalized(inner, total), norm)
             total = total if bias is None else inner.call("add", total, bias)
         return total
 
     def _rounded(self, inner: Context, value: Value, how: Quantization | None) -> Value:
-        return _kept(inner, value, how, "int16") if self.is_whole else value
+        return stored(inner, value, how, "int16") if self.is_whole else value
 
     def _opened(self, inner: Context, k: int, parts: Sequence[Value], h: Value, cell: Value) -> Value:
         total = self._gate(inner, k, parts, h, cell)
-        return _looked_up(inner, total, _IN_GATE, gates_of.sigmoid) if self.is_whole else inner.call("sigmoid", total)
+        return looked_up(inner, total, IN_GATE, gates_of.sigmoid) if self.is_whole else inner.call("sigmoid", total)
 
     def _bounded(self, inner: Context, value: Value, how: Quantization | None) -> Value:
-        return activated(inner, value, self.bounds.activation) if how is None else _looked_up(inner, value, how, gates_of.tanh)
+        return activated(inner, value, self.bounds.activation) if how is None else looked_up(inner, value, how, gates_of.tanh)
 
     def _projected(self, inner: Context, h: Value) -> Value:
         projection, added, bound = _own(inner, self.gates.projection), self.gates.projection_bias, self.bounds.projection
         if projection is None:
             return h
-        h = dense(inner, _kept(inner, h, self.between[4], "int8"), projection)
+        h = dense(inner, stored(inner, h, self.between[4], "int8"), projection)
         h = h if added is None else inner.call("add", h, inner.scope.capture(added))
         kinds = (self.between[4], self.g.quantization(16), self.kinds[0])
         scales = [float(kind.scales[0]) for kind in kinds if kind is not None]
@@ -329,15 +290,6 @@ class _LstmStep:
 def _own(inner: Context, value: Value | None) -> Value | None:
     """A value of the graph around the step."""
     return None if value is None else inner.scope.capture(value)
-
-
-def _looked_up(g: Context, value: Value, how: Quantization, table: Callable[[int], np.ndarray]) -> Value:
-    """A function of a number that is kept as int16, whose scale is a power of 2."""
-    bits = 15 + int(np.frexp(how.scales[0])[1]) - 1
-    if not 0 <= bits <= 6 or how.scales[0] != 2.0 ** (bits - 15):
-        raise g.unsupported(f"got states with the scale {how.scales[0]}; expected a power of 2 from 2^-15 to 2^-9")
-    found = tables.looked_up(g, quantized.quantize(g, value, how, "int16"), table(bits))
-    return quantized.dequantize(g, found, _OF_ONE)
 
 
 def _intermediates(g: Context) -> list[Quantization | None]:
@@ -353,11 +305,6 @@ def _known(value: Value | None) -> Value:
     return value
 
 
-def _kept(g: Context, value: Value, how: Quantization | None, dtype: str) -> Value:
-    """A state as the integers that are kept can say it."""
-    return value if how is None else quantized.dequantize(g, quantized.quantize(g, value, how, dtype), how)
-
-
 def _normalized(g: Context, x: Value) -> Value:
     mean = g.call("mean", x, axis=(1,), keepdims=True)
     centred = g.call("subtract", x, mean)
@@ -365,33 +312,10 @@ def _normalized(g: Context, x: Value) -> Value:
     return g.call("multiply", centred, g.call("rsqrt", g.call("add", variance, g.scalar(_EPSILON, variance))))
 
 
-def _steps(g: Context, x: Value, states: Sequence[Value], step: Step, backwards: bool) -> tuple[Value, list[Value]]:
-    """What a step gives for each [batch, features] of [time, batch, features], and the last states."""
-    types = [*(v.type for v in states), TensorType(x.shape[1:], x.dtype)]
-
-    def build(inner: Context, arguments: list[Value]) -> list[Value]:
-        y, after = step(inner, arguments[-1], arguments[:-1])
-        return [*after, y]
-
-    region: Region = build_region(g, types, build)
-    graph = region.with_captures(region.captured, len(types))
-    direction = (1,) if backwards else None
-    *last, y = g.multi(
-        "scan", *states, x, *region.captured, regions=[graph], num_states=len(states), num_scan_inputs=1,
-        input_directions=direction, output_directions=direction)
-    return y, last
-
-
-def _result(g: Context, value: Value, position: int = 0) -> Value:
-    """A result as the model keeps it."""
-    tensor = g.result(position)
-    how = quantized.quantization(tensor)
-    return value if how is None else quantized.quantize(g, value, how, tensor.dtype)
-
-
 def _basic_lstm(g: Context, v: Sequence[Value | None]) -> list[Value]:
     """One step, with all gates in one product; states are inputs and outputs."""
-    x, h, weights, bias, c = (_required(g, v, position) for position in range(5))
+    v = numbers_of(g, v)
+    x, h, weights, bias, c = (required(g, v, position) for position in range(5))
     both = g.call("concatenate", x, h, axis=1)
     gates = g.call("add", dense(g, both, weights), bias)
     enter, proposal, forget, leave = g.multi("split", gates, indices_or_sections=4, axis=1)
@@ -399,95 +323,4 @@ def _basic_lstm(g: Context, v: Sequence[Value | None]) -> list[Value]:
     c = g.call("add", g.call("multiply", g.call("sigmoid", enter), g.call("tanh", proposal)), kept)
     h = g.call("multiply", g.call("sigmoid", leave), g.call("tanh", c))
     found = [h, c, both, gates][: g.num_outputs]
-    return [_result(g, value, position) for position, value in enumerate(found)]
-
-
-@converts("UNIDIRECTIONAL_SEQUENCE_RNN")
-@takes_integers
-def sequence_rnn(
-    g: Context, *inputs: Value | None, time_major: bool = False, fused_activation_function: str = "NONE"
-) -> Value:
-    values = _numbers(g, inputs)
-    x = _in_time(g, values[0], time_major)
-    y = _rnn(g, x, values, (1, 2, 3, 4), fused_activation_function)
-    return y if time_major else _swapped(g, y)
-
-
-@converts("RNN")
-@takes_integers
-def rnn(g: Context, *inputs: Value | None, fused_activation_function: str = "NONE") -> Value:
-    values = _numbers(g, inputs)
-    y = _rnn(g, g.call("expand_dims", _required(g, values, 0), axis=0), values, (1, 2, 3, 4), fused_activation_function)
-    return g.call("squeeze", y, axis=(0,))
-
-
-@converts("BIDIRECTIONAL_SEQUENCE_RNN")
-@takes_integers
-def bidirectional_rnn(
-    g: Context, *inputs: Value | None, time_major: bool = False, fused_activation_function: str = "NONE",
-    merge_outputs: bool = False,
-) -> list[Value]:
-    values = _numbers(g, inputs)
-    x, second = _in_time(g, values[0], time_major), _at(values, 9)
-    auxiliary = None if second is None else _in_time(g, second, time_major)
-    results = []
-    for first, weights, backwards in ((1, 10, False), (5, 11, True)):
-        extra, own = _at(values, weights), x
-        if auxiliary is not None and extra is None:
-            own = auxiliary if backwards else x
-        added = None if extra is None or auxiliary is None else dense(g, auxiliary, extra)
-        places = (first, first + 1, first + 2, first + 3)
-        y = _rnn(g, own, values, places, fused_activation_function, added, backwards)
-        results.append(y if time_major else _swapped(g, y))
-    return _merged(g, results, merge_outputs)
-
-
-def _rnn(
-    g: Context, x: Value, values: Sequence[Value | None], places: tuple[int, int, int, int], activation: str,
-    added: Value | None = None, backwards: bool = False,
-) -> Value:
-    weights, recurrent, state = (_required(g, values, places[k]) for k in (0, 1, 3))
-    total = dense(g, x, weights)
-    bias = _at(values, places[2])
-    total = total if bias is None else g.call("add", total, bias)
-    total = total if added is None else g.call("add", total, added)
-
-    if activation in _FUNCTIONS:
-        y, last = g.multi(
-            "nn.rnn", total, None, g.call("expand_dims", recurrent, axis=0), None, None, g.call("expand_dims", state, axis=0),
-            activations=(_FUNCTIONS[activation],), activation_alpha=(0.0,), activation_beta=(0.0,),
-            direction="reverse" if backwards else "forward")
-        g.set_variable(places[3], g.call("squeeze", last, axis=(0,)))
-        return g.call("squeeze", y, axis=(1,))
-
-    def step(inner: Context, one: Value, states: list[Value]) -> tuple[Value, list[Value]]:
-        h = inner.call("add", one, dense(inner, states[0], inner.scope.capture(recurrent)))
-        h = activated(inner, h, activation)
-        return h, [h]
-
-    y, (h,) = _steps(g, total, [state], step, backwards)
-    g.set_variable(places[3], h)
-    return y
-
-
-@converts("SVDF")
-@takes_integers
-def svdf(g: Context, *inputs: Value | None, rank: int = 0, fused_activation_function: str = "NONE") -> Value:
-    """A filter of rank ``rank`` over the last inputs: features first, then time."""
-    values = _numbers(g, inputs)
-    x, features, times, state = (_required(g, values, k) for k in (0, 1, 2, 4))
-    bias, (filters, memory) = _at(values, 3), times.shape
-    if rank < 1:
-        raise g.invalid(f"rank: got {rank}; expected 1 or more")
-    how = quantized.quantization(g.tensor(4))
-    old = g.reshape(state, (x.shape[0], filters, memory))
-    newest = g.call("expand_dims", dense(g, x, features), axis=2)
-    newest = _kept(g, newest, how, "int16")
-    recent = g.call("strided_slice", old, begin=(1,), end=(memory,), strides=(1,), axes=(2,))
-    kept = g.call("concatenate", recent, newest, axis=2)
-    g.set_variable(4, g.reshape(kept, state.shape))
-    sums = g.call("sum", g.call("multiply", kept, times), axis=(2,))
-    units = g.call("sum", g.reshape(sums, (x.shape[0], -1, rank)), axis=(2,))
-    units = units if bias is None else g.call("add", units, bias)
-    # The kernels on integers compute no activation function.
-    return _result(g, units if how is not None else activated(g, units, fused_activation_function))
+    return [result_of(g, value, position) for position, value in enumerate(found)]
