@@ -62,7 +62,7 @@ def results(model: Path, *inputs: np.ndarray, **options: object) -> np.ndarray:
 
 SIZES = "dim { size: 3 }"
 SCALAR = node("x", "Placeholder", dtype="type: DT_FLOAT", shape="shape { }")
-X = np.float32([1, -2, 3])
+X = np.array([1, -2, 3], np.float32)
 
 
 class TestPlaceholders:
@@ -77,7 +77,7 @@ class TestPlaceholders:
 
     def test_rank_is_0(self, tmp_path: Path) -> None:
         path = graph(tmp_path, SCALAR + typed("y", "Neg", "x"), 22)
-        assert results(path, np.float32(2)).shape == ()
+        assert results(path, np.array(2, np.float32)).shape == ()
 
     def test_graph_knows_more_than_the_signature(self, tmp_path: Path) -> None:
         nodes = placeholder("x", SIZES) + typed("y", "Neg", "x")
@@ -133,8 +133,8 @@ class TestRandomNumbers:
                      + self.dropout("", "x", "keep"))
         run = forge.from_tensorflow(path).get_inference_function()
         x = np.arange(1, 1001, dtype=np.float32)
-        np.testing.assert_array_equal(run(x, np.float32(1)), x)
-        kept = np.asarray(run(x, np.float32(0.5)))
+        np.testing.assert_array_equal(run(x, np.array(1, np.float32)), x)
+        kept = np.asarray(run(x, np.array(0.5, np.float32)))
         assert set(np.unique(kept / x)) == {0, 2} and 400 < np.count_nonzero(kept) < 600
 
     def test_seeds(self, tmp_path: Path) -> None:
@@ -159,15 +159,26 @@ class TestRandomNumbers:
         path = graph(tmp_path, nodes + typed("merge", "Merge", "still", "d_out", N="i: 2") + typed("y", "Neg", "merge"))
         np.testing.assert_array_equal(results(path, X), -X)
         both = forge.from_tensorflow(path, shape={"x": (3,), "training": ()}).get_inference_function()
-        np.testing.assert_array_equal(both(X, np.bool_(False)), -X)
+        np.testing.assert_array_equal(both(X, np.array(False)), -X)
 
 
 def test_what_inputs_are_computed_of_is_not_needed(tmp_path: Path) -> None:
-    nodes = node("next", "IteratorGetNext") + node("x", "PlaceholderWithDefault", "next", dtype="type: DT_FLOAT")
+    nodes = typed("lost", "NoSuchOperator") + node("x", "PlaceholderWithDefault", "lost", dtype="type: DT_FLOAT")
     path = graph(tmp_path, nodes + typed("y", "Neg", "x"))
-    with pytest.raises(forge.OpNotImplemented, match="IteratorGetNext"):
+    with pytest.raises(forge.OpNotImplemented, match="NoSuchOperator"):
         forge.from_tensorflow(path)
     np.testing.assert_array_equal(results(path, X, shape={"x": (3,)}), -X)
+
+
+def test_data_of_an_iterator_are_inputs(tmp_path: Path) -> None:
+    nodes = node("data", "IteratorV2") + node(
+        "next", "IteratorGetNext", "data", output_types="list { type: [DT_INT32, DT_FLOAT, DT_FLOAT] }",
+        output_shapes=f"list {{ shape {{ }} shape {{ {SIZES} }} shape {{ unknown_rank: true }} }}")
+    path = graph(tmp_path, nodes + typed("y", "Sub", "next:2", "next:1"))
+    module = forge.from_tensorflow(path, shape={"next:2": (2, 3)})
+    assert list(module.input_names) == ["next:1", "next:2"]
+    both = np.stack([X, 2 * X])
+    np.testing.assert_array_equal(np.asarray(module.get_inference_function()(X, both)), both - X)
 
 
 class TestSnappy:
