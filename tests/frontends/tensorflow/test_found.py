@@ -181,6 +181,58 @@ def test_data_of_an_iterator_are_inputs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(module.get_inference_function()(X, both)), both - X)
 
 
+class TestArrays:
+    """Arrays that loops write: those that grow, and those whose elements are of different sizes."""
+
+    ROWS = np.arange(10, dtype=np.float32).reshape(5, 2)
+
+    @staticmethod
+    def loop(item: str, last: str, start: int = 0) -> str:
+        """A loop of three rounds that writes ``item``, which may read the round ``i`` and the input ``x_in``."""
+        numbers = {"start": start, "one": 1, "end": start + 3, "none": 0}
+        found = "".join(
+            constant(name, "DT_INT32", f"tensor_shape {{ }} int_val: {number}") for name, number in numbers.items())
+        found += placeholder("x", "dim { size: -1 } dim { size: 2 }") + node(
+            "array", "TensorArrayV3", "none", dtype="type: DT_FLOAT", dynamic_size="b: true",
+            element_shape="shape { dim { size: -1 } dim { size: 2 } }")
+        for name, of in (("i", "start"), ("flow", "array:1")):
+            found += node(f"{name}_enter", "Enter", of, frame_name='s: "loop"')
+            found += node(f"{name}_merge", "Merge", f"{name}_enter", f"{name}_next") + node(
+                f"{name}_switch", "Switch", f"{name}_merge", "goes_on") + node(f"{name}_exit", "Exit", f"{name}_switch")
+            found += node(name, "Identity", f"{name}_switch:1") + node(f"{name}_next", "NextIteration", f"{name}_after")
+        for name in ("x", "array", "one", "end"):
+            found += node(f"{name}_in", "Enter", name, frame_name='s: "loop"', is_constant="b: true")
+        found += node("less", "Less", "i_merge", "end_in") + node("goes_on", "LoopCond", "less")
+        found += node("i_after", "Add", "i", "one_in") + item
+        return found + node("flow_after", "TensorArrayWriteV3", "array_in", "i", "item", "flow") + last
+
+    FIRST_ROWS = constant("first", "DT_INT32", "tensor_shape { dim { size: 2 } } int_val: 0 int_val: 0")
+    FIRST_ROWS += constant("two", "DT_INT32", "tensor_shape { } int_val: 2") + node("sizes", "Pack", "i_after", "two", N="i: 2")
+    FIRST_ROWS += node("item", "Slice", "x_in", "first", "sizes")
+    CONCAT = node("y", "TensorArrayConcatV3", "array", "flow_exit")
+    STACK = constant("all", "DT_INT32", "tensor_shape { dim { size: 3 } } int_val: 0 int_val: 1 int_val: 2")
+    STACK += node("y", "TensorArrayGatherV3", "array", "all", "flow_exit")
+
+    def test_different_sizes_put_together(self, tmp_path: Path) -> None:
+        path = graph(tmp_path, self.loop(self.FIRST_ROWS, self.CONCAT))
+        expected = np.concatenate([self.ROWS[:1], self.ROWS[:2], self.ROWS[:3]])
+        np.testing.assert_array_equal(results(path, self.ROWS, outputs=["y"]), expected)
+
+    def test_grows(self, tmp_path: Path) -> None:
+        path = graph(tmp_path, self.loop(node("item", "Identity", "x_in"), self.STACK))
+        np.testing.assert_array_equal(results(path, self.ROWS), np.stack([self.ROWS] * 3))
+
+    @pytest.mark.parametrize("last, start", [(STACK, 0), (CONCAT, 1)], ids=["stacked", "from_1"])
+    def test_different_sizes_are_refused(self, tmp_path: Path, last: str, start: int) -> None:
+        with pytest.raises(forge.OpNotImplemented, match="list's elements are computed in the loop"):
+            forge.from_tensorflow(graph(tmp_path, self.loop(self.FIRST_ROWS, last, start)), outputs=["y"])
+
+    def test_lengths_are_refused(self, tmp_path: Path) -> None:
+        path = graph(tmp_path, self.loop(self.FIRST_ROWS, self.CONCAT))
+        with pytest.raises(forge.OpNotImplemented, match="lengths of elements"):
+            forge.from_tensorflow(path, outputs=["y", "y:1"])
+
+
 class TestSnappy:
     """Blocks by the description of the format: a length, literals, and copies with distances of 1, 2 and 4 bytes."""
 
