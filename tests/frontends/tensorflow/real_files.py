@@ -65,6 +65,7 @@ TEXT: Mapping[str, Input] = {"char_inputs": _ints(*range(1, 15)).reshape(2, 7), 
 FIVE = np.array(5, np.int32)
 TAGGER = ("project/logits", "crf_loss/transitions")
 SERVING = "tensorflow_serving/servables/tensorflow/testdata"
+COOK = "src/overcooked_demo/server/static/assets/agents"
 NODE = "tfjs-node/test_objects/saved_model"
 FILES = (
     File("basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp", {"input_2": (1, 43844, 1)}),
@@ -77,8 +78,22 @@ FILES = (
     File("foolnltk==0.1.7", "foolnltk-0.1.7/data/pos.pb", TEXT, TAGGER),
     File("guesslang==2.2.1", "guesslang/data/model", {"inputs": np.array(["def f(x): return x", "int main() {}"], object)}),
     File("nudity==0.2.3", "nudity-0.2.3/nudity/files/retrained_graph.pb", {"input": (1, 224, 224, 3)}, ("final_result",)),
+    File("BryanPan342/MTCNN", "mtcnn.pb", {"inputs/IteratorGetNext": (2, 48, 48, 3)}, (
+        "outputs/prob_out", "outputs/landmark_out")),
+    *(File("blaueck/tf-mtcnn", name, {
+        "input": np.random.default_rng(SEED).integers(0, 255, (120, 90, 3)).astype(np.float32),
+        "min_size": np.array(20, np.float32), "thresholds": np.array([0.01, 0.001, 0.001], np.float32),
+        "factor": np.array(0.7, np.float32)}, ("prob", "landmarks", "box")) for name in ("mtcnn.pb", "mtcnn_1.12.pb")),
+    File("cjp-cs/face_classification", "mouth_graph.pb", {"IteratorGetNext:1": (2, 32, 32, 1)}, ("softmax_tensor",)),
+    File("gsig/charades-webcam", "frozen_model.pb", {"input_image": (1, 224, 224, 3)}, ("classifier/Reshape",)),
     File("haven-jeon/PyKoSpacing", "pykospacing/resources/models", {
         "input_1": np.arange(400).reshape(2, 200).astype(np.float32)}),
+    *(File("HumanCompatibleAI/overcooked_ai", f"{COOK}/Rllib{name}BC/bc_params/{layout}", {"Overcooked_observation": (2, 96)})
+      for name, layout in (("CrampedRoom", "cramped_room"), ("ForcedCoordination", "random0"))),
+    File("iitzco/faced", "faced/models/face_corrector.pb", {"img": (2, 50, 50, 3), "training": np.array(False)}, (
+        "X", "Y", "W", "H")),
+    File("Octogonapus/edgetpu-test", "frozen_model.pb", {"flatten_input": (2, 28, 28)}, (
+        "batch_normalization_v1/batchnorm/add_1/activation_Add_quant/FakeQuantWithMinMaxVars",)),
     File("onnx/tensorflow-onnx", "tests/models/ae0/frozen.pb", {"X": (3, 784)}, ("output",)),
     File("onnx/tensorflow-onnx", "tests/models/fc-layers/frozen.pb", {"X": (3, 784)}, ("output",)),
     File("onnx/tensorflow-onnx", "tests/models/gru/frozen.pb", {"X": (3, 784), "keep_prob": ALL}, ("output",)),
@@ -92,12 +107,15 @@ FILES = (
     File("tensorflow/serving", f"{SERVING}/saved_model_half_plus_three/00000123", {"x": (3, 1)}, ("y",)),
     File("tensorflow/serving", f"{SERVING}/saved_model_counter/00000123", {}, shapes={"delta": ()}),
     File("tensorflow/serving", "tensorflow_serving/batching/testdata/matrix_half_plus_two/1", {"x": (2, 3, 3)}),
+    File("RRanddom/tf_finger_tracker", "frozen_model.pb", {"input": (1, 480, 640, 3)}, ("keypoints_pred", "heatmaps")),
     File("tensorflow/tfjs", f"{NODE}/int64_multiply", {"x": np.array([3, -4])}),
     File("tensorflow/tfjs", f"{NODE}/uint8_multiply", {"x": np.array([7], np.uint8)}),
     File("tensorflow/tfjs", f"{NODE}/times_two_int", {"x": FIVE}),
     File("tensorflow/tfjs", f"{NODE}/times_three_float", {"x": ()}),
     File("tensorflow/tfjs", f"{NODE}/model_multi_output", {"x": FIVE, "y": FIVE}),
     File("tensorflow/tfjs", f"{NODE}/model_single_input_multi_output", {"x": FIVE}),
+    *(File("zaneoliver6/char-rnn-lstm-receipts", f"{name}.pb", {"input_data": np.ones(sizes, np.int32)}, ("probs",))
+      for name, sizes in (("frozen_model", (10, 10)), ("frozen_model_mobile", (1, 1)), ("rnn_optimized_model", (10, 10)))),
     File("tensorflow/tfjs", f"{NODE}/module_with_multiple_signatures", {"x": ()}),
 )
 
@@ -134,8 +152,12 @@ def _extract(archive: Path, folder: Path) -> None:
 def filled(file: File) -> dict[str, np.ndarray]:
     random = np.random.default_rng(SEED)
     return {
-        name: np.asarray(random.random(value, np.float32) if isinstance(value, tuple) else value)
+        name: np.asarray(random.uniform(-1, 1, value).astype(np.float32) if isinstance(value, tuple) else value)
         for name, value in file.inputs.items()}
+
+
+def _tensor(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
 
 
 def tensorflow_of(file: File, path: Path, inputs: Mapping[str, np.ndarray]) -> Callable[[], list[np.ndarray]]:
@@ -143,8 +165,8 @@ def tensorflow_of(file: File, path: Path, inputs: Mapping[str, np.ndarray]) -> C
     import tensorflow as tf
 
     session = tf.compat.v1.Session(graph=tf.Graph())
-    named = {name: f"{name}:0" for name in inputs}
-    wanted = [f"{name}:0" for name in file.outputs]
+    named = {name: _tensor(name) for name in inputs}
+    wanted = [_tensor(name) for name in file.outputs]
     with session.graph.as_default():
         if path.is_dir():  # the graph of the file, not its objects: TensorFlow fails to load those of some older versions
             signatures = tf.compat.v1.saved_model.load(session, ["serve"], str(path)).signature_def

@@ -14,8 +14,10 @@ from forge.frontends.support import MISSING, Use, check_supported
 from forge.frontends.tensorflow import converters
 from forge.frontends.tensorflow.importer import evaluate
 from forge.frontends.tensorflow.model import (
+    ITERATOR,
     PLACEHOLDERS,
     FunctionName,
+    Node,
     Ref,
     Shape,
     Signature,
@@ -103,7 +105,7 @@ def _chosen(model: TensorFlowModel, shape: ShapeDict, outputs: Sequence[str] | N
         if outputs and all(name in signature.outputs for name in outputs):
             return (Signature("main", signature.inputs, {name: signature.outputs[name] for name in outputs}),)
     refs = {name: _existing(model, name) for name in outputs} if outputs else _last(model)
-    inputs = _placeholders(model, [ref[0] for ref in refs.values()], shape)
+    inputs = _placeholders(model, list(refs.values()), shape)
     by_ref = {tensor.ref: name for s in model.signatures[:1] for name, tensor in s.inputs.items()}
     named = {by_ref.get(tensor.ref, name): tensor for name, tensor in inputs.items()}
     return (Signature("main", named, {name: Tensor(ref, "", None) for name, ref in refs.items()}),)
@@ -152,26 +154,38 @@ def _last(model: TensorFlowModel) -> dict[str, Ref]:
     return {name_of((name, k)): (name, k) for k in range(1 if node.op.startswith("FusedBatchNorm") else total)}
 
 
-def _placeholders(model: TensorFlowModel, wanted: Sequence[str], shape: ShapeDict) -> dict[str, Tensor]:
+def _placeholders(model: TensorFlowModel, wanted: Sequence[Ref], shape: ShapeDict) -> dict[str, Tensor]:
     """Inputs that outputs need, in the order of the graph; one with a default is one where the user gives its shape."""
-    pending, needed = list(wanted), set[str]()
+    pending, needed = list(wanted), set[Ref]()
     while pending:
-        name = pending.pop()
-        if name in needed or name not in model.main.nodes:
+        ref = pending.pop()
+        if ref in needed or ref[0] not in model.main.nodes:
             continue
-        needed.add(name)
-        if name not in shape:
-            node = model.main.nodes[name]
-            pending += [*(ref[0] for ref in node.inputs), *node.controls]
+        needed.add(ref)
+        node = model.main.nodes[ref[0]]
+        if name_of(ref) not in shape and node.op != ITERATOR:
+            pending += [*node.inputs, *((name, 0) for name in node.controls)]
+    order = {name: place for place, name in enumerate(model.main.nodes)}
     found = {}
-    for name, node in model.main.nodes.items():
-        if name in needed and (node.op in PLACEHOLDERS or name in shape):
-            dtype = node.types.get("dtype") or node.types.get("T")
-            if not isinstance(dtype, str):
-                raise ImportModelError(f"input {name!r}: its element type is not known; the model is invalid")
-            sizes = node.attributes.get("shape")
-            found[name] = Tensor((name, 0), dtype, sizes if node.types.get("dtype") else None)
+    for ref in sorted(needed, key=lambda r: (order[r[0]], r[1])):
+        node = model.main.nodes[ref[0]]
+        if node.op in (*PLACEHOLDERS, ITERATOR) or name_of(ref) in shape:
+            found[name_of(ref)] = _input(node, ref[1])
     return found
+
+
+def _input(node: Node, number: int) -> Tensor:
+    """An output of a node that is an input of the graph."""
+    listed, shapes = node.types.get("output_types"), node.attributes.get("output_shapes")
+    if isinstance(listed, tuple):
+        dtype = listed[number] if number < len(listed) else None
+        sizes = shapes[number] if isinstance(shapes, tuple) and number < len(shapes) else None
+    else:
+        dtype = node.types.get("dtype") or node.types.get("T")
+        sizes = node.attributes.get("shape") if node.types.get("dtype") else None
+    if not isinstance(dtype, str):
+        raise ImportModelError(f"input {name_of((node.name, number))!r}: its element type is not known; the model is invalid")
+    return Tensor((node.name, number), dtype, sizes)
 
 
 def _converted(

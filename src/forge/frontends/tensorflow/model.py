@@ -23,6 +23,8 @@ Shape = tuple[int | None, ...] | None
 """None for sizes that are not known, or for a rank that is not."""
 MAX_NODES = 1 << 22
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+ITERATOR = "IteratorGetNext"
+"""What gives the next data that a graph computes with: inputs, as placeholders are."""
 _LAST_WITHOUT_SCALARS = 21
 """Version of graphs up to which a placeholder of rank 0 is one whose rank is not known."""
 

@@ -18,7 +18,7 @@ from forge.frontends.tensorflow.registry import converts, takes_handles
 from forge.frontends.tensorflow.resources import TABLES, VARIABLES, Operand, PendingList, Resource, writes
 from forge.frontends.tensorflow.restore import variable_name
 from forge.ir.nodes import Value
-from forge.ir.types import TensorType
+from forge.ir.types import TensorType, symbols
 
 
 @converts("PartitionedCall", "StatefulPartitionedCall", outputs="output*Tout")
@@ -100,11 +100,26 @@ def settled(g: Context, operands: Sequence[Operand], body: Any, written: Sequenc
         return []
 
     build_region(g, [v.type for v in operands if isinstance(v, Value)], first_round)
-    found = list(operands)
+    found, known = list(operands), _known_symbols(g)
     for k, operand in pending.items():
         if isinstance(types[k], TensorType):
+            if not known.issuperset(dims.symbols(*types[k].shape[1:])):
+                raise g.unsupported(
+                    f"sizes {types[k].shape[1:]} of a list's elements are computed in the loop; expected elements of one shape")
             found[k] = allocated(g, operand, types[k].shape[1:])
     return found
+
+
+def _known_symbols(g: Context) -> set[str]:
+    """Symbols of sizes that what is converted may use."""
+    found, scope = set[str](), g.scope
+    while True:
+        graph = scope.graph
+        for value in (*graph.inputs, *(result for node in graph.nodes for result in node.results)):
+            found.update(symbols(value.type))
+        if scope.parent is None:
+            return found
+        scope = scope.parent
 
 
 def allocated(g: Context, pending: PendingList, shape: Sequence[Any]) -> Value:

@@ -1,12 +1,10 @@
 """Lists of tensors of the same sizes: tensors whose first axis counts the elements.
 
-A list without elements, of which the sizes of elements are not known, is a `PendingList` until one is set. Arrays of
-version 3 are such lists, too: what they call flow is the list.
+A list without elements, of which the sizes of elements are not known, is a `PendingList` until one is set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from forge import dims
@@ -14,7 +12,7 @@ from forge.dims import Dim
 from forge.frontends.tensorflow.context import Context
 from forge.frontends.tensorflow.converters.control import allocated
 from forge.frontends.tensorflow.registry import converts, takes_handles
-from forge.frontends.tensorflow.resources import Operand, PendingList, Resource
+from forge.frontends.tensorflow.resources import Operand, PendingList
 from forge.ir.nodes import Value
 
 
@@ -26,12 +24,14 @@ def _shape(g: Context, value: Operand) -> tuple[int | Dim | None, ...] | None:
     return tuple(None if isinstance(size, int) and size < 0 else size for size in known)
 
 
-def _new(g: Context, count: Dim | Value, dtype: str, shape: tuple[Any, ...] | None) -> Operand:
+def new_list(g: Context, count: Dim | Value, dtype: str, shape: tuple[Any, ...] | None) -> Operand:
+    """A list: a tensor where the sizes of elements are known."""
     pending = PendingList(count, dtype, shape)
     return pending if shape is None or None in shape else allocated(g, pending, shape)
 
 
-def _count(g: Context, value: Operand) -> Dim | Value:
+def count_of(g: Context, value: Operand) -> Dim | Value:
+    """A number of elements: a size where it is known."""
     tensor = g.tensor(value)
     known = g.dims(tensor)
     return tensor if known is None else known[0]
@@ -40,13 +40,13 @@ def _count(g: Context, value: Operand) -> Dim | Value:
 @converts("TensorListReserve")
 @takes_handles
 def reserve(g: Context, shape: Operand, count: Operand, *, element_dtype: str, shape_type: str = "int32") -> Operand:
-    return _new(g, _count(g, count), element_dtype, _shape(g, shape))
+    return new_list(g, count_of(g, count), element_dtype, _shape(g, shape))
 
 
 @converts("EmptyTensorList")
 @takes_handles
 def empty(g: Context, shape: Operand, limit: Operand, *, element_dtype: str, shape_type: str = "int32") -> Operand:
-    return _new(g, 0, element_dtype, _shape(g, shape))
+    return new_list(g, 0, element_dtype, _shape(g, shape))
 
 
 @converts("TensorListFromTensor")
@@ -55,7 +55,8 @@ def from_tensor(g: Context, x: Operand, shape: Operand, *, element_dtype: str = 
     return g.tensor(x)
 
 
-def _list(g: Context, value: Operand) -> Value:
+def whole_list(g: Context, value: Operand) -> Value:
+    """A list that is read as a tensor."""
     if isinstance(value, PendingList):
         if value.shape is not None and None not in value.shape:
             return allocated(g, value, value.shape)
@@ -64,6 +65,7 @@ def _list(g: Context, value: Operand) -> Value:
 
 
 def element(g: Context, data: Value, place: Value) -> Value:
+    """An element of a list."""
     return g.call("take", data, g.reshape(g.cast(place, "int64"), ()), axis=0)
 
 
@@ -81,7 +83,7 @@ def get_item(g: Context, data: Operand, index: Operand, shape: Operand, *, eleme
     if isinstance(data, PendingList):
         sizes = _shape(g, shape)
         if sizes is None or None in sizes:
-            return element(g, _list(g, data), g.tensor(index))
+            return element(g, whole_list(g, data), g.tensor(index))
         return element(g, allocated(g, data, sizes), g.tensor(index))
     return element(g, g.tensor(data), g.tensor(index))
 
@@ -93,10 +95,10 @@ def set_item(
     resize_if_index_out_of_bounds: bool = False,
 ) -> Value:
     place, value = g.tensor(index), g.tensor(item)
-    return with_element(g, _grown(g, data, place, value) if resize_if_index_out_of_bounds else data, place, value)
+    return with_element(g, grown(g, data, place, value) if resize_if_index_out_of_bounds else data, place, value)
 
 
-def _grown(g: Context, target: Operand, place: Value, item: Value) -> Value:
+def grown(g: Context, target: Operand, place: Value, item: Value) -> Value:
     """A list with zeros at its end, where it is too short to have an element at a place."""
     data = allocated(g, target, item.shape) if isinstance(target, PendingList) else g.tensor(target)
     known = g.dims(place)
@@ -113,6 +115,7 @@ def _grown(g: Context, target: Operand, place: Value, item: Value) -> Value:
 @converts("TensorListLength")
 @takes_handles
 def length(g: Context, data: Operand) -> Value:
+    """How many elements a list has."""
     if isinstance(data, PendingList):
         return g.cast(data.count, "int32") if isinstance(data.count, Value) else g.cast(g.size(data.count), "int32")
     return g.cast(g.size(g.tensor(data).shape[0]), "int32")
@@ -121,7 +124,7 @@ def length(g: Context, data: Operand) -> Value:
 @converts("TensorListElementShape")
 @takes_handles
 def element_shape(g: Context, data: Operand, *, shape_type: str = "int32") -> Value:
-    return g.cast(g.vector(_list(g, data).shape[1:]), shape_type)
+    return g.cast(g.vector(whole_list(g, data).shape[1:]), shape_type)
 
 
 @converts("TensorListStack")
@@ -129,13 +132,13 @@ def element_shape(g: Context, data: Operand, *, shape_type: str = "int32") -> Va
 def stack(g: Context, data: Operand, shape: Operand, *, element_dtype: str = "", num_elements: int = -1) -> Value:
     if isinstance(data, PendingList) and (sizes := _shape(g, shape)) is not None and None not in sizes:
         return allocated(g, data, sizes)
-    return _list(g, data)
+    return whole_list(g, data)
 
 
 @converts("TensorListGather")
 @takes_handles
 def gather(g: Context, data: Operand, indices: Operand, shape: Operand, *, element_dtype: str = "") -> Value:
-    return g.call("take", _list(g, data), g.tensor(indices), axis=0)
+    return g.call("take", whole_list(g, data), g.tensor(indices), axis=0)
 
 
 @converts("TensorListScatter", "TensorListScatterV2")
@@ -173,13 +176,13 @@ def push_back(g: Context, data: Operand, item: Operand, *, element_dtype: str = 
     row = g.call("expand_dims", g.tensor(item), axis=0)
     if isinstance(data, PendingList) and data.count == 0:
         return row
-    return g.call("concatenate", _list(g, data), row, axis=0)
+    return g.call("concatenate", whole_list(g, data), row, axis=0)
 
 
 @converts("TensorListPopBack", outputs="output_handle tensor")
 @takes_handles
 def pop_back(g: Context, data: Operand, shape: Operand, *, element_dtype: str = "") -> list[Value]:
-    whole = _list(g, data)
+    whole = whole_list(g, data)
     size = whole.shape[0]
     rest, last = g.multi("split", whole, indices_or_sections=(size - 1,), axis=0)
     return [rest, g.call("squeeze", last, axis=(0,))]
@@ -188,7 +191,7 @@ def pop_back(g: Context, data: Operand, shape: Operand, *, element_dtype: str = 
 @converts("TensorListResize")
 @takes_handles
 def resize(g: Context, data: Operand, count: Operand) -> Operand:
-    wanted = _count(g, count)
+    wanted = count_of(g, count)
     if isinstance(data, PendingList):
         return PendingList(wanted, data.dtype, data.shape)
     whole = g.tensor(data)
@@ -206,22 +209,25 @@ def concat(
     g: Context, data: Operand, shape: Operand | None = None, leading: Operand | None = None, *, element_dtype: str = "",
     element_shape: Any = None, shape_type: str = "int32",
 ) -> list[Value]:
-    return _concatenated(g, _list(g, data))
+    return joined(g, whole_list(g, data))
 
 
-def _concatenated(g: Context, whole: Value) -> list[Value]:
+def joined(g: Context, whole: Value) -> list[Value]:
+    """All elements put together along their first axis, and how long each is."""
     if whole.rank < 2:
         raise g.invalid(f"got elements of {whole.type}; expected axes to put together")
-    joined = g.reshape(whole, (whole.shape[0] * whole.shape[1], *whole.shape[2:]))
+    flat = g.reshape(whole, (whole.shape[0] * whole.shape[1], *whole.shape[2:]))
     lengths = g.broadcast(g.reshape(g.size(whole.shape[1]), (1,)), (whole.shape[0],))
-    return [joined, lengths]
+    return [flat, lengths]
 
 
 @converts("TensorListConcatLists")
 @takes_handles
 def concat_lists(g: Context, a: Operand, b: Operand, *, element_dtype: str = "") -> Operand:
     present = [v for v in (a, b) if not (isinstance(v, PendingList) and v.count == 0)]
-    return g.call("concatenate", *(_list(g, v) for v in present), axis=0) if len(present) == 2 else present[0] if present else a
+    if len(present) == 2:
+        return g.call("concatenate", *(whole_list(g, v) for v in present), axis=0)
+    return present[0] if present else a
 
 
 @converts("TensorListSplit")
@@ -229,75 +235,12 @@ def concat_lists(g: Context, a: Operand, b: Operand, *, element_dtype: str = "")
 def split(
     g: Context, x: Operand, shape: Operand, lengths: Operand, *, element_dtype: str = "", shape_type: str = "int32"
 ) -> Value:
-    return _split(g, g.tensor(x), g.tensor(lengths))
+    return parts_of(g, g.tensor(x), g.tensor(lengths))
 
 
-def _split(g: Context, x: Value, lengths: Value) -> Value:
+def parts_of(g: Context, x: Value, lengths: Value) -> Value:
+    """A list of parts of equal lengths."""
     known = g.ints(lengths)
     if not known or len(set(known)) != 1:
         raise g.unsupported("parts of different lengths, or of lengths that are computed at run time; expected equal ones")
     return g.reshape(x, (len(known), known[0], *x.shape[1:]))
-
-
-@converts("TensorArrayV3", outputs="handle flow")
-@takes_handles
-def array(
-    g: Context, size: Operand, *, dtype: str, element_shape: Any = None, dynamic_size: bool = False,
-    clear_after_read: bool = True, identical_element_shapes: bool = False, tensor_array_name: str = "",
-) -> list[Operand]:
-    return [Resource(g.node.name, "array"), _new(g, _count(g, size), dtype, element_shape)]
-
-
-@converts("TensorArrayReadV3")
-@takes_handles
-def array_read(g: Context, handle: Operand, index: Operand, flow: Operand, *, dtype: str = "") -> Value:
-    return element(g, _list(g, flow), g.tensor(index))
-
-
-@converts("TensorArrayWriteV3")
-@takes_handles
-def array_write(g: Context, handle: Operand, index: Operand, item: Operand, flow: Operand) -> Value:
-    return with_element(g, flow, g.tensor(index), g.tensor(item))
-
-
-@converts("TensorArrayGatherV3")
-@takes_handles
-def array_gather(
-    g: Context, handle: Operand, indices: Operand, flow: Operand, *, dtype: str = "", element_shape: Any = None
-) -> Value:
-    data, places = _list(g, flow), g.tensor(indices)
-    known = g.ints(places)
-    is_whole = known is not None and known == tuple(range(len(known))) and dims.equal(data.shape[0], len(known))
-    return data if is_whole else g.call("take", data, places, axis=0)
-
-
-@converts("TensorArrayScatterV3")
-@takes_handles
-def array_scatter(g: Context, handle: Operand, indices: Operand, x: Operand, flow: Operand) -> Value:
-    return scattered(g, flow, g.tensor(indices), g.tensor(x))
-
-
-@converts("TensorArraySizeV3")
-@takes_handles
-def array_size(g: Context, handle: Operand, flow: Operand) -> Value:
-    return length(g, flow)
-
-
-@converts("TensorArrayConcatV3", outputs="value lengths")
-@takes_handles
-def array_concat(
-    g: Context, handle: Operand, flow: Operand, *, dtype: str = "", element_shape_except0: Any = None
-) -> list[Value]:
-    return _concatenated(g, _list(g, flow))
-
-
-@converts("TensorArraySplitV3")
-@takes_handles
-def array_split(g: Context, handle: Operand, x: Operand, lengths: Operand, flow: Operand) -> Value:
-    return _split(g, g.tensor(x), g.tensor(lengths))
-
-
-@converts("TensorArrayCloseV3")
-@takes_handles
-def array_close(g: Context, handle: Operand) -> Sequence[Operand]:
-    return []
