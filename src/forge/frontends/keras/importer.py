@@ -115,7 +115,7 @@ def _with_masks(context: Context, layer: Layer, bound: Sequence[Any], found: Any
 
 
 def _call_model(scope: KerasScope, model: Layer, arguments: Sequence[Any]) -> Any:
-    inner = scope.called({}, f"{scope.prefix}{model.name}/")
+    inner = scope.inlined(f"{scope.prefix}{model.name}/")
     return run_model(inner, model, arguments[0] if arguments else [])
 
 

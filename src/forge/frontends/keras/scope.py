@@ -8,7 +8,7 @@ from typing import Any
 
 from forge.frontends.keras.weights import Weights
 from forge.frontends.scope import ImportState
-from forge.frontends.state.sizes import SizeScope
+from forge.frontends.state.scope import MemoryScope
 from forge.ir.nodes import Value
 
 
@@ -33,7 +33,7 @@ class KerasState(ImportState):
 
 
 @dataclass(eq=False, repr=False)
-class KerasScope(SizeScope[KerasState]):
+class KerasScope(MemoryScope[KerasState]):
     """Values of a model."""
 
 

@@ -12,6 +12,8 @@ from forge.frontends.keras.policies import Policy, policy_of
 
 OPS = "ops"
 """The domain of ``keras.ops``; layers have that of the standard, "", and custom ones that of their package."""
+_EXPORTED = {"GroupQueryAttention": "GroupedQueryAttention"}
+"""Classes that Keras exports under another name -> their own name."""
 MAX_DEPTH = 32
 MAX_LAYERS = 1 << 17
 MODELS = ("Functional", "Sequential", "Model")
@@ -152,7 +154,8 @@ def _members(attribute: str, found: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(kind, str) and str(member.get("module")).startswith("keras.src.ops"):
             yield f"operations/{number}", member
             continue
-        name = snake_case(str(kind).rpartition(">")[2])
+        plain = str(kind).rpartition(">")[2]
+        name = snake_case(_EXPORTED.get(plain, plain))
         count = used[name] = used.get(name, -1) + 1
         yield f"{attribute}/{name}_{count}" if count else f"{attribute}/{name}", member
 

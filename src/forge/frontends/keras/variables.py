@@ -50,12 +50,10 @@ def _layer_norm(config: Mapping[str, Any]) -> Names:
     return ["gamma"] if config.get("rms_scaling") else _scaled(config)
 
 
-def _attention(*projections: str) -> Callable[[Mapping[str, Any]], Names]:
-    def names(config: Mapping[str, Any]) -> Names:
-        own = ("kernel", "bias") if config.get("use_bias", True) else ("kernel",)
-        return [f"{projection}/{name}" for projection in projections for name in own]
-
-    return names
+def _attention(config: Mapping[str, Any]) -> Names:
+    own = ("kernel", "bias") if config.get("use_bias", True) else ("kernel",)
+    gate = ("gate_dense",) if config.get("use_gate") else ()
+    return [f"{part}/{name}" for part in ("query_dense", "key_dense", *gate, "value_dense", "output_dense") for name in own]
 
 
 def _einsum_dense(config: Mapping[str, Any]) -> Names:
@@ -98,9 +96,7 @@ VARIABLES: dict[str, Callable[[Mapping[str, Any]], Names]] = {
     "RMSNormalization": lambda config: ("scale",),
     "SpectralNormalization": lambda config: ("vector_u-",),
     "PReLU": lambda config: ("alpha",),
-    "MultiHeadAttention": _attention("query_dense", "key_dense", "value_dense", "output_dense"),
-    "GroupQueryAttention": _attention("query_dense", "key_dense", "value_dense", "output_dense"),
-    "GroupedQueryAttention": _attention("query_dense", "key_dense", "value_dense", "output_dense"),
+    **dict.fromkeys(("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention"), _attention),
     "AdditiveAttention": _additive,
     "Attention": _dot_attention,
     "Normalization": _normalization,

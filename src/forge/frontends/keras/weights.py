@@ -38,10 +38,12 @@ class StoredWeights:
         self._files = files
 
     def find(self, path: str, number: int | str) -> np.ndarray | None:
+        parent, _, last = path.rpartition("/")
         for root in self._files(path):
-            found = root.find("/".join(filter(None, (self._path(root, path), "vars", str(number)))))
-            if found is not None:
-                return found.array()
+            for place in (path, f"{parent}/_{last}".lstrip("/")):  # attributes with and without a property
+                found = root.find("/".join(filter(None, (self._path(root, place), "vars", str(number)))))
+                if found is not None:
+                    return found.array()
         return None
 
     @staticmethod

@@ -19,3 +19,8 @@ def einsum_kernel(g: Context, x: Value) -> tuple[Value]:
 def embeddings(g: Context) -> Value:
     """The table of a quantised layer, as numbers."""
     raise g.unsupported(f"quantisation {g.layer.policy.mode!r}: not supported")
+
+
+def projected(g: Context, path: str, x: Value, outputs: int, use_bias: bool) -> Value:
+    """``x`` times a quantised kernel at ``path`` whose last ``outputs`` axes are new, and a bias."""
+    raise g.unsupported(f"quantisation {g.layer.policy.mode!r}: not supported")
