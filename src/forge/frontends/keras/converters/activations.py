@@ -26,7 +26,8 @@ def _tanh_shrink(g: Context, x: Value) -> Value:
     return g.call("subtract", x, g.call("tanh", x))
 
 
-def _squareplus(g: Context, x: Value, b: float = 4) -> Value:
+def squareplus(g: Context, x: Value, b: float = 4) -> Value:
+    """``(x + sqrt(x^2 + b)) / 2``."""
     root = g.call("sqrt", g.call("add", g.call("multiply", x, x), g.scalar(b, x)))
     return g.call("divide", g.call("add", x, root), g.scalar(2, x))
 
@@ -108,7 +109,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "sparsemax": sparsemax,
     "sparse_plus": _sparse_plus,
     "sparse_sigmoid": _sparse_sigmoid,
-    "squareplus": _squareplus,
+    "squareplus": squareplus,
 }
 
 

@@ -56,7 +56,8 @@ def _masked_mean(
     return g.call("divide", total, g.call("sum", counts, axis=(axis,), keepdims=keepdims))
 
 
-def _adaptive(kind: str, rank: int) -> Any:
+def adaptive(kind: str, rank: int) -> Any:
+    """The converter of a pool to sizes that are given."""
     def convert(g: Context, x: Value, *, output_size: Any, data_format: Any = None) -> Value:
         checked_rank(g, x, rank)
         first = is_first(g, data_format)
@@ -71,7 +72,7 @@ def _adaptive(kind: str, rank: int) -> Any:
 for _rank in SPATIAL:
     for _kind, _names in (("avg", ("AveragePooling", "AvgPool")), ("max", ("MaxPooling", "MaxPool"))):
         converts(*(f"{name}{_rank}D" for name in _names))(_pool(_kind, _rank))
-        converts(f"Adaptive{_names[0]}{_rank}D")(_adaptive(_kind, _rank))
+        converts(f"Adaptive{_names[0]}{_rank}D")(adaptive(_kind, _rank))
     _average = (f"GlobalAveragePooling{_rank}D", f"GlobalAvgPool{_rank}D")
     converts(*_average)(_masked_mean if _rank == 1 else _global("mean", _rank))
     converts(f"GlobalMaxPooling{_rank}D", f"GlobalMaxPool{_rank}D")(_global("max", _rank))
