@@ -10,7 +10,7 @@ import numpy as np
 from forge import dtypes
 from forge.frontends.keras.hdf5_bytes import Hdf5Bytes
 
-_INTEGER, _FLOAT, _STRING, _ENUM, _VARIABLE = 0, 1, 3, 8, 9
+_INTEGER, _FLOAT, _STRING, _OPAQUE, _ENUM, _VARIABLE = 0, 1, 3, 5, 8, 9
 MAX_RANK = 32
 MAX_ELEMENTS = 1 << 40
 
@@ -39,6 +39,8 @@ def element_type(file: Hdf5Bytes, position: int) -> ElementType:
         return ElementType(_float_type(file, position, size, order))
     if kind == _STRING and 0 < size < 1 << 31:
         return ElementType(np.dtype(f"S{size}"))
+    if kind == _OPAQUE and size == 2:  # an attribute of the array says that they are of bfloat16
+        return ElementType(np.dtype("V2"))
     if kind == _ENUM and size == 1:  # bools
         return ElementType(np.dtype("bool"))
     if kind == _VARIABLE and bits & 15 == 1 and size == 8 + file.offset_size:

@@ -120,6 +120,8 @@ def _add_inputs(
     inner = KerasScope(scope.graph, scope.state, {}, taken=scope.taken)
     add_inputs(inner, typed, labels, shape)
     values = [inner.required(name) for name, _ in typed]
+    for value in values:
+        scope.note_sizes(value)
     return [_turned(scope, value, True) for value in values] if turns else values
 
 

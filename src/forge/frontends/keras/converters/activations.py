@@ -56,7 +56,7 @@ def glu(g: Context, x: Value, axis: int = -1) -> Value:
 
 
 def sparsemax(g: Context, x: Value, axis: int = -1) -> Value:
-    """The projection of each row on the simplex (Martins and Astudillo, 2016)."""
+    """The projection of each row on the simplex (Martins and Astudillo, 2016), with the sums of sums that Keras 3 has in it."""
     axis = g.axis(axis, x.rank)
     order = g.call("sort", x, axis=axis, is_ascend=False)
     sums = g.call("cumsum", order, axis=axis)
@@ -67,7 +67,7 @@ def sparsemax(g: Context, x: Value, axis: int = -1) -> Value:
     ranks = g.reshape(ranks, shape)
     support = g.call("greater", g.call("add", g.call("multiply", ranks, order), g.scalar(1, x)), sums)
     number = g.call("sum", g.cast(support, x.dtype), axis=(axis,), keepdims=True)
-    total = g.call("sum", g.call("where", support, order, g.call("zeros_like", order)), axis=(axis,), keepdims=True)
+    total = g.call("sum", g.call("where", support, sums, g.call("zeros_like", sums)), axis=(axis,), keepdims=True)
     tau = g.call("divide", g.call("subtract", total, g.scalar(1, x)), number)
     return g.call("nn.relu", g.call("subtract", x, tau))
 

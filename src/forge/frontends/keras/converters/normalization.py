@@ -90,9 +90,15 @@ def group_normalization(
     if number < 1 or channels % number:
         raise g.invalid(f"groups: got {groups} for {channels} channels; expected a divisor")
     wide = _wide(x)
-    gamma = g.weight("gamma", dtype=wide) if scale else g.full((channels,), 1.0, wide)
-    beta = g.weight("beta", dtype=wide) if center else g.full((channels,), 0.0, wide)
-    found = g.call("nn.group_norm", g.cast(x, wide), gamma, beta, num_groups=number, axis=position, epsilon=float(epsilon))
+    split = [*x.shape[:position], number, channels // number, *x.shape[position + 1 :]]
+    data = g.reshape(g.cast(x, wide), split)
+    over = tuple(k for k in range(1, data.rank) if k != position)
+    mean, variance = (g.call(op, data, axis=over, keepdims=True) for op in ("mean", "variance"))
+    found = g.call("multiply", g.call("subtract", data, mean), norms.inverse_root(g, variance, float(epsilon)))
+    found = g.reshape(found, x.shape)
+    for name, op, has in (("gamma", "multiply", scale), ("beta", "add", center)):
+        if has:
+            found = g.call(op, found, _on_axes(g, g.weight(name, dtype=wide), [position], x.rank, x.shape))
     return g.cast(found, g.layer.policy.compute)
 
 

@@ -24,7 +24,7 @@ from forge.frontends.keras.registry import OPS, converts
 from forge.ir.nodes import Value
 
 _NAMES = {
-    "Relu": "relu", "Relu6": "relu6", "SparseSigmoid": "sparse_sigmoid", "Softplus": "softplus", "Softsign": "softsign",
+    "SparseSigmoid": "sparse_sigmoid", "Softplus": "softplus", "Softsign": "softsign",
     "SparsePlus": "sparse_plus", "Silu": "silu", "LogSigmoid": "log_sigmoid", "HardSigmoid": "hard_sigmoid", "HardSilu": "hard_silu",
     "Selu": "selu", "TanhShrink": "tanh_shrink", "HardTanh": "hard_tanh"}
 
@@ -35,6 +35,15 @@ def _named(name: str) -> Any:
 
 for _op, _name in _NAMES.items():
     converts(_op, domain=OPS)(_named(_name))
+
+
+@converts("Relu", "Relu6", domain=OPS)
+def relu(g: Context, x: Any) -> Value:
+    data = value(g, x)
+    if dtypes.is_float(data.dtype):
+        return activations.ACTIVATIONS[g.layer.class_name.lower()](g, data)
+    found = g.call("maximum", data, g.scalar(0, data))
+    return found if g.layer.class_name == "Relu" else g.call("minimum", found, g.scalar(6, data))
 
 
 @converts("Squareplus", domain=OPS)
