@@ -95,6 +95,7 @@ VARIABLES: dict[str, Callable[[Mapping[str, Any]], Names]] = {
     "GroupNormalization": _scaled,
     "RMSNormalization": lambda config: ("scale",),
     "SpectralNormalization": lambda config: ("vector_u-",),
+    "LayerScale": lambda config: ("gamma",),
     "PReLU": lambda config: ("alpha",),
     **dict.fromkeys(("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention"), _attention),
     "AdditiveAttention": _additive,

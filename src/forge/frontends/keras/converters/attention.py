@@ -20,8 +20,11 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def projected(g: Context, name: str, x: Value, outputs: int, use_bias: bool) -> Value:
     """``x`` times a kernel of the layer whose last ``outputs`` axes are new."""
     path = f"{name}_dense"
+    stored = g.weight_array("kernel", path)
+    if stored is not None and stored.dtype == "int8" and stored.ndim > 2:
+        return quantized.projected(g, path, x, stored.shape[-outputs:], stored.ndim - outputs, use_bias, "int8")
     if g.layer.policy.mode:
-        return quantized.projected(g, path, x, outputs, use_bias)
+        raise g.unsupported(f"quantisation {g.layer.policy.mode!r}: not supported; expected int8")
     kernel = g.weight("kernel", path)
     inputs = kernel.rank - outputs
     lead, given, made = x.shape[: x.rank - inputs], kernel.shape[:inputs], kernel.shape[inputs:]

@@ -24,12 +24,9 @@ def dense(
     g: Context, x: Value, *, units: int, activation: Any = None, use_bias: bool = True, gptq_unpacked_column_size: Any = None
 ) -> Value:
     if g.layer.policy.mode:
-        found = quantized.dense(g, x)
-    else:
-        found = product(g, x, g.weight("kernel"))
-    if use_bias:
-        found = g.call("add", found, g.weight("bias"))
-    return activated(g, found, activation)
+        return activated(g, quantized.dense(g, x, units, use_bias), activation)
+    found = product(g, x, g.weight("kernel"))
+    return activated(g, g.call("add", found, g.weight("bias")) if use_bias else found, activation)
 
 
 @converts("EinsumDense")
@@ -37,14 +34,11 @@ def einsum_dense(
     g: Context, x: Value, *, equation: str, output_shape: Any, activation: Any = None, bias_axes: Any = None,
     gptq_unpacked_column_size: Any = None,
 ) -> Value:
-    kernel = quantized.einsum_kernel(g, x) if g.layer.policy.mode else g.weight("kernel")
-    if isinstance(kernel, tuple):
-        found = kernel[0]
-    else:
-        found = einsum(g, equation, x, kernel)
-    if bias_axes is not None:
-        found = g.call("add", found, g.weight("bias"))
-    return activated(g, found, activation)
+    if g.layer.policy.mode:
+        sizes = output_shape if isinstance(output_shape, tuple) else (output_shape,)
+        return activated(g, quantized.einsum_dense(g, x, equation, bias_axes is not None, sizes), activation)
+    found = einsum(g, equation, x, g.weight("kernel"))
+    return activated(g, g.call("add", found, g.weight("bias")) if bias_axes is not None else found, activation)
 
 
 def einsum(g: Context, equation: str, *operands: Value) -> Value:
@@ -69,8 +63,11 @@ def looked_up(g: Context, table: Value, indices: Value) -> Value:
 def embedding(
     g: Context, x: Value, *, input_dim: int, output_dim: int, mask_zero: bool = False, weights: Any = None
 ) -> tuple[Value, Value | None]:
-    table = quantized.embeddings(g) if g.layer.policy.mode else g.weight("embeddings")
-    found = looked_up(g, table, x)
+    if g.layer.policy.mode:
+        places = checked_indices(g, g.cast(x, "int64" if x.dtype == "int64" else "int32"), input_dim)
+        found = quantized.embedded(g, places, output_dim)
+    else:
+        found = looked_up(g, g.weight("embeddings"), x)
     return found, g.call("not_equal", x, g.scalar(0, x)) if mask_zero else None
 
 
@@ -96,13 +93,19 @@ def reversible_embedding(
 
 @converts(
     "Identity", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianDropout", "GaussianNoise",
-    "AlphaDropout", "ActivityRegularization", "RandomFlip", "RandomRotation", "RandomTranslation", "RandomZoom", "RandomContrast",
+    "AlphaDropout", "ActivityRegularization", "RandomCrop", "RandomFlip", "RandomRotation", "RandomTranslation", "RandomZoom", "RandomContrast",
     "RandomBrightness", "RandomColorJitter", "RandomColorDegeneration", "RandomErasing", "RandomGaussianBlur", "RandomGrayscale",
     "RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization", "RandomSaturation", "RandomSharpness", "RandomShear",
-    "RandomElasticTransform", "MixUp", "CutMix", "AugMix", "RandAugment")
+    "RandomElasticTransform", "MixUp", "CutMix", "AugMix", "RandAugment", "StochasticDepth")
 def identity(g: Context, x: Any, **training_only: Any) -> Any:
     """Layers that act only in training."""
     return x
+
+
+@converts("LayerScale")
+def layer_scale(g: Context, x: Value, *, init_values: Any = None, projection_dim: Any = None) -> Value:
+    """Of ``keras.applications.convnext``."""
+    return g.call("multiply", x, g.weight("gamma"))
 
 
 @converts("Masking")

@@ -139,12 +139,6 @@ def center_crop(g: Context, x: Value, *, height: int, width: int, data_format: A
     return g.call("strided_slice", data, begin=tuple(starts), end=tuple(ends), strides=(1, 1), axes=axes)
 
 
-@converts("RandomCrop")
-def random_crop(g: Context, x: Value, *, height: int, width: int, data_format: Any = None, name: Any = None) -> Value:
-    data = g.cast(x, g.layer.policy.compute)
-    return fitted(g, data, (height, width), is_first(g, data_format), "bilinear", crops=True)
-
-
 @converts("Resizing")
 def resizing(
     g: Context, x: Value, *, height: int, width: int, interpolation: str = "bilinear", crop_to_aspect_ratio: bool = False,
