@@ -60,7 +60,8 @@ SIDE_BAR = {
     "Notebooks": ["notebooks/pytorch_to_library", "notebooks/quantize_and_compare"],
     "Reference": [f"reference/{name}" for name in (
         "api/index", "formats", "settings", "opt_levels", "operators/README", "onnx_operators", "pytorch_operators",
-        "stablehlo_operators", "tflite_operators", "keras_layers", "pytorch_models", "onnx_export", "text_format", "accuracy", "performance",
+        "stablehlo_operators", "tflite_operators",
+        "keras_layers", "pytorch_models", "onnx_export", "text_format", "accuracy", "performance",
         "performance_dynamic", "performance_operators", "comparison", "scope", "seeds")],
     "Inside": [f"internals/{name}" for name in ("tour", "architecture", "benchmarks", "bandwidth")],
 }

@@ -12,8 +12,8 @@ HEADING = """# Layers of Keras
 
 Of the {layers} layers, names of other versions included, {loaded} can be loaded, and {loaded_operations} of the {operations}
 operations of `keras.ops`, which a functional model has where it calls them on symbolic tensors. Layers that act in training alone
-give what they get. Masks are carried from layer to layer as Keras carries them. Models inside of models, and layers that are called
-several times, are converted where they are called; their weights are there once.
+give what they get. Masks are carried from layer to layer as Keras carries them. Models inside of models, and layers that are
+called several times, are converted where they are called; their weights are there once.
 
 A file with a `Lambda` is refused: it has Python code, which is never run.
 

@@ -1,7 +1,8 @@
 """The importer of Keras.
 
-``FORMAT`` has the loader that is ``forge.from_keras``; ``register`` adds converters: of custom layers, with the package that they
-are registered in as ``domain``, of operations of ``keras.ops`` with ``domain="ops"``, and of Keras's layers in the place of Forge's.
+``FORMAT`` has the loader that is ``forge.from_keras``; ``register`` adds converters: of custom layers, with the package that
+they are registered in as ``domain``, of operations of ``keras.ops`` with ``domain="ops"``, and of Keras's layers in the place of
+Forge's.
 """
 
 from __future__ import annotations

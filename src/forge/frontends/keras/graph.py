@@ -101,7 +101,8 @@ def _replaced(given: Any, found: Mapping[tuple[str, int], Sequence[Any]]) -> Any
         name, number, position = given.place
         results = found[name, number]
         if position >= len(results):
-            raise ImportModelError(f"result {position} of layer {name[:100]!r} is read; it has {len(results)}; the model is damaged")
+            raise ImportModelError(
+                f"result {position} of layer {name[:100]!r} is read; it has {len(results)}; the model is damaged")
         return results[position]
     if isinstance(given, list | tuple):
         return type(given)(_replaced(item, found) for item in given)
@@ -192,8 +193,8 @@ def revived(found: Any, layers: Mapping[str, Layer]) -> Any:
         return {key: revived(item, layers) for key, item in found.items()}
     if kind == "__keras_tensor__":
         history = config.get("keras_history")
-        known = isinstance(history, list) and len(history) == 3 and history[0] in layers
-        if not known or any(type(number) is not int or number < 0 for number in history[1:]):
+        is_place = isinstance(history, list) and len(history) == 3 and isinstance(history[0], str) and history[0] in layers
+        if not isinstance(history, list) or not is_place or any(type(number) is not int or number < 0 for number in history[1:]):
             raise ImportModelError(f"got the tensor {str(history)[:80]}; expected a result of a layer; the model is damaged")
         return Reference((history[0], _number(layers[history[0]], history[1]), history[2]))
     if kind in ("__tensor__", "__numpy__"):

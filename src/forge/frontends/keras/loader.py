@@ -42,8 +42,8 @@ def import_model(source: Source, shape: ShapeDict | None = None, layout: str = "
         check_supported(used.values(), REGISTRY)
         if not source.model.is_model:
             raise ImportModelError(
-                f"got the class {source.model.class_name!r} without a graph of layers; expected a functional or sequential model; "
-                "pass the model in memory")
+                f"got the class {source.model.class_name!r} without a graph of layers; expected a functional or sequential one; "
+                "pass it in memory")
         size = sum(use.count for use in used.values())
         scope = KerasScope(Graph(name="main"), KerasState(size=size, weights=source.weights), {})
         turns = layout == "NCHW" and _has_channels_last(source.model)

@@ -93,7 +93,8 @@ RULES: dict[str, Rule] = {
         "GaussianDropout", "GaussianNoise", "ActivityRegularization", "Dropout", "Identity", "TimeDistributed",
         "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"), _kept),
     **dict.fromkeys(("Add", "Subtract", "Average", "Maximum", "Minimum", "Multiply"), _merged),
-    **dict.fromkeys(("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention"), _of_query),
+    **dict.fromkeys(("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention"),
+        _of_query),
     **dict.fromkeys((
         "LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"), _of_sequence),
     "Concatenate": _concatenated,

@@ -42,7 +42,8 @@ def policy_of(dtype: Any, layer: str) -> Policy:
     if isinstance(dtype, str):
         return _named(dtype, layer)
     if not isinstance(dtype, Mapping) or not isinstance(dtype.get("config"), Mapping):
-        raise ImportModelError(f"layer {layer!r}: its dtype is {str(dtype)[:80]!r}; expected a policy of Keras; the model is damaged")
+        raise ImportModelError(
+            f"layer {layer!r}: its dtype is {str(dtype)[:80]!r}; expected a policy of Keras; the model is damaged")
     kind, config = dtype.get("class_name"), dtype["config"]
     if kind == "DTypePolicyMap":
         default = config.get("default_policy")
@@ -54,7 +55,8 @@ def policy_of(dtype: Any, layer: str) -> Policy:
         block = config.get("block_size")
         return Policy(source.compute, source.variables, str(config.get("mode")).partition("/")[0],
                       block if isinstance(block, int) and block > 0 else None)
-    raise ImportModelError(f"layer {layer!r}: its dtype policy is {str(kind)[:80]!r}; expected DTypePolicy or QuantizedDTypePolicy")
+    raise ImportModelError(
+        f"layer {layer!r}: its dtype policy is {str(kind)[:80]!r}; expected DTypePolicy or QuantizedDTypePolicy")
 
 
 def _named(name: Any, layer: str) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def _of_object(model: Any, weights: Any) -> Source:
             model.save(path)
         except Exception as error:  # the framework, and layers of the user, may raise anything
             raise ImportModelError(
-                f"Keras model {getattr(model, 'name', '')!r}: cannot be saved: {error}; build it, or correct its get_config") from error
+                f"Keras model {getattr(model, 'name', '')!r}: cannot be saved: {error}; build it, or correct its get_config"
+            ) from error
         data = path.read_bytes()
     with located(f"Keras model {getattr(model, 'name', '')!r}"):
         return _of_data(memoryview(data), "Keras model")
@@ -112,7 +113,7 @@ def _entry(archive: StoredArchive, name: str, limit: int) -> Callable[[], bytes]
 
 
 def _of_parts(
-    parts: dict[str, Callable[[], bytes | memoryview]], shard: Callable[[str], bytes | memoryview], where: str
+    parts: Mapping[str, Callable[[], bytes | memoryview]], shard: Callable[[str], bytes | memoryview], where: str
 ) -> Source:
     if _CONFIG not in parts:
         raise ImportModelError(f"has no {_CONFIG}; {_EXPECTED}")
@@ -155,7 +156,8 @@ def _other_weights(model: Layer, weights: Any) -> Weights:
     with located(str(path)):
         data = mapped_file(path, ".h5", sys.maxsize, "expected weights of Keras")
         if bytes(data[:8]) != SIGNATURE and path.suffix == ".json":
-            return _sharded(bytes(data), lambda name: mapped_file(data_file(name, (path.parent,), "weights"), ".h5", sys.maxsize, ""))
+            return _sharded(bytes(data), lambda name: mapped_file(data_file(name, (path.parent,), "weights"), ".h5",
+                sys.maxsize, ""))
         root = read_hdf5(data, path.name)
         group = root.find("model_weights") or root
         if "layer_names" in group.attributes or "layer_names0" in group.attributes:

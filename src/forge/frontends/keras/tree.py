@@ -17,8 +17,9 @@ _EXPORTED = {"GroupQueryAttention": "GroupedQueryAttention"}
 MAX_DEPTH = 32
 MAX_LAYERS = 1 << 17
 MODELS = ("Functional", "Sequential", "Model")
-_STEMS = {"BatchNormalizationV1": "BatchNormalization", "BatchNormalizationV2": "BatchNormalization", "LSTMV2": "LSTM", "GRUV2": "GRU",
-          "SyncBatchNormalization": "BatchNormalization", "CuDNNLSTM": "CuDNNLSTM", "DenseFeaturesV2": "DenseFeatures"}
+_STEMS = {
+    **dict.fromkeys(("BatchNormalizationV1", "BatchNormalizationV2", "SyncBatchNormalization"), "BatchNormalization"),
+    "LSTMV2": "LSTM", "GRUV2": "GRU"}
 """Classes of old versions of TensorFlow -> what they are now."""
 
 

@@ -65,7 +65,8 @@ def _additive(config: Mapping[str, Any]) -> Names:
 
 
 def _dot_attention(config: Mapping[str, Any]) -> Names:
-    return (*(("scale",) if config.get("use_scale") else ()), *(("concat_score_weight",) if config.get("score_mode") == "concat" else ()))
+    return (*(("scale",) if config.get("use_scale") else ()),
+        *(("concat_score_weight",) if config.get("score_mode") == "concat" else ()))
 
 
 def _normalization(config: Mapping[str, Any]) -> Names:
@@ -81,7 +82,8 @@ def _reversible(config: Mapping[str, Any]) -> Names:
 
 
 VARIABLES: dict[str, Callable[[Mapping[str, Any]], Names]] = {
-    **dict.fromkeys(("Dense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), _biased("kernel")),
+    **dict.fromkeys(("Dense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
+        _biased("kernel")),
     **dict.fromkeys(("Convolution1D", "Convolution2D", "Convolution3D"), _biased("kernel")),
     **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D"), _biased("kernel")),
     **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), _biased("depthwise_kernel", "pointwise_kernel")),

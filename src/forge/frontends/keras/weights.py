@@ -59,10 +59,10 @@ class OrderedWeights:
         self._arrays: dict[tuple[str, int | str], Group] = {}
         stored = _texts(root, "layer_names")
         groups = [(name, found) for name in stored if (found := list(_members(root, name)))]
-        wanted = [(child, found) for child in model.children.values() if (found := in_old_order(child))]
+        wanted = [(child, own) for child in model.children.values() if (own := in_old_order(child))]
         if len(groups) != len(wanted):
             raise ImportModelError(f"got weights of {len(groups)} layers; expected those of the {len(wanted)} that have some")
-        by_name = {name: found for name, found in groups}
+        by_name = dict(groups)
         are_named = all(child.name in by_name for child, _ in wanted)
         for (child, variables), (name, arrays) in zip(wanted, groups):
             arrays = by_name[child.name] if are_named else arrays

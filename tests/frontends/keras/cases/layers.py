@@ -9,10 +9,12 @@ from tests.frontends.keras.case import Case, called, integers, normal
 
 SIZES = {1: (9, 4), 2: (6, 8, 4), 3: (4, 5, 6, 3)}
 ACTIVATIONS = (
-    "relu relu6 sigmoid tanh softmax log_softmax softplus softsign elu celu selu gelu silu mish exponential leaky_relu hard_sigmoid "
-    "hard_silu hard_tanh hard_shrink soft_shrink tanh_shrink log_sigmoid glu sparsemax sparse_plus sparse_sigmoid squareplus linear")
+    "relu relu6 sigmoid tanh softmax log_softmax softplus softsign elu celu selu gelu silu mish exponential "
+    "leaky_relu hard_sigmoid hard_silu hard_tanh hard_shrink soft_shrink tanh_shrink log_sigmoid glu sparsemax "
+    "sparse_plus sparse_sigmoid squareplus linear")
 TRAINING_ONLY = (
-    "Dropout GaussianDropout GaussianNoise AlphaDropout SpatialDropout2D RandomContrast RandomBrightness RandomZoom RandomRotation")
+    "Dropout GaussianDropout GaussianNoise AlphaDropout SpatialDropout2D RandomContrast RandomBrightness RandomZoom "
+    "RandomRotation")
 
 
 def windows(keras: Any) -> Iterator[Case]:
@@ -56,7 +58,8 @@ def norms(keras: Any) -> Iterator[Case]:
     layers = keras.layers
     x = normal(2, 6, 8, 4)
     found = {
-        "BatchNormalization": layers.BatchNormalization(), "BatchNormalization-axis": layers.BatchNormalization(axis=1, scale=False),
+        "BatchNormalization": layers.BatchNormalization(), "BatchNormalization-axis": layers.BatchNormalization(axis=1,
+            scale=False),
         "LayerNormalization": layers.LayerNormalization(), "LayerNormalization-axes": layers.LayerNormalization(axis=(1, 2, 3)),
         "LayerNormalization-first": layers.LayerNormalization(axis=1, center=False),
         "GroupNormalization": layers.GroupNormalization(2), "GroupNormalization-each": layers.GroupNormalization(-1),

@@ -10,17 +10,18 @@ import numpy as np
 from tests.frontends.keras.case import Case, called, integers, normal
 
 UNARY = (
-    "absolute arctan arcsinh ceil cos cosh exp expm1 floor isfinite isinf isnan negative relu relu6 sigmoid sign sin sinh square tan "
-    "tanh softplus softsign silu log_sigmoid hard_sigmoid hard_silu selu gelu tanh_shrink hard_tanh leaky_relu elu celu glu soft_shrink "
-    "hard_shrink softmax log_softmax sparsemax sparse_plus sparse_sigmoid squareplus erf conj real trunc round ravel zeros_like "
-    "ones_like logical_not sort argsort cumsum cumprod sum prod mean var std max min any all argmax argmin logsumexp count_nonzero "
-    "average nansum nanmean nanmax nanmin nanstd nanvar nanprod normalize")
+    "absolute arctan arcsinh ceil cos cosh exp expm1 floor isfinite isinf isnan negative relu relu6 sigmoid sign "
+    "sin sinh square tan tanh softplus softsign silu log_sigmoid hard_sigmoid hard_silu selu gelu tanh_shrink "
+    "hard_tanh leaky_relu elu celu glu soft_shrink hard_shrink softmax log_softmax sparsemax sparse_plus "
+    "sparse_sigmoid squareplus erf conj real trunc round ravel zeros_like ones_like logical_not sort argsort cumsum "
+    "cumprod sum prod mean var std max min any all argmax argmin logsumexp count_nonzero average nansum nanmean "
+    "nanmax nanmin nanstd nanvar nanprod normalize")
 POSITIVE = "log log10 log1p log2 sqrt rsqrt reciprocal arccosh"
 UNIT = "arccos arcsin arctanh erfinv"
 OF_INTEGERS = "absolute negative exp sqrt sum mean prod max square argmax sin sign floor cumsum"
 BINARY = (
-    "add subtract multiply divide maximum minimum power equal not_equal less less_equal greater greater_equal logical_and logical_or "
-    "logical_xor floor_divide mod divide_no_nan isclose")
+    "add subtract multiply divide maximum minimum power equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_xor floor_divide mod divide_no_nan isclose")
 BITS = "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
 
 
@@ -54,7 +55,8 @@ def shapes(keras: Any) -> Iterator[Case]:
         ops.concatenate([x, x], axis=1), ops.stack([x, x], axis=1), ops.hstack([x, x]), *ops.split(x, 2, axis=-1),
         *ops.split(x, [1, 3], axis=-1), *ops.array_split(x, 3, axis=-1), *ops.unstack(x, axis=1)], x)
     yield called(keras, "ops-indices", lambda x: [
-        x[:, 1], x[:, :2, ::2], x[..., 0], x[:, None, 1:, -1], x[:, ::-1], ops.take(x, [0, 2], axis=1), ops.tril(x), ops.triu(x, 1),
+        x[:, 1], x[:, :2, ::2], x[..., 0], x[:, None, 1:, -1], x[:, ::-1], ops.take(x, [0, 2],
+            axis=1), ops.tril(x), ops.triu(x, 1),
         ops.diagonal(x, axis1=1, axis2=2), ops.trace(x, axis1=1, axis2=2), ops.diff(x, axis=1)], x)
     yield called(keras, "ops-choices", lambda x: [
         ops.clip(x, -0.5, 0.5), ops.cast(x, "int32"), ops.cast(x, "bool"), ops.where(x > 0, x, 0.0), *ops.top_k(x, 2),

@@ -66,7 +66,8 @@ def attention(keras: Any) -> Iterator[Case]:
         for k, options in enumerate(kinds):
             layer = layers.__dict__[name](**options)
             yield called(
-                keras, f"{name}-{k}", lambda q, v, f=layer: f([q, v], use_causal_mask=True, return_attention_scores=True), query, value)
+                keras, f"{name}-{k}", lambda q, v, f=layer: f([q, v], use_causal_mask=True,
+                    return_attention_scores=True), query, value)
 
     def with_mask(x: Any) -> list[Any]:
         rows = layers.Embedding(5, 6, mask_zero=True)(x)
@@ -74,7 +75,8 @@ def attention(keras: Any) -> Iterator[Case]:
         return [found, layers.GlobalAveragePooling1D()(found), layers.Attention()([rows, rows])]
 
     yield called(keras, "attention-masked", with_mask, indices)
-    yield called(keras, "MultiHeadAttention-axes", lambda x: layers.MultiHeadAttention(2, 4, attention_axes=(2,))(x, x), normal(2, 3, 4, 6))
+    yield called(keras, "MultiHeadAttention-axes", lambda x: layers.MultiHeadAttention(2, 4, attention_axes=(2,))(x, x),
+        normal(2, 3, 4, 6))
 
 
 def nested(keras: Any) -> Iterator[Case]:

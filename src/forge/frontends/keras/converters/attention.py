@@ -91,8 +91,8 @@ def multi_head_attention(
     value_mask: Value | None = None, key_mask: Value | None = None, attention_mask: Value | None = None,
     return_attention_scores: bool | None = None, training: bool | None = None, use_causal_mask: bool | None = None, *,
     num_heads: int, key_dim: int, value_dim: Any = None, use_bias: bool = True, output_shape: Any = None,
-    attention_axes: Any = None, use_gate: bool = False, sliding_window: Any = None, query_shape: Any = None, key_shape: Any = None,
-    value_shape: Any = None,
+    attention_axes: Any = None, use_gate: bool = False, sliding_window: Any = None, query_shape: Any = None,
+    key_shape: Any = None, value_shape: Any = None,
 ) -> Any:
     source = value if key is None else key
     axes = attention_axes if attention_axes is None or isinstance(attention_axes, tuple) else (attention_axes,)
@@ -187,7 +187,8 @@ def _applied(
     weights = g.call("nn.softmax", scores, axis=-1)
     found = g.call("nn.matmul", weights, value)
     if query_mask is not None:
-        found = g.call("where", g.broadcast(g.call("expand_dims", query_mask, axis=2), found.shape), found, g.call("zeros_like", found))
+        found = g.call("where", g.broadcast(g.call("expand_dims", query_mask, axis=2), found.shape), found,
+            g.call("zeros_like", found))
     return [found, weights] if return_scores else found
 
 

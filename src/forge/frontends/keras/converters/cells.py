@@ -10,7 +10,13 @@ from forge.dims import Dim
 from forge.frontends.keras.context import Context
 from forge.frontends.keras.converters.activations import activated
 from forge.frontends.keras.converters.convolutions import (
-    SPATIAL, biased, convolved, is_first, padded, per_axis, spatial_of,
+    SPATIAL,
+    biased,
+    convolved,
+    is_first,
+    padded,
+    per_axis,
+    spatial_of,
 )
 from forge.frontends.keras.converters.core import product
 from forge.frontends.keras.registry import converts

@@ -29,7 +29,7 @@ def is_first(g: Context, data_format: Any) -> bool:
     """Whether channels come before the spatial axes."""
     if data_format not in (None, "channels_last", "channels_first"):
         raise g.invalid(f"data_format: got {data_format!r}; expected channels_last or channels_first")
-    return data_format == "channels_first"
+    return bool(data_format == "channels_first")
 
 
 def layout_of(rank: int, first: bool) -> str:
@@ -82,8 +82,8 @@ def convolved(
 
 def _conv(of_rank: int) -> Any:
     def convert(
-        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None,
-        dilation_rate: Any = None, groups: int = 1, activation: Any = None, use_bias: bool = True, rank: Any = None,
+        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid",
+        data_format: Any = None, dilation_rate: Any = None, groups: int = 1, activation: Any = None, use_bias: bool = True, rank: Any = None,
     ) -> Value:
         found = convolved(g, x, g.weight("kernel"), of_rank, data_format, padding, strides, dilation_rate, groups)
         if use_bias:
@@ -122,8 +122,8 @@ def _depthwise(of_rank: int) -> Any:
 
 def _separable(of_rank: int) -> Any:
     def convert(
-        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None,
-        dilation_rate: Any = None, depth_multiplier: int = 1, activation: Any = None, use_bias: bool = True, rank: Any = None,
+        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid",
+        data_format: Any = None, dilation_rate: Any = None, depth_multiplier: int = 1, activation: Any = None, use_bias: bool = True, rank: Any = None,
         groups: Any = None,
     ) -> Value:
         found = depthwise(g, x, g.weight("depthwise_kernel"), of_rank, data_format, padding, strides, dilation_rate)
@@ -163,9 +163,9 @@ def transposed(
     added = extra if isinstance(extra, tuple) else (extra,) * rank
     size, spatial = kernel.shape[:rank], spatial_of(x, first)
     wanted = [transposed_size(s, k, t, padding, e, d) for s, k, t, e, d in zip(spatial, size, steps, added, gaps)]
-    before, after, more = _transposed_pads(spatial, size, steps, gaps, padding, added, wanted)
+    *pads, more = _transposed_pads(spatial, size, steps, gaps, padding, added, wanted)
     return g.call(
-        f"nn.conv{rank}d_transpose", x, kernel, strides=steps, padding=(*before, *after), output_padding=more, dilation=gaps,
+        f"nn.conv{rank}d_transpose", x, kernel, strides=steps, padding=(*pads[0], *pads[1]), output_padding=more, dilation=gaps,
         kernel_size=tuple(size), channels=kernel.shape[-2], data_layout=layout_of(rank, first),
         kernel_layout=f"{SPATIAL[rank]}OI")
 
@@ -178,18 +178,15 @@ def _transposed_pads(
         pads, more = transposed_padding(spatial, kernel, steps, gaps, [0] * len(kernel), wanted, True)
         half = len(pads) // 2
         return pads[:half], pads[half:], more
-    before, more = [], []
-    for k, d, extra in zip(kernel, gaps, added):
-        span = k + (k - 1) * (d - 1)
-        before.append(dims.floordiv(span, 2) if padding == "same" else 0)
-        more.append(extra or 0)
-    return tuple(before), tuple(before), tuple(more)
+    spans = [k + (k - 1) * (d - 1) for k, d in zip(kernel, gaps)]
+    around = tuple(dims.floordiv(span, 2) if padding == "same" else 0 for span in spans)
+    return around, around, tuple(extra or 0 for extra in added)
 
 
 def _conv_transpose(of_rank: int) -> Any:
     def convert(
-        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None,
-        dilation_rate: Any = None, output_padding: Any = None, activation: Any = None, use_bias: bool = True, rank: Any = None,
+        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid",
+        data_format: Any = None, dilation_rate: Any = None, output_padding: Any = None, activation: Any = None, use_bias: bool = True, rank: Any = None,
         groups: Any = None,
     ) -> Value:
         found = transposed(g, x, g.weight("kernel"), of_rank, data_format, padding, strides, dilation_rate, output_padding)

@@ -135,7 +135,8 @@ def extract_patches(
     gaps = per_axis(g, dilation_rate, 2, "dilation_rate")
     if padding == "same":
         around = same_padding(data.shape[1:3], kernel, steps, gaps)
-        data = g.call("nn.pad", data, g.scalar(0, data), pad_width=((0, 0), (around[0], around[2]), (around[1], around[3]), (0, 0)))
+        data = g.call("nn.pad", data, g.scalar(0, data), pad_width=((0, 0), (around[0], around[2]), (around[1], around[3]),
+            (0, 0)))
     counts = [dims.floordiv(s - (k - 1) * d - 1, t) + 1 for s, k, d, t in zip(data.shape[1:3], kernel, gaps, steps)]
     parts = []
     for row in range(kernel[0]):

@@ -17,7 +17,8 @@ def _aligned(g: Context, inputs: Any) -> list[Value]:
     if not values or not all(isinstance(v, Value) for v in values):
         raise g.invalid(f"got {len(values)} inputs; expected a list of tensors")
     rank = max(v.rank for v in values)
-    return [v if v.rank == rank or not v.rank else g.reshape(v, (v.shape[0], *(1,) * (rank - v.rank), *v.shape[1:])) for v in values]
+    return [v if v.rank == rank or not v.rank else g.reshape(v, (v.shape[0], *(1,) * (rank - v.rank),
+        *v.shape[1:])) for v in values]
 
 
 def _folded(op: str) -> Callable[..., Value]:
@@ -31,7 +32,8 @@ def _folded(op: str) -> Callable[..., Value]:
     return convert
 
 
-for _name, _op in (("Add", "add"), ("Multiply", "multiply"), ("Maximum", "maximum"), ("Minimum", "minimum"), ("Subtract", "subtract")):
+for _name, _op in (("Add", "add"), ("Multiply", "multiply"), ("Maximum", "maximum"), ("Minimum", "minimum"), ("Subtract",
+    "subtract")):
     converts(_name)(_folded(_op))
 
 

@@ -52,8 +52,8 @@ def layer_normalization(
     if rms_scaling:
         variance = g.call("variance", data, axis=tuple(axes), keepdims=True)
         root = norms.inverse_root(g, variance, float(epsilon))
-        gamma = _on_axes(g, g.weight("gamma", dtype=wide), axes, x.rank, x.shape)
-        return g.cast(g.call("multiply", g.call("multiply", data, root), gamma), g.layer.policy.compute)
+        factor = _on_axes(g, g.weight("gamma", dtype=wide), axes, x.rank, x.shape)
+        return g.cast(g.call("multiply", g.call("multiply", data, root), factor), g.layer.policy.compute)
     gamma = g.weight("gamma", dtype=wide) if scale else None
     beta = g.weight("beta", dtype=wide) if center else None
     if axes == list(range(axes[0], x.rank)):

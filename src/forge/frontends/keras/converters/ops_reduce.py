@@ -197,7 +197,7 @@ def sort(g: Context, x: Any, *, axis: int = -1) -> Value:
 
 
 @converts("TopK", domain=OPS)
-def top_k(g: Context, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
+def top_k(g: Context, x: Any, *, k: int, sorted: bool = True) -> list[Value]:  # noqa: A002
     found = value(g, x)
     values, places = g.multi("topk", found, k=k, axis=found.rank - 1, dtype="int32")
     return [values, places]
@@ -229,7 +229,7 @@ for _name, _op in (("Cumsum", "cumsum"), ("Cumprod", "cumprod")):
 
 
 def _segments(reduction: str) -> Any:
-    def convert(g: Context, data: Any, segment_ids: Any, *, num_segments: Any = None, sorted: bool = False) -> Value:
+    def convert(g: Context, data: Any, segment_ids: Any, *, num_segments: Any = None, sorted: bool = False) -> Value:  # noqa: A002
         if num_segments is None:
             raise g.unsupported("num_segments: got None; expected a number: the sizes of the result are known at run time only")
         found, ids = value(g, data), g.cast(value(g, segment_ids), "int64")

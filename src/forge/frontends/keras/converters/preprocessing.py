@@ -132,9 +132,9 @@ def center_crop(g: Context, x: Value, *, height: int, width: int, data_format: A
     sizes = [data.shape[axis] for axis in axes]
     if not all(isinstance(size, int) for size in sizes):
         raise g.unsupported(f"got {data.type}; expected known sizes of images")
-    if any(size < wanted for size, wanted in zip(sizes, (height, width))):  # type: ignore[operator]
+    if any(size < wanted for size, wanted in zip(sizes, (height, width))):
         return fitted(g, data, (height, width), first, "bilinear", crops=True)
-    starts = [(size - wanted) // 2 for size, wanted in zip(sizes, (height, width))]  # type: ignore[operator]
+    starts = [(size - wanted) // 2 for size, wanted in zip(sizes, (height, width))]
     ends = [start + wanted for start, wanted in zip(starts, (height, width))]
     return g.call("strided_slice", data, begin=tuple(starts), end=tuple(ends), strides=(1, 1), axes=axes)
 

@@ -165,7 +165,7 @@ def einsum_dense(g: Context, x: Value, equation: str, use_bias: bool, shape: Seq
     is_plain = of_kernel == "".join(summed + made) and of_x.endswith("".join(summed)) and result.endswith("".join(made))
     if not is_plain or of_x[: len(of_x) - len(summed)] != result[: len(result) - len(made)]:
         raise g.unsupported(f"equation: got {equation!r} for a quantised layer; supported: sums over the last axes of the input")
-    sizes = [size for size in tuple(shape)[-len(made) :]]
+    sizes = list(shape)[-len(made) :]
     if not all(isinstance(size, int) for size in sizes):
         raise g.unsupported(f"output_shape: got {tuple(shape)}; expected the sizes of new axes")
     return projected(g, "", x, sizes, len(summed), use_bias, g.layer.policy.mode)

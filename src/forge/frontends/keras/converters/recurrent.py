@@ -175,8 +175,8 @@ def _by_cell(g: Context, sequences: Any, states: Any, mask: Any, options: Option
 @converts("LSTM", "GRU", "SimpleRNN")
 def simple(
     g: Context, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool | None = None, *, options: Options,
-    units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True, reset_after: bool = True,
-    use_cudnn: Any = None,
+    units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+    reset_after: bool = True, use_cudnn: Any = None,
 ) -> Any:
     return _by_cell(g, sequences, initial_state, mask, options)
 
@@ -198,7 +198,8 @@ def conv_lstm(
     spatial = rank_of(g.layer.class_name)
     config = {
         "filters": filters, "kernel_size": kernel_size, "strides": strides, "padding": padding, "data_format": data_format,
-        "dilation_rate": dilation_rate, "activation": activation, "recurrent_activation": recurrent_activation, "use_bias": use_bias}
+        "dilation_rate": dilation_rate, "activation": activation, "recurrent_activation": recurrent_activation,
+        "use_bias": use_bias}
 
     def initial(x: Value) -> list[Any]:
         zeros = g.full(conv_lstm_shape(g, x, config, spatial), 0, g.layer.policy.compute)

@@ -61,7 +61,8 @@ def pairs(g: Context, given: Any, rank: int, what: str) -> tuple[tuple[int, int]
     elif isinstance(given, tuple) and rank == 1 and len(given) == 2 and all(isinstance(n, int) for n in given):
         given = (given,)
     found = tuple((n, n) if isinstance(n, int) else n for n in given) if isinstance(given, tuple) else ()
-    if len(found) != rank or any(not isinstance(p, tuple) or len(p) != 2 or any(type(n) is not int or n < 0 for n in p) for p in found):
+    if len(found) != rank or any(not isinstance(p,
+        tuple) or len(p) != 2 or any(type(n) is not int or n < 0 for n in p) for p in found):
         raise g.invalid(f"{what}: got {given!r}; expected {rank} pairs of numbers")
     return found
 
@@ -82,7 +83,8 @@ def _cropping(rank: int) -> Any:
         axes = range(2, x.rank) if is_first(g, data_format) else range(1, x.rank - 1)
         cut = pairs(g, cropping, rank, "cropping")
         ends = [x.shape[axis] - after for axis, (_, after) in zip(axes, cut)]
-        return g.call("strided_slice", x, begin=tuple(before for before, _ in cut), end=tuple(ends), strides=(1,) * rank, axes=tuple(axes))
+        return g.call("strided_slice", x, begin=tuple(before for before, _ in cut), end=tuple(ends), strides=(1,) * rank,
+            axes=tuple(axes))
 
     return convert
 
