@@ -188,7 +188,7 @@ WRONG = {
     "tune --import nowhere.json": "expected a file of 'forge tune --export'",
     "tune --export empty/no/out.json": "out.json",
     "compile model.onnx -o out --tuned": "run 'forge tune MODEL' first",
-    "support caffe": "expected a format (jax, onnx, stablehlo, tensorflow, tflite, torch) or a model (.onnx, ",
+    "support caffe": "expected a format (jax, keras, onnx, stablehlo, tensorflow, tflite, torch) or a model (.onnx, ",
     "support nowhere.onnx": "nowhere.onnx: no such file",
     "support bad.onnx": "bad.onnx",
     "support model.onnx Frobnicate": "has no operator 'Frobnicate'",

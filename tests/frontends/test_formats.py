@@ -180,8 +180,6 @@ def archive(*names: str) -> bytes:
     ("m.pt", archive("m/constants.pkl", "m/code/__torch__.py"), "a TorchScript archive", "torch.jit.load"),
     ("m.pt", archive("m/data.pkl", "m/data/0"), "a PyTorch checkpoint", "torch.export.save"),
     ("m.gguf", b"GGUF\x03", "a GGUF file .*, which Forge does not read", "ONNX"),
-    ("m.h5", b"\x89HDF\r\n", "an HDF5 file", "format='onnx'"),
-    ("m.keras", archive("metadata.json", "model.weights.h5"), "a Keras model", "format='onnx'"),
     ("m.ort", b"\x20\0\0\0ORTM", "a model in onnxruntime's ORT format", ".onnx file"),
     ("m.safetensors", b"\x08\0\0\0\0\0\0\0{}", "weights", "without a program"),
 ])  # fmt: skip
@@ -231,10 +229,10 @@ def test_compile_is_one_call() -> None:
 
 def test_names_are_listed() -> None:
     assert {"from_onnx", "from_torch", "load", "compile"} <= set(dir(forge))
-    assert formats.names() == ["jax", "onnx", "stablehlo", "tensorflow", "tflite", "torch"]
+    assert formats.names() == ["jax", "keras", "onnx", "stablehlo", "tensorflow", "tflite", "torch"]
     with pytest.raises(AttributeError, match="module 'forge' has no attribute 'from_nothing'"):
         forge.from_nothing  # type: ignore[attr-defined]  # noqa: B018
-    known = "jax, onnx, stablehlo, tensorflow, tflite, torch"
+    known = "jax, keras, onnx, stablehlo, tensorflow, tflite, torch"
     with pytest.raises(ForgeError, match=f"format 'nothing': is not known; expected one of: {known}"):
         formats.find("nothing")
 
