@@ -24,7 +24,8 @@ def from_keras(
 
     Args:
         model: a ``.keras`` file, a folder with its contents, a whole-model ``.h5`` file of Keras 2 or 3, the text of
-            ``to_json``, bytes of any of these, or a model in memory.
+            ``to_json``, bytes of any of these, or a model in memory; layers of that without a converter, and subclassed models,
+            are traced by its backend.
         shape: shapes by names of inputs, where the model leaves sizes open. Entries are integers, None to keep, or texts: names
             of symbols, or expressions of them.
         layout: of images: "NCHW", channels first, or "NHWC", as most models have them. With "NCHW", inputs and outputs of rank 4
@@ -36,8 +37,12 @@ def from_keras(
         argument; OpNotImplemented: it has layers without a converter, all listed.
     """
     from forge.frontends.keras.loader import import_model
-    from forge.frontends.keras.sources import read
+    from forge.frontends.keras.sources import is_object, read
 
+    if is_object(model) and weights is None:
+        from forge.frontends.keras.live import import_live
+
+        return import_live(model, shape, layout)
     return import_model(read(model, weights), shape, layout)
 
 

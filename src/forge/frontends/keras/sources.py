@@ -62,8 +62,13 @@ def read(source: Any, weights: Any = None) -> Source:
     return found if weights is None else Source(found.model, _other_weights(found.model, weights), where)
 
 
+def is_object(source: Any) -> bool:
+    """Whether it is a model in memory."""
+    return callable(getattr(source, "save", None)) and callable(getattr(source, "get_config", None))
+
+
 def _of_object(model: Any, weights: Any) -> Source:
-    if not callable(getattr(model, "save", None)) or not callable(getattr(model, "get_config", None)):
+    if not is_object(model):
         got = type(model).__name__
         raise OptionError(f"from_keras: got {got}; expected a path, bytes, the text of to_json, or a model of Keras")
     if weights is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from forge import dims
@@ -80,16 +81,32 @@ def convolved(
         kernel_layout=kernel_layout or f"{SPATIAL[rank]}IO")
 
 
+@dataclass(frozen=True)
+class Common:
+    """What all layers of convolutions have."""
+
+    kernel_size: Any
+    strides: Any = None
+    padding: str = "valid"
+    data_format: Any = None
+    dilation_rate: Any = None
+    activation: Any = None
+    use_bias: bool = True
+    rank: Any = None
+
+    @property
+    def window(self) -> tuple[Any, ...]:
+        return self.data_format, self.padding, self.strides, self.dilation_rate
+
+    def finished(self, g: Context, x: Value) -> Value:
+        """The result of a convolution with the bias and the activation function."""
+        found = biased(g, x, g.weight("bias"), is_first(g, self.data_format)) if self.use_bias else x
+        return activated(g, found, self.activation)
+
+
 def _conv(of_rank: int) -> Any:
-    def convert(
-        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid",
-        data_format: Any = None, dilation_rate: Any = None, groups: int = 1, activation: Any = None,
-        use_bias: bool = True, rank: Any = None,
-    ) -> Value:
-        found = convolved(g, x, g.weight("kernel"), of_rank, data_format, padding, strides, dilation_rate, groups)
-        if use_bias:
-            found = biased(g, found, g.weight("bias"), is_first(g, data_format))
-        return activated(g, found, activation)
+    def convert(g: Context, x: Value, *, common: Common, filters: int, groups: int = 1) -> Value:
+        return common.finished(g, convolved(g, x, g.weight("kernel"), of_rank, *common.window, groups))
 
     return convert
 
@@ -109,29 +126,20 @@ def depthwise(
 
 def _depthwise(of_rank: int) -> Any:
     def convert(
-        g: Context, x: Value, *, kernel_size: Any, strides: Any = None, padding: str = "valid", depth_multiplier: int = 1,
-        data_format: Any = None, dilation_rate: Any = None, activation: Any = None, use_bias: bool = True, rank: Any = None,
-        filters: Any = None, groups: Any = None,
+        g: Context, x: Value, *, common: Common, depth_multiplier: int = 1, filters: Any = None, groups: Any = None
     ) -> Value:
-        found = depthwise(g, x, g.weight("kernel"), of_rank, data_format, padding, strides, dilation_rate)
-        if use_bias:
-            found = biased(g, found, g.weight("bias"), is_first(g, data_format))
-        return activated(g, found, activation)
+        return common.finished(g, depthwise(g, x, g.weight("kernel"), of_rank, *common.window))
 
     return convert
 
 
 def _separable(of_rank: int) -> Any:
     def convert(
-        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid",
-        data_format: Any = None, dilation_rate: Any = None, depth_multiplier: int = 1, activation: Any = None,
-        use_bias: bool = True, rank: Any = None, groups: Any = None,
+        g: Context, x: Value, *, common: Common, filters: int, depth_multiplier: int = 1, groups: Any = None
     ) -> Value:
-        found = depthwise(g, x, g.weight("depthwise_kernel"), of_rank, data_format, padding, strides, dilation_rate)
-        found = convolved(g, found, g.weight("pointwise_kernel"), of_rank, data_format, "valid", 1, 1, 1)
-        if use_bias:
-            found = biased(g, found, g.weight("bias"), is_first(g, data_format))
-        return activated(g, found, activation)
+        found = depthwise(g, x, g.weight("depthwise_kernel"), of_rank, *common.window)
+        found = convolved(g, found, g.weight("pointwise_kernel"), of_rank, common.data_format, "valid", 1, 1, 1)
+        return common.finished(g, found)
 
     return convert
 
@@ -186,14 +194,9 @@ def _transposed_pads(
 
 def _conv_transpose(of_rank: int) -> Any:
     def convert(
-        g: Context, x: Value, *, filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid",
-        data_format: Any = None, dilation_rate: Any = None, output_padding: Any = None, activation: Any = None,
-        use_bias: bool = True, rank: Any = None, groups: Any = None,
+        g: Context, x: Value, *, common: Common, filters: int, output_padding: Any = None, groups: Any = None
     ) -> Value:
-        found = transposed(g, x, g.weight("kernel"), of_rank, data_format, padding, strides, dilation_rate, output_padding)
-        if use_bias:
-            found = biased(g, found, g.weight("bias"), is_first(g, data_format))
-        return activated(g, found, activation)
+        return common.finished(g, transposed(g, x, g.weight("kernel"), of_rank, *common.window, output_padding))
 
     return convert
 

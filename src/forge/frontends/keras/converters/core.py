@@ -93,10 +93,11 @@ def reversible_embedding(
 
 @converts(
     "Identity", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianDropout", "GaussianNoise",
-    "AlphaDropout", "ActivityRegularization", "RandomCrop", "RandomFlip", "RandomRotation", "RandomTranslation", "RandomZoom",
-    "RandomContrast", "RandomBrightness", "RandomColorJitter", "RandomColorDegeneration", "RandomErasing",
-    "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization", "RandomSaturation", "RandomSharpness", "RandomShear",
-    "RandomElasticTransform", "MixUp", "CutMix", "AugMix", "RandAugment", "StochasticDepth")
+    "AlphaDropout", "ActivityRegularization", "RandomCrop", "RandomFlip", "RandomRotation", "RandomTranslation",
+    "RandomZoom", "RandomContrast", "RandomBrightness", "RandomColorJitter", "RandomColorDegeneration", "RandomErasing",
+    "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization",
+    "RandomSaturation", "RandomSharpness", "RandomShear", "RandomElasticTransform", "MixUp", "CutMix", "AugMix",
+    "RandAugment", "StochasticDepth")
 def identity(g: Context, x: Any, **training_only: Any) -> Any:
     """Layers that act only in training."""
     return x

@@ -18,9 +18,9 @@ from forge.ir.nodes import Value
 _OF_REALS = {
     "Arccos": "acos", "Arccosh": "acosh", "Arcsin": "asin", "Arcsinh": "asinh", "Arctan": "atan", "Arctanh": "atanh",
     "Cbrt": "cbrt", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Exp": "exp", "Exp2": "exp2", "Expm1": "expm1",
-    "Floor": "floor", "Log": "log", "Log10": "log10", "Log1p": "log1p", "Log2": "log2", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan",
-    "Tanh": "tanh", "I0": "i0", "Rsqrt": "rsqrt", "Erf": "erf", "Erfc": "erfc", "Erfinv": "erfinv",
-    "Sigmoid": "sigmoid", "Reciprocal": "reciprocal"}
+    "Floor": "floor", "Log": "log", "Log10": "log10", "Log1p": "log1p", "Log2": "log2", "Sin": "sin", "Sinh": "sinh",
+    "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "I0": "i0", "Rsqrt": "rsqrt", "Erf": "erf", "Erfc": "erfc",
+    "Erfinv": "erfinv", "Sigmoid": "sigmoid", "Reciprocal": "reciprocal"}
 _OF_ANY = {"Absolute": "abs", "Abs": "abs", "Negative": "negative", "Sign": "sign", "Copy": "copy", "StopGradient": "copy"}
 _TESTS = {"Isfinite": "isfinite", "Isinf": "isinf", "Isnan": "isnan", "Signbit": "signbit"}
 _OF_TWO = {

@@ -193,7 +193,8 @@ def rnn(
 def conv_lstm(
     g: Context, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool | None = None, *, options: Options,
     filters: int, kernel_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None,
-    dilation_rate: Any = None, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True, rank: Any = None,
+    dilation_rate: Any = None, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+    rank: Any = None,
 ) -> Any:
     spatial = rank_of(g.layer.class_name)
     config = {
