@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from forge.errors import ImportModelError, OptionError, option
-from forge.frontends.formats import find, names
+from forge.frontends.formats import find
 from forge.frontends.keras.coverage import used_layers
 from forge.frontends.keras.loader import import_model
 from forge.frontends.keras.sources import read
@@ -72,7 +72,8 @@ def _inputs(model: Any, shape: Mapping[str, Sequence[Any]]) -> dict[str, tuple[t
         if unknown:
             raise ImportModelError(f"{option('shape=')} names {unknown[0]!r}; expected an input: {', '.join(found)}")
         return {name: (_named(name, shape.get(name, sizes)), dtype) for name, (sizes, dtype) in found.items()}
-    built = (getattr(model, "get_build_config", dict)() or {}).get("input_shape")
+    config: dict[str, Any] = getattr(model, "get_build_config", dict)() or {}
+    built = config.get("input_shape")
     if shape:
         return {name: (_named(name, sizes), model.compute_dtype) for name, sizes in shape.items()}
     if not isinstance(built, list | tuple) or any(isinstance(size, list | tuple) for size in built):
@@ -103,16 +104,17 @@ def _by_jax(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dtyp
     from jax import export
 
     texts = sorted({str(size) for shape in sizes.values() for size in shape if isinstance(size, str)})
-    symbols = dict(zip(texts, export.symbolic_shape(",".join(texts)))) if texts else {}
+    symbols: dict[Any, Any] = dict(zip(texts, export.symbolic_shape(",".join(texts)))) if texts else {}
     given = {
-        name: jax.ShapeDtypeStruct(tuple(symbols.get(size, size) for size in shape), dtypes[name]) for name, shape in sizes.items()}
+        name: jax.ShapeDtypeStruct(tuple(symbols.get(size, size) for size in shape), dtypes[name])
+        for name, shape in sizes.items()}
     return find("jax").load(call, **given)
 
 
 def _by_torch(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dtypes: Mapping[str, str]) -> Module:
     import torch
 
-    class Called(torch.nn.Module):
+    class Called(torch.nn.Module):  # type: ignore[misc]
         def forward(self, values: dict[str, Any]) -> Any:
             return call(**values)
 
@@ -130,9 +132,6 @@ def _by_torch(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dt
 def _by_tensorflow(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dtypes: Mapping[str, str]) -> Module:
     import tensorflow as tf
 
-    if "tensorflow" not in names():
-        raise ImportModelError(
-            "got a model that TensorFlow must trace; expected one of JAX or PyTorch: set KERAS_BACKEND, or register converters")
     specs = {
         name: tf.TensorSpec([None if isinstance(size, str) else size for size in shape], dtypes[name], name)
         for name, shape in sizes.items()}
