@@ -90,7 +90,8 @@ FILES = (
         "input": np.random.default_rng(SEED).integers(0, 255, (120, 90, 3)).astype(np.float32),
         "min_size": np.array(20, np.float32), "thresholds": np.array([0.01, 0.001, 0.001], np.float32),
         "factor": np.array(0.7, np.float32)}, ("prob", "landmarks", "box")) for name in ("mtcnn.pb", "mtcnn_1.12.pb")),
-    File("cjp-cs/face_classification", "mouth_graph.pb", {"IteratorGetNext:1": (2, 32, 32, 1)}, ("dense_1/BiasAdd",)),
+    File("cjp-cs/face_classification", "mouth_graph.pb", {  # saved as it was trained: its dropout is given its numbers
+        "IteratorGetNext:1": (2, 32, 32, 1), "dropout/dropout/random_uniform/RandomUniform": (2, 256)}, ("dense_1/BiasAdd",)),
     File("gsig/charades-webcam", "frozen_model.pb", {"input_image": (1, 224, 224, 3)}, ("classifier/Reshape",)),
     File("haven-jeon/PyKoSpacing", "pykospacing/resources/models", {
         "input_1": np.arange(400).reshape(2, 200).astype(np.float32)}),
