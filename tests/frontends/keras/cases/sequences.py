@@ -71,8 +71,9 @@ def attention(keras: Any) -> Iterator[Case]:
 
     def with_mask(x: Any) -> list[Any]:
         rows = layers.Embedding(5, 6, mask_zero=True)(x)
-        found = layers.MultiHeadAttention(2, 4)(rows, rows)
-        return [found, layers.GlobalAveragePooling1D()(found), layers.Attention()([rows, rows])]
+        found = layers.MultiHeadAttention(2, 4)(rows, rows)  # which takes the mask from its input in Keras
+        others = layers.Embedding(5, 6, mask_zero=True)(x)
+        return [found, layers.GlobalAveragePooling1D()(found), layers.Attention()([others, others])]
 
     yield called(keras, "attention-masked", with_mask, indices)
     yield called(keras, "MultiHeadAttention-axes", lambda x: layers.MultiHeadAttention(2, 4, attention_axes=(2,))(x, x),
