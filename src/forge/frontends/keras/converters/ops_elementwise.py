@@ -272,5 +272,3 @@ def converted(g: Context, x: Value, dtype: Any) -> Value:
 def view(g: Context, x: Any, *, dtype: Any = None) -> Value:
     found = value(g, x)
     return found if dtype is None else g.call("reinterpret", found, dtype=dtypes.canonical(dtype))
-
-
