@@ -14,6 +14,7 @@ from forge.knobs import KNOBS
 from forge.options import settings_table
 from scripts import loader_stubs
 from scripts.formats_page import formats_page, loaders_page
+from scripts.keras_page import keras_page
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
 from scripts.speed_picture import speed_picture
@@ -91,6 +92,7 @@ def pages() -> dict[str, str]:
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
               "stablehlo_operators.md": stablehlo_page(), "tflite_operators.md": tflite_page(),
               "tensorflow_operators.md": tensorflow_page(),
+              "keras_layers.md": keras_page(),
               "formats.md": formats_page(), "api/loaders.rst": loaders_page(), **onnx}
     stubs = {os.path.relpath(loader_stubs.STUB, DOCS): loader_stubs.stub()}
     pictures = {"../static/speed.svg": speed_picture(), "../static/graph.svg": graph_picture()}

@@ -1,8 +1,8 @@
-"""Makes ``digits.keras`` and ``saved_model``: one small network, trained on scikit-learn's digits, in two forms.
+"""Makes ``saved_model``: a small network, trained on scikit-learn's digits, as Keras exports it for TensorFlow.
 
     python examples/keras/make_model.py
 
-Needs tensorflow-cpu and scikit-learn. The pages docs/start/keras.md and docs/start/tensorflow.md use what it leaves here.
+Needs tensorflow-cpu and scikit-learn. The page docs/start/tensorflow.md uses what it leaves here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def main() -> None:
         train_images, train_targets, batch_size=64, epochs=EPOCHS, verbose=2, validation_data=(test_images, test_targets))
     plain = keras.Model.from_config(model.get_config())  # without the optimizer
     plain.set_weights(model.get_weights())
-    plain.save(FOLDER / "digits.keras")
     shutil.rmtree(FOLDER / "saved_model", ignore_errors=True)
     plain.export(FOLDER / "saved_model", verbose=False)
 

@@ -143,7 +143,7 @@ def test_models_of_forge(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_its_one_model(tmp_path: Path) -> None:
-    with pytest.raises(ImportModelError, match=r"is a folder without a model; expected one of \.onnx, .*\.pt2, .* in it"):
+    with pytest.raises(ImportModelError, match=r"is a folder without a model; expected one of .*\.onnx, .*\.pt2, .* in it"):
         forge.load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ImportModelError, match=r"is a folder with weights without a program, as transformers .*torch\.export"):
@@ -180,14 +180,12 @@ def archive(*names: str) -> bytes:
     ("m.pt", archive("m/constants.pkl", "m/code/__torch__.py"), "a TorchScript archive", "torch.jit.load"),
     ("m.pt", archive("m/data.pkl", "m/data/0"), "a PyTorch checkpoint", "torch.export.save"),
     ("m.gguf", b"GGUF\x03", "a GGUF file .*, which Forge does not read", "ONNX"),
-    ("m.h5", b"\x89HDF\r\n", "an HDF5 file", "format='onnx'"),
-    ("m.keras", archive("metadata.json", "model.weights.h5"), "a Keras model", "format='onnx'"),
     ("m.ort", b"\x20\0\0\0ORTM", "a model in onnxruntime's ORT format", ".onnx file"),
     ("m.safetensors", b"\x08\0\0\0\0\0\0\0{}", "weights", "without a program"),
 ])  # fmt: skip
 def test_models_of_other_kinds_are_named(name: str, contents: bytes, kind: str, advice: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(contents)
-    with pytest.raises(ImportModelError, match=rf"^load: .*{name}: is {kind}.*; expected a model \(\.onnx, .*\); .*{advice}"):
+    with pytest.raises(ImportModelError, match=rf"^load: .*{name}: is {kind}.*; expected a model \(.*\.onnx, .*\); .*{advice}"):
         forge.load(tmp_path / name)
 
 
@@ -200,7 +198,7 @@ def test_compiled_models_are_no_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [None, 3, "", [DIGITS]], ids=repr)
 def test_what_is_no_source(source: Any) -> None:
-    with pytest.raises(OptionError, match=r"^load: got \w+; expected a path, bytes, or a model in memory \(ONNX: ModelProto; "):
+    with pytest.raises(OptionError, match=r"^load: got \w+; expected a path, bytes, or a model in memory \(.*ONNX: ModelProto; "):
         forge.load(source)
 
 
@@ -231,10 +229,10 @@ def test_compile_is_one_call() -> None:
 
 def test_names_are_listed() -> None:
     assert {"from_onnx", "from_torch", "load", "compile"} <= set(dir(forge))
-    assert formats.names() == ["jax", "onnx", "stablehlo", "tensorflow", "tflite", "torch"]
+    assert formats.names() == ["jax", "keras", "onnx", "stablehlo", "tensorflow", "tflite", "torch"]
     with pytest.raises(AttributeError, match="module 'forge' has no attribute 'from_nothing'"):
         forge.from_nothing  # type: ignore[attr-defined]  # noqa: B018
-    known = "jax, onnx, stablehlo, tensorflow, tflite, torch"
+    known = "jax, keras, onnx, stablehlo, tensorflow, tflite, torch"
     with pytest.raises(ForgeError, match=f"format 'nothing': is not known; expected one of: {known}"):
         formats.find("nothing")
 

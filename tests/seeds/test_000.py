@@ -14,7 +14,7 @@ import pytest
 import forge
 from forge.errors import ImportModelError, OptionError
 from tests.frontends.onnx.support import example, model, ops
-from tests.seeds.items import differs, later, works
+from tests.seeds.items import differs, works
 from tests.seeds.models import X, network, unary
 
 
@@ -178,7 +178,7 @@ def test_unreadable_models(tmp_path: Path) -> None:
     [
         (("archive/constants.pkl", "archive/code/__torch__.py"), "a TorchScript archive; .*torch.jit.load"),
         (("archive/data.pkl", "archive/data/0"), "a PyTorch checkpoint; .*weights without a program"),
-        (("metadata.json", "config.json", "model.weights.h5"), "a Keras model; .*format='onnx'"),
+        (("metadata.json", "config.json", "model.weights.h5"), "a model of Keras; .*use forge.from_keras"),
         (("archive_format", "models/model.json"), "a model of PyTorch; .*use forge.from_torch"),
         (("x.npy",), "arrays of numpy.savez"),
         (("notes.md",), "a zip archive"),
@@ -230,9 +230,18 @@ def test_from_tensorflow() -> None:
     assert not params
 
 
-@later("`forge.from_keras(model, shape, layout)`", note="the Keras frontend")
+@works("`forge.from_keras(model, shape, layout)`", "also by Relay's path of it")
 def test_from_keras() -> None:
-    assert not hasattr(forge, "from_keras")
+    path = Path(__file__).parent.parent.parent / "examples" / "digits" / "digits.keras"
+    assert list(inspect.signature(forge.from_keras).parameters)[:3] == ["model", "shape", "layout"]
+    first = forge.from_keras(path, {"image": (1, 1, 8, 8)})
+    last = forge.from_keras(path, layout="NHWC")
+    assert (first.input_shapes, len(last.input_shapes[0]), first.output_shapes) == ([(1, 1, 8, 8)], 4, [(1, 10)])
+    mod, params = forge.relay.frontend.from_keras(path, shape={"image": (1, 1, 8, 8)})
+    image = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    expected = last.get_inference_function()(image.reshape(1, 8, 8, 1))
+    np.testing.assert_allclose(mod.get_inference_function()(image), expected, rtol=1e-5)
+    assert params == {}
 
 
 @works("`forge.from_tflite(model, shape_dict, dtype_dict)`", "also by Relay's path of it")

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from forge.frontends.support import Support
 
 EXAMPLES = (
-    "forge support onnx", "forge support onnx Resize", "forge support torch", "forge support tflite",
+    "forge support onnx", "forge support onnx Resize", "forge support torch", "forge support tflite", "forge support keras",
     "forge support model.onnx")
 
 
 def support(
     subject: Annotated[str, typer.Argument(
-        metavar="FORMAT_OR_MODEL", help="A format (onnx, torch, stablehlo, tflite) or a model (.onnx, .tflite).")],
+        metavar="FORMAT_OR_MODEL", help="A format (onnx, torch, keras, stablehlo, tflite) or a model (.onnx, .keras).")],
     operator: Annotated[str | None, typer.Argument(help="Only this operator.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@ from types import ModuleType
 
 PACKAGES = {
     "jax": "forge.frontends.stablehlo.jax",
+    "keras": "forge.frontends.keras",
     "onnx": "forge.frontends.onnx",
     "stablehlo": "forge.frontends.stablehlo",
     "tensorflow": "forge.frontends.tensorflow",

@@ -190,7 +190,8 @@ def recognize(source: object, where: str = "load") -> tuple[Format, object]:
         return _of_folder(path, place, formats) if path.is_dir() else (_of_file(path, place, formats), path)
     fitting = [f for f in formats if f.has_object(source)]
     if not fitting:
-        known = "; ".join(f"{f.title}: {', '.join(p.rpartition(':')[2] for p in f.objects)}" for f in formats if f.objects)
+        classes = {f.title: dict.fromkeys(place.rpartition(":")[2] for place in f.objects) for f in formats if f.objects}
+        known = "; ".join(f"{title}: {', '.join(found)}" for title, found in classes.items())
         got = _place(where, f"got {type(source).__name__}")
         advice = ""
         if callable(source):

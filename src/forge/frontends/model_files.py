@@ -14,7 +14,6 @@ _DIRECTORY_BYTES = 1 << 20
 """The end of a zip archive, in which its directory lies; large ones are cut, which the names below survive."""
 
 _EXPORT = "export the model to ONNX"
-_KERAS = f"{_EXPORT}: model.export('model.onnx', format='onnx')"
 _TRACE = "load it with torch.jit.load and give forge.from_torch the module"
 _CHECKPOINT = (
     "it has weights without a program: build the module in Python, load them there, and give forge.from_torch the module, or "
@@ -22,7 +21,6 @@ _CHECKPOINT = (
 _ARCHIVES: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
     # names of entries that are all there, what the archive is, what to do
     ((b"constants.pkl", b"/code/"), "a TorchScript archive", _TRACE),
-    ((b"metadata.json", b"model.weights.h5"), "a Keras model", _KERAS),
     ((b"data.pkl",), "a PyTorch checkpoint", _CHECKPOINT),
     ((b".mlmodel",), "a Core ML package", _EXPORT),
     ((b".npy",), "arrays of numpy.savez", "pass the model, and arrays as its inputs"),
@@ -30,7 +28,6 @@ _ARCHIVES: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
 )
 _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
     # offset, magic, what it is, what to do
-    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", _KERAS),
     (4, b"ORTM", "a model in onnxruntime's ORT format", "load the .onnx file that it was made from"),
     (0, b"GGUF", "a GGUF file (a model of llama.cpp), which Forge does not read", f"{_EXPORT} from where it came"),
     (0, b"\x7fELF", "a native library", "use forge.Runtime for a compiled model"),
@@ -41,8 +38,6 @@ _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
 )
 _SUFFIXES: dict[str, tuple[str, str]] = {
     ".safetensors": ("weights", _CHECKPOINT),
-    ".keras": ("a Keras model", _KERAS),
-    ".h5": ("a Keras model", _KERAS),
     ".pdmodel": ("a PaddlePaddle model", f"{_EXPORT}, as paddle2onnx does"),
     ".mlmodel": ("a Core ML model", _EXPORT),
 }

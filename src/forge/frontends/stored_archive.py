@@ -1,4 +1,4 @@
-"""Zip archives whose entries are stored as they are, as views of the file.
+"""Zip archives whose entries are stored as they are, as views of the file; `contents` reads compressed ones, too.
 
 Nothing in a file is trusted: sizes and places are compared with the file before anything is made of them.
 """
@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from forge.errors import ImportModelError
 
-_STORED, _ENCRYPTED = 0, 1
+_STORED, _DEFLATED, _ENCRYPTED = 0, 8, 1
 _END, _END64, _LOCATOR, _CENTRAL, MAGIC = b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\1\2", b"PK\3\4"
 _END_FORMAT, _END64_FORMAT, _LOCATOR_FORMAT = "<4s4H2LH", "<4sQ2H2L4Q", "<4sLQL"
 _CENTRAL_FORMAT, _LOCAL_FORMAT = "<4s6H3L5H2L", "<4s5H3L2H"
@@ -23,6 +23,7 @@ _CENTRAL_FORMAT, _LOCAL_FORMAT = "<4s6H3L5H2L", "<4s5H3L2H"
 class _Entry:
     start: int
     size: int
+    unpacked: int
     crc: int
     method: int
     flags: int
@@ -34,11 +35,12 @@ class StoredArchive:
     Attributes:
         where: what messages call it.
         advice: what they tell users of files that are not as they should be.
-        entries: by their names without the first folder, which is the archive's name.
+        entries: by their names, without the first folder if the archive ``has_folder``, which is its name then.
     """
 
-    def __init__(self, where: str, data: bytes | memoryview, advice: str) -> None:
+    def __init__(self, where: str, data: bytes | memoryview, advice: str, has_folder: bool = True) -> None:
         """Raises ImportModelError: it is damaged."""
+        self._has_folder = has_folder
         self.where = where
         self.data = memoryview(data)
         self.advice = advice
@@ -48,13 +50,28 @@ class StoredArchive:
         raise ImportModelError(f"{self.where}: {message}")
 
     def contents(self, name: str, limit: int) -> bytes:
-        """The contents of an entry, whose checksum is compared."""
-        view, entry = self.view(name), self.entries[name]
-        if len(view) > limit:
-            self.fail(f"entry {name!r}: got {len(view)} bytes; expected at most {limit}")
+        """The contents of an entry, stored or deflated, whose checksum is compared."""
+        entry = self.entries.get(name)
+        if entry is not None and entry.unpacked > limit:
+            self.fail(f"entry {name!r}: got {entry.unpacked} bytes; expected at most {limit}")
+        if entry is not None and entry.method == _DEFLATED and not entry.flags & _ENCRYPTED:
+            view = self._inflated(name, entry)
+        else:
+            view = self.view(name)
+            entry = self.entries[name]
         if zlib.crc32(view) != entry.crc:
             self.fail(f"entry {name!r}: its checksum differs from what the archive says; the file is damaged: copy it again")
         return bytes(view)
+
+    def _inflated(self, name: str, entry: _Entry) -> memoryview:
+        try:
+            found = zlib.decompressobj(-zlib.MAX_WBITS).decompress(
+                self.data[entry.start : entry.start + entry.size], entry.unpacked + 1)
+        except zlib.error as error:
+            self.fail(f"entry {name!r}: {error}; the file is damaged: copy it again")
+        if len(found) != entry.unpacked:
+            self.fail(f"entry {name!r}: got {len(found)} bytes; expected {entry.unpacked}; the file is damaged: copy it again")
+        return memoryview(found)
 
     def view(self, name: str) -> memoryview:
         """The contents of an entry in the file; its checksum is not compared."""
@@ -66,7 +83,6 @@ class StoredArchive:
         return self.data[entry.start : entry.start + entry.size]
 
     def _entries(self) -> dict[str, _Entry]:
-        """The entries by their names without the first folder, which is the archive's name."""
         start, count, end = self._directory()
         found: dict[str, _Entry] = {}
         position = start
@@ -75,10 +91,10 @@ class StoredArchive:
             place = self._contents_start(name, header, start)
             if place + entry.size > start:
                 self.fail(f"entry {name[:200]!r}: {entry.size} bytes at {place} reach out of the archive; it is damaged")
-            inner = name.partition("/")[2] or name
+            inner = (name.partition("/")[2] or name) if self._has_folder else name
             if inner in found:
                 self.fail(f"entry {name[:200]!r} is there twice; the file is damaged")
-            found[inner] = _Entry(place, entry.size, entry.crc, entry.method, entry.flags)
+            found[inner] = _Entry(place, entry.size, entry.unpacked, entry.crc, entry.method, entry.flags)
         self._check_overlaps(found)
         return found
 
@@ -132,7 +148,7 @@ class StoredArchive:
         size, packed, header = self._long_fields(name, extra, size, packed, header)
         if method == _STORED and size != packed:
             self.fail(f"entry {name[:200]!r}: got {packed} bytes; expected {size}, as it is stored; the file is damaged")
-        return name, following, header, _Entry(0, packed, crc, method, flags)
+        return name, following, header, _Entry(0, packed, size, crc, method, flags)
 
     def _long_fields(self, name: str, extra: memoryview, *fields: int) -> list[int]:
         """Numbers that do not fit into 32 bits stand in the extra field 1."""

@@ -26,6 +26,25 @@ class Doors:
         """
 
     @classmethod
+    def from_keras(cls, model: str | bytes | PathLike[str] | Any, shape: Mapping[str, Sequence[Any]] | None=None, layout: str='NCHW', *, weights: str | PathLike[str] | None=None) -> IRModule:
+        """Loads a Keras model. Neither Keras nor a backend of it is needed for files.
+
+        Args:
+            model: a ``.keras`` file, a folder with its contents, a whole-model ``.h5`` file of Keras 2 or 3, the text of
+                ``to_json``, bytes of any of these, or a model in memory; layers of that without a converter, and subclassed models,
+                are traced by its backend.
+            shape: shapes by names of inputs, where the model leaves sizes open. Entries are integers, None to keep, or texts: names
+                of symbols, or expressions of them.
+            layout: of images: "NCHW", channels first, or "NHWC", as most models have them. With "NCHW", inputs and outputs of rank 4
+                and 5 of a model whose layers have channels last have them first in the module; layers compute in their own layout.
+            weights: a ``.weights.h5`` file (or a whole-model one) whose weights are taken in the place of the model's.
+
+        Raises:
+            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, is not valid, or contradicts an
+            argument; OpNotImplemented: it has layers without a converter, all listed.
+        """
+
+    @classmethod
     def from_onnx(cls, model: str | PathLike[str] | bytes | onnx.ModelProto, shape: Mapping[str, Any] | None=None, dtype: str | Mapping[str, str]='float32', opset: int | None=None, freeze_params: bool=True, convert_config: Mapping[str, Any] | None=None, export_node_renamed_model_path: str | PathLike[str] | None=None, *, unify_dimensions: bool=True) -> IRModule:
         """Loads an ONNX model.
 
@@ -141,10 +160,11 @@ class Doors:
         """
 
 from_jax = Doors.from_jax
+from_keras = Doors.from_keras
 from_onnx = Doors.from_onnx
 from_stablehlo = Doors.from_stablehlo
 from_tensorflow = Doors.from_tensorflow
 from_tflite = Doors.from_tflite
 from_torch = Doors.from_torch
 
-__all__ = ["from_jax", "from_onnx", "from_stablehlo", "from_tensorflow", "from_tflite", "from_torch"]
+__all__ = ["from_jax", "from_keras", "from_onnx", "from_stablehlo", "from_tensorflow", "from_tflite", "from_torch"]

@@ -63,6 +63,9 @@ ALL = np.array(1, np.float32)
 """The share that dropout keeps, as whoever calls a trained network says."""
 TEXT: Mapping[str, Input] = {"char_inputs": _ints(*range(1, 15)).reshape(2, 7), "lengths": _ints(7, 5), "dropout": ALL}
 FIVE = np.array(5, np.int32)
+HASHED = (
+    "dnn/input_from_feature_columns/input_layer/content_embedding_1",
+    "linear/linear_model/linear/linear_model/linear/linear_model/content")
 TAGGER = ("project/logits", "crf_loss/transitions")
 SERVING = "tensorflow_serving/servables/tensorflow/testdata"
 COOK = "src/overcooked_demo/server/static/assets/agents"
@@ -76,7 +79,10 @@ FILES = (
     File("foolnltk==0.1.7", "foolnltk-0.1.7/data/seg.pb", TEXT, TAGGER),
     File("foolnltk==0.1.7", "foolnltk-0.1.7/data/ner.pb", TEXT, TAGGER),
     File("foolnltk==0.1.7", "foolnltk-0.1.7/data/pos.pb", TEXT, TAGGER),
-    File("guesslang==2.2.1", "guesslang/data/model", {"inputs": np.array(["def f(x): return x", "int main() {}"], object)}),
+    File("guesslang==2.2.1", "guesslang/data/model", {
+        "map/TensorArrayV2Stack/TensorListStack": np.array([["ab"] * 40, ["cd"] * 40], object),
+        **{f"{place}/lookup": np.random.default_rng(SEED).integers(0, 5000, 80) for place in HASHED},
+    }, ("head/predictions/probabilities",)),
     File("nudity==0.2.3", "nudity-0.2.3/nudity/files/retrained_graph.pb", {"input": (1, 224, 224, 3)}, ("final_result",)),
     File("BryanPan342/MTCNN", "mtcnn.pb", {"inputs/IteratorGetNext": (2, 48, 48, 3)}, (
         "outputs/prob_out", "outputs/landmark_out")),
@@ -84,7 +90,8 @@ FILES = (
         "input": np.random.default_rng(SEED).integers(0, 255, (120, 90, 3)).astype(np.float32),
         "min_size": np.array(20, np.float32), "thresholds": np.array([0.01, 0.001, 0.001], np.float32),
         "factor": np.array(0.7, np.float32)}, ("prob", "landmarks", "box")) for name in ("mtcnn.pb", "mtcnn_1.12.pb")),
-    File("cjp-cs/face_classification", "mouth_graph.pb", {"IteratorGetNext:1": (2, 32, 32, 1)}, ("softmax_tensor",)),
+    File("cjp-cs/face_classification", "mouth_graph.pb", {  # saved as it was trained: its dropout is given its numbers
+        "IteratorGetNext:1": (2, 32, 32, 1), "dropout/dropout/random_uniform/RandomUniform": (2, 256)}, ("dense_1/BiasAdd",)),
     File("gsig/charades-webcam", "frozen_model.pb", {"input_image": (1, 224, 224, 3)}, ("classifier/Reshape",)),
     File("haven-jeon/PyKoSpacing", "pykospacing/resources/models", {
         "input_1": np.arange(400).reshape(2, 200).astype(np.float32)}),
@@ -171,8 +178,9 @@ def tensorflow_of(file: File, path: Path, inputs: Mapping[str, np.ndarray]) -> C
         if path.is_dir():  # the graph of the file, not its objects: TensorFlow fails to load those of some older versions
             signatures = tf.compat.v1.saved_model.load(session, ["serve"], str(path)).signature_def
             first = signatures.get("serving_default") or min(signatures.items())[1]
-            named = {name: tensor.name for name, tensor in first.inputs.items()}
-            wanted = [tensor.name for _, tensor in sorted(first.outputs.items())]
+            named |= {name: tensor.name for name, tensor in first.inputs.items()}
+            wanted = [tensor.name for _, tensor in sorted(first.outputs.items())] if not file.outputs else [
+                first.outputs[name].name if name in first.outputs else _tensor(name) for name in file.outputs]
         else:
             message = tf.compat.v1.GraphDef()
             message.ParseFromString(path.read_bytes())

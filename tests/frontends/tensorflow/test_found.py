@@ -170,6 +170,18 @@ def test_what_inputs_are_computed_of_is_not_needed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(results(path, X, shape={"x": (3,)}), -X)
 
 
+@pytest.mark.parametrize("name, op, dtype, attributes", [
+    ("a", "StringToHashBucketFast", "int64", {}), ("a", "Less", "bool", {"T": "type: DT_FLOAT"}),
+    ("a", "ArgMax", "int64", {"T": "type: DT_FLOAT", "output_type": "type: DT_INT64"}),
+    ("a", "Cast", "int32", {"SrcT": "type: DT_STRING", "DstT": "type: DT_INT32"}),
+])
+def test_type_of_a_node_that_becomes_an_input(
+    tmp_path: Path, name: str, op: str, dtype: str, attributes: dict[str, str]
+) -> None:
+    path = graph(tmp_path, node(name, op, "lost", **attributes) + node("y", "Identity", name))
+    assert forge.from_tensorflow(path, shape={name: (3,)}).input_dtypes == [dtype]
+
+
 def test_data_of_an_iterator_are_inputs(tmp_path: Path) -> None:
     nodes = node("data", "IteratorV2") + node(
         "next", "IteratorGetNext", "data", output_types="list { type: [DT_INT32, DT_FLOAT, DT_FLOAT] }",

@@ -37,6 +37,14 @@ LAYOUTS = ("NHWC", "NCHW")
 CONFIG = ("use_dense", "use_nt_batch_matmul")
 _PASSING = ("Identity", "NoOp")
 _ROUNDS = 8
+_RESULT_TYPES = ("dtype", "element_dtype", "output_type", "out_type", "DstT", "T")
+"""Attributes that say the element type of a result; the last one where no other does."""
+_RESULTS = {
+    **dict.fromkeys(("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "IsNan", "IsInf", "IsFinite"), "bool"),
+    **dict.fromkeys(("Where", "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"), "int64"),
+    "StringLength": "int32",
+}
+"""Element types of results that no attribute says."""
 
 
 def import_model(
@@ -181,10 +189,11 @@ def _input(node: Node, number: int) -> Tensor:
         dtype = listed[number] if number < len(listed) else None
         sizes = shapes[number] if isinstance(shapes, tuple) and number < len(shapes) else None
     else:
-        dtype = node.types.get("dtype") or node.types.get("T")
+        dtype = _RESULTS.get(node.op) or next((node.types[name] for name in _RESULT_TYPES if name in node.types), None)
         sizes = node.attributes.get("shape") if node.types.get("dtype") else None
     if not isinstance(dtype, str):
-        raise ImportModelError(f"input {name_of((node.name, number))!r}: its element type is not known; the model is invalid")
+        label = name_of((node.name, number))
+        raise ImportModelError(f"input {label!r}: {node.op} does not say its element type; expected a node that does")
     return Tensor((node.name, number), dtype, sizes)
 
 

@@ -64,6 +64,13 @@ def from_tflite(
     return loader("tflite")(model, shape_dict, dtype_dict), {}
 
 
+def from_keras(
+    model: str | PathLike[str] | bytes | Any, shape: Mapping[str, Sequence[Any]] | None = None, layout: str = "NCHW"
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """Loads a Keras model as `forge.from_keras` does; its weights are constants of the module, so that none are returned."""
+    return loader("keras")(model, shape, layout), {}
+
+
 def _unknown_sizes(ir: IRModule, given: Container[str]) -> list[str]:
     """Warnings about inputs with sizes that neither the model nor ``given`` fixes."""
     return [
@@ -80,4 +87,4 @@ def __getattr__(name: str) -> ModuleType:
     return import_module("forge.relay.frontend.onnx")
 
 
-__all__ = ["from_onnx", "from_tensorflow", "from_tflite"]
+__all__ = ["from_keras", "from_onnx", "from_tensorflow", "from_tflite"]
