@@ -63,7 +63,8 @@ def completed(graph: Graph) -> Any:
             del node.attr["T"]
         place = 0
         for arg in definition.input_arg:
-            count = len(node.input) - len(definition.input_arg) + 1 if arg.number_attr else 1
+            alike = sum(other.number_attr == arg.number_attr for other in definition.input_arg)
+            count = (len(node.input) - len(definition.input_arg) + alike) // alike if arg.number_attr else 1
             if arg.number_attr and arg.number_attr not in node.attr:
                 node.attr[arg.number_attr].i = count
             given = [types.get(name, 0) for name in node.input[place : place + count]]

@@ -101,13 +101,13 @@ def test_recorded(case: Case) -> None:
     assert difference(case, record(case), recorded()[case.name]) == ""
 
 
-ELSEWHERE = frozenset({"control", "frames", "lists", "stablehlo"})
+ELSEWHERE = frozenset({"arrays", "control", "frames", "lists", "stablehlo"})
 """Modules of converters whose operators other modules of tests have: they stand by themselves in no graph."""
 WITHOUT_CASES = frozenset(
-    "RefIdentity AccumulateNV2 BatchCholesky BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixInverse BatchMatrixSolve "
-    "BatchMatrixTriangularSolve DebugGradientIdentity DeepCopy Multinomial OptimizationBarrier QuantizeAndDequantize "
-    "RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt TopK TruncatedNormal XlaSharding _EagerConst "
-    "_FusedDepthwiseConv2dNative".split())
+    "AccumulateNV2 BatchCholesky BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixInverse BatchMatrixSolve "
+    "BatchMatrixTriangularSolve DebugGradientIdentity DebugIdentity DebugIdentityV2 DebugIdentityV3 DeepCopy Multinomial "
+    "OptimizationBarrier QuantizeAndDequantize RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt RefIdentity "
+    "TopK TruncatedNormal XlaSharding _EagerConst _FusedDepthwiseConv2dNative".split())
 """Operators of test_other.py."""
 
 

@@ -46,7 +46,8 @@ GOOD = matrices(2, 3, 3) @ matrices(2, 3, 3).transpose(0, 2, 1) + np.eye(3, dtyp
     ("BatchMatrixSolve", "MatrixSolve", [GOOD, matrices(2, 3, 2)]),
     ("BatchMatrixTriangularSolve", "MatrixTriangularSolve", [GOOD, matrices(2, 3, 2)]),
     *((op, "Identity", [matrices(2, 3)]) for op in (
-        "DebugGradientIdentity", "DeepCopy", "RefIdentity", "OptimizationBarrier", "XlaSharding", "_EagerConst")),
+        "DebugGradientIdentity", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DeepCopy", "RefIdentity",
+        "OptimizationBarrier", "XlaSharding", "_EagerConst")),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_other_names(how: tuple[str, ...], old: str, new: str, operands: list[np.ndarray]) -> None:
     for one, other in zip(results(old, operands, how), results(new, operands, how), strict=True):  # type: ignore[arg-type]

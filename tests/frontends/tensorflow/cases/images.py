@@ -30,6 +30,10 @@ ROWS = [
           dtype="float32"), ints([7, 6]), num(values=0.5, dtype="float32"), label=f"{mode}-{fill}", T=None, dtype="float32",
           interpolation=mode, fill_mode=fill, accuracy=SLACK)
       for mode in ("NEAREST", "BILINEAR") for fill in ("CONSTANT", "REFLECT", "WRAP", "NEAREST")),
+    *(row("ScaleAndTranslate", num(2, 7, 6, 3), ints([4, 9]), num(values=[4 / 7, 1.5], const=True), num(values=move, const=True),
+          label=f"{kernel}-{antialias}-{move[0]}", accuracy=SLACK, kernel_type=kernel, antialias=antialias)
+      for kernel in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic")
+      for antialias, move in ((True, [0.0, 0.0]), (False, [0.0, 0.0]), (True, [1.3, -2.6]))),
     row("ExtractVolumePatches", num(1, 4, 5, 6, 2), ksizes=(1, 2, 3, 2, 1), strides=(1, 1, 2, 2, 1), padding="SAME"),
     row("ImageProjectiveTransformV2", num(2, 6, 5, 3, dtype="float32"), num(values=[[1, 0.2, -0.6, 0.1, 0.9, 0.4, 0, 0],
         [0.9, 0, 1, 0, 1.2, -2, 0, 0]], dtype="float32"), ints([7, 6]), T=None, dtype="float32", interpolation="BILINEAR",

@@ -50,6 +50,8 @@ ROWS = [
     row("Lu", num(values=ODD), forms=BOTH, accuracy=SLACK, outputs=2), row("Lu", num(values=ODD), outputs=2, accuracy=SLACK,
         label="wide",
                                                                           output_idx_type="int64"),
+    row("TridiagonalSolve", num(2, 3, 5, low=1), num(2, 5, 2), forms=WIDE, accuracy=SLACK * 10),
+    row("TridiagonalMatMul", num(2, 1, 5), num(2, 1, 5), num(2, 1, 5), num(2, 5, 3), forms=BOTH, accuracy=4),
     row("MatrixExponential", num(values=GOOD / 3), accuracy=SLACK),
     *(row(f"{op}{suffix}", num(2, 4, 6, 5), forms=COMPLEX, accuracy=4, T=None) for op in ("FFT", "IFFT") for suffix in ("", "2D",
         "3D")),

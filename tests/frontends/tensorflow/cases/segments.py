@@ -13,6 +13,14 @@ ROWS = [
     row("SegmentSum", num(0, 3), given([], "int32"), label="empty"),
     *(row(f"UnsortedSegment{kind}", num(6, 3), given([2, 0, -1, 2, 0, 4]), ints(5), forms=forms) for kind, forms in (
         ("Sum", REAL), ("Prod", (*WIDE, "int32")), ("Max", (*FLOATS, "int32")), ("Min", (*FLOATS, "int32")))),
+    row("DynamicPartition", num(5, 2), given([1, 0, 2, 0, 1]), outputs=3, num_partitions=3, forms=("float32", "int32", "bool")),
+    row("DynamicPartition", num(2, 2, 3), given([[1, 0], [3, 0]]), outputs=4, num_partitions=4, label="two"),
+    *(row(op, make([0, 2]), make([[3, 1]]), num(2, 3), num(1, 2, 3), label=how) for op in ("DynamicStitch",
+        "ParallelDynamicStitch")
+      for make, how in ((ints, "known"), (given, "given"))),
+    row("DynamicStitch", ints([0, 1]), ints([1, 2]), num(2), num(2), label="twice", forms=("float32", "int64")),
+    row("ConcatOffset", ints(1), given([2, 3, 4]), given([2, 5, 4]), given([2, 1, 4]), outputs=3, T=None),
+    *(row(op, num(4, 2), ints([2, 0]), num(2, 2)) for op in ("InplaceUpdate", "InplaceAdd", "InplaceSub")),
     row("UnsortedSegmentSum", num(2, 3, 2), given([[2, 0, 1], [1, 1, 0]]), ints(3), label="two"),
     *(row(f"SparseSegment{kind}", num(5, 3), given([4, 0, 1, 1, 2]), given([0, 0, 2, 2, 2]), forms=WIDE) for kind in ("Sum",
         "Mean", "SqrtN")),

@@ -8,7 +8,7 @@ from forge import dtypes
 from forge.compose import activations, linalg, special
 from forge.compose.bits import bitcast_elements
 from forge.compose.casts import wrapped
-from forge.compose.checks import checked_divisor
+from forge.compose.checks import checked_divisor, checked_indices
 from forge.frontends.converter import forwarding
 from forge.frontends.tensorflow.context import Context
 from forge.frontends.tensorflow.registry import converts, takes_handles
@@ -152,6 +152,21 @@ def log_softmax(g: Context, x: Value) -> Value:
     return g.call("nn.log_softmax", x, axis=-1)
 
 
+@converts("SoftmaxCrossEntropyWithLogits", outputs="loss backprop")
+def softmax_cross_entropy(g: Context, x: Value, labels: Value) -> list[Value]:
+    """The loss of each row, and its derivatives."""
+    logarithms = g.call("nn.log_softmax", x, axis=-1)
+    loss = g.call("negative", g.call("sum", g.call("multiply", labels, logarithms), axis=(1,)))
+    return [loss, g.call("subtract", g.call("nn.softmax", x, axis=-1), labels)]
+
+
+@converts("SparseSoftmaxCrossEntropyWithLogits", outputs="loss backprop")
+def sparse_softmax_cross_entropy(g: Context, x: Value, labels: Value) -> list[Value]:
+    on, off = (g.constant(v, x.dtype) for v in (1, 0))
+    numbers = checked_indices(g, labels, x.shape[1], from_end=False, what="a label")
+    return softmax_cross_entropy(g, x, g.call("one_hot", numbers, on, off, depth=x.shape[1], axis=-1))
+
+
 @converts("ClipByValue")
 def clip_by_value(g: Context, x: Value, low: Value, high: Value) -> Value:
     return g.call("maximum", g.call("minimum", x, high), low)
@@ -170,7 +185,8 @@ def bitcast(g: Context, x: Value, *, type: str) -> Value:  # noqa: A002
 
 @converts(
     "Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2", "EnsureShape",
-    "PlaceholderWithDefault", "DebugGradientIdentity", "DeepCopy", "XlaSharding", "_EagerConst", "RefIdentity")
+    "PlaceholderWithDefault", "GuaranteeConst", "Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2",
+          "DebugIdentityV3", "DebugGradientIdentity", "DeepCopy", "XlaSharding", "_EagerConst", "RefIdentity")
 @takes_handles
 def identity(g: Context, x: Operand, **attributes: object) -> Operand:
     """A reference to a variable is read."""

@@ -12,6 +12,8 @@ from forge.ir.nodes import Value
 
 for _name in ("_MklConv2D", "_MklMatMul", "_MklFusedConv2D", "_MklFusedMatMul", "_MklNativeConv2D", "_MklNativeFusedConv2D"):
     refuse(_name, "a node of oneDNN's layouts, which TensorFlow makes while it runs; export the graph before that")
+for _name in ("FusedPadConv2D", "FusedResizeAndPadConv2D"):
+    refuse(_name, "a node of TensorFlow 1's graph transforms; use the graph before them")
 refuse("_FusedBatchNormEx", "a kernel for GPUs, which TensorFlow makes while it runs; export the graph before that")
 
 _ACTIVATIONS = {"Relu": "nn.relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "GeluExact": "nn.gelu"}

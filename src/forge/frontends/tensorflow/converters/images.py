@@ -18,9 +18,6 @@ from forge.ir.nodes import Value
 from forge.ops.core.term import Term
 from forge.ops.reduce.window import neutral
 
-MAX_WEIGHTS = 1 << 26
-"""Of one axis that is resized by areas."""
-
 
 @converts("CropAndResize")
 def crop_and_resize(
@@ -85,33 +82,6 @@ def _padded(g: Context, x: Value, around: Sequence[Dim], fill: float) -> Value:
     """Images, channels last, with sizes before all spatial axes, then after them."""
     pairs = zip(around, around[len(around) // 2 :])
     return g.call("nn.pad", x, g.constant(fill, x.dtype), pad_width=((0, 0), *pairs, (0, 0)))
-
-
-@converts("ResizeArea")
-def resize_area(g: Context, x: Value, size: Value, *, align_corners: bool = False) -> Value:
-    """Each element of the result is the mean of an area, of whose elements at its edges parts count."""
-    wanted, sizes = g.required_ints(size, "size"), x.shape[1:3]
-    if len(wanted) != 2 or min(wanted) < 1:
-        raise g.invalid(f"size: got {wanted}; expected height and width")
-    rows, columns = (_area_weights(g, n, m, align_corners) for n, m in zip(sizes, wanted))
-    return g.call("einsum", g.cast(x, "float32"), rows, columns, equation="nhwc,yh,xw->nyxc")
-
-
-def _area_weights(g: Context, size: Dim, wanted: int, align_corners: bool) -> Value:
-    """Parts of elements that count for each element of the result, a row each."""
-    if not isinstance(size, int):
-        raise g.unsupported(f"got an image with a side of {size}; expected known sizes")
-    if size * wanted > MAX_WEIGHTS:
-        raise g.unsupported(f"resizes {size} elements to {wanted}; expected at most {MAX_WEIGHTS} weights")
-    less = int(align_corners and wanted > 1)
-    step = np.float32(size - less) / np.float32(wanted - less)
-    weights = np.zeros((wanted, size), np.float32)
-    for number in range(wanted):
-        begin, end = (float(np.float32(k) * step) for k in (number, number + 1))
-        for place in range(math.floor(begin), math.ceil(end)):
-            part = min(place + 1.0, end) - max(float(place), begin)
-            weights[number, min(place, size - 1)] += part / float(step)
-    return g.constant(weights)
 
 
 @converts("RGBToHSV")

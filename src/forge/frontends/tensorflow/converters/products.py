@@ -116,7 +116,8 @@ def conv2d_backprop_input(
     g: Context, output_sizes: Value, weight: Value, y: Value, *, strides: tuple[int, ...], padding: str,
     data_format: str = "NHWC", dilations: tuple[int, ...] = (1, 1, 1, 1), explicit_paddings: tuple[int, ...] = (),
 ) -> Value:
-    return _transposed(g, output_sizes, weight, y, data_format, "HWOI", strides, padding, dilations, explicit_paddings)
+    sizes = _wanted(g, output_sizes)
+    return _transposed(g, sizes, weight, y, data_format, "HWOI", strides, padding, dilations, explicit_paddings)
 
 
 @converts("Conv3DBackpropInputV2")
@@ -124,18 +125,22 @@ def conv3d_backprop_input(
     g: Context, output_sizes: Value, weight: Value, y: Value, *, strides: tuple[int, ...], padding: str,
     data_format: str = "NDHWC", dilations: tuple[int, ...] = (1, 1, 1, 1, 1),
 ) -> Value:
-    return _transposed(g, output_sizes, weight, y, data_format, "DHWOI", strides, padding, dilations, ())
+    return _transposed(g, _wanted(g, output_sizes), weight, y, data_format, "DHWOI", strides, padding, dilations, ())
+
+
+def _wanted(g: Context, sizes: Value) -> tuple[Dim, ...]:
+    wanted = g.dims(sizes)
+    if wanted is None:
+        raise g.unsupported("the sizes of the result are computed at run time; expected known ones")
+    return wanted
 
 
 def _transposed(
-    g: Context, output_sizes: Value, weight: Value, y: Value, data_format: str, kernel_layout: str, strides: Sequence[int],
+    g: Context, wanted: Sequence[Dim], weight: Value, y: Value, data_format: str, kernel_layout: str, strides: Sequence[int],
     padding: str, dilations: Sequence[int], explicit: Sequence[int],
 ) -> Value:
     spatial = weight.rank - 2
     given = images(g, y, data_format, spatial)
-    wanted = g.dims(output_sizes)
-    if wanted is None:
-        raise g.unsupported("the sizes of the result are computed at run time; expected known ones")
     sizes = wanted if len(wanted) == spatial else tuple(wanted[axis] for axis in given.axes)
     steps, gaps = given.of(g, strides, "strides"), given.of(g, dilations, "dilations")
     letters = _LETTERS[spatial]

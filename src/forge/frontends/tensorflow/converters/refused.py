@@ -51,7 +51,7 @@ _REASONS = {
         "CTCLoss", "DepthwiseConv2dNativeBackpropFilter", "FusedBatchNormGrad", "FusedBatchNormGradV3", "MaxPoolGrad",
         "AvgPoolGrad",
         "ReluGrad", "ResourceApplyAdam", "ResourceApplyGradientDescent", "ResourceApplyKerasMomentum", "ResourceApplyMomentum",
-        "SigmoidGrad", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits", "TanhGrad",
+        "SigmoidGrad", "TanhGrad",
     ),
     "beam search and greedy decoding give texts of unknown lengths as sparse tensors; decode outside of the model": (
         "CTCBeamSearchDecoder", "CTCBeamSearchDecoderV2", "CTCGreedyDecoder",
