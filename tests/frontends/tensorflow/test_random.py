@@ -16,7 +16,7 @@ ACCURACY = 1e-11
 
 
 def expected(made: Grown, outputs: list[str]) -> list[np.ndarray]:
-    tf = pytest.importorskip("tensorflow")
+    tf = pytest.importorskip("tensorflow", reason="needs the extra tflite, which has TensorFlow")
     with tf.Graph().as_default() as whole:
         tf.import_graph_def(completed(made.graph), name="")
         with tf.compat.v1.Session(graph=whole) as session:
