@@ -288,7 +288,7 @@ def test_what_is_no_module() -> None:
     for path in ("model.onnx", "a/m.pt2", "m.forge"):
         with pytest.raises(OptionError, match=r"looks like a path; .*; use forge\.load"):
             forge.IRModule(path)
-    with pytest.raises(ImportModelError, match=r"load: model\.onnx: no such file; expected a model \(\.onnx, "):
+    with pytest.raises(ImportModelError, match=r"load: model\.onnx: no such file; expected a model \(\.keras, "):
         forge.load("model.onnx")
     module = parse_module("def @main(%x: float32) { exp(%x) }")
     module.main.nodes[0].result.type = TensorType((), "int8")

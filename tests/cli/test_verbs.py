@@ -114,7 +114,7 @@ def test_wrong_usage_exits_2(arguments: list[str], here: Path, capsys: pytest.Ca
 
 WRONG = {
     "inspect nowhere.onnx": "nowhere.onnx: no such file",
-    "inspect model.pt": "model.pt: is a zip archive; expected a model (.onnx, ",
+    "inspect model.pt": "model.pt: is a zip archive; expected a model (.keras, ",
     "inspect notes.md": "notes.md: is of no known format; tried its ending, '.md', ",
     "inspect bad.onnx": "bad.onnx",
     "inspect bad.forge": "bad.forge",
@@ -140,7 +140,7 @@ WRONG = {
     "view model.onnx -o x.npy": "x.npy: exists; pass --force to replace it",
     "view model.onnx -o g.png": "--output g.png: the page is HTML",
     "view model.onnx -o empty": "empty: is a folder",
-    "compile empty -o out": "empty: is a folder without a model; expected one of .onnx",
+    "compile empty -o out": "empty: is a folder without a model; expected one of .keras",
     "export model.onnx nodir/x.onnx": "nodir/x.onnx: there is no folder nodir",
     "profile model.onnx --html nodir/x.html": "nodir/x.html: there is no folder nodir",
     "inspect model.onnx --shape image": "--shape image: expected NAME=SIZE",
@@ -188,7 +188,7 @@ WRONG = {
     "tune --import nowhere.json": "expected a file of 'forge tune --export'",
     "tune --export empty/no/out.json": "out.json",
     "compile model.onnx -o out --tuned": "run 'forge tune MODEL' first",
-    "support caffe": "expected a format (jax, keras, onnx, stablehlo, tflite, torch) or a model (.onnx, ",
+    "support caffe": "expected a format (jax, keras, onnx, stablehlo, tflite, torch) or a model (.keras, ",
     "support nowhere.onnx": "nowhere.onnx: no such file",
     "support bad.onnx": "bad.onnx",
     "support model.onnx Frobnicate": "has no operator 'Frobnicate'",

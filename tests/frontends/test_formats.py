@@ -143,7 +143,7 @@ def test_models_of_forge(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_its_one_model(tmp_path: Path) -> None:
-    with pytest.raises(ImportModelError, match=r"is a folder without a model; expected one of \.onnx, .*\.pt2, .* in it"):
+    with pytest.raises(ImportModelError, match=r"is a folder without a model; expected one of \.keras, .*\.pt2, .* in it"):
         forge.load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ImportModelError, match=r"is a folder with weights without a program, as transformers .*torch\.export"):
@@ -186,7 +186,7 @@ def archive(*names: str) -> bytes:
 ])  # fmt: skip
 def test_models_of_other_kinds_are_named(name: str, contents: bytes, kind: str, advice: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(contents)
-    with pytest.raises(ImportModelError, match=rf"^load: .*{name}: is {kind}.*; expected a model \(\.onnx, .*\); .*{advice}"):
+    with pytest.raises(ImportModelError, match=rf"^load: .*{name}: is {kind}.*; expected a model \(\.keras, .*\); .*{advice}"):
         forge.load(tmp_path / name)
 
 
@@ -199,7 +199,7 @@ def test_compiled_models_are_no_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [None, 3, "", [DIGITS]], ids=repr)
 def test_what_is_no_source(source: Any) -> None:
-    with pytest.raises(OptionError, match=r"^load: got \w+; expected a path, bytes, or a model in memory \(ONNX: ModelProto; "):
+    with pytest.raises(OptionError, match=r"^load: got \w+; expected a path, bytes, or a model in memory \(Keras: Model; ONNX: ModelProto; "):
         forge.load(source)
 
 

@@ -31,7 +31,8 @@ class Doors:
 
         Args:
             model: a ``.keras`` file, a folder with its contents, a whole-model ``.h5`` file of Keras 2 or 3, the text of
-                ``to_json``, bytes of any of these, or a model in memory.
+                ``to_json``, bytes of any of these, or a model in memory; layers of that without a converter, and subclassed models,
+                are traced by its backend.
             shape: shapes by names of inputs, where the model leaves sizes open. Entries are integers, None to keep, or texts: names
                 of symbols, or expressions of them.
             layout: of images: "NCHW", channels first, or "NHWC", as most models have them. With "NCHW", inputs and outputs of rank 4

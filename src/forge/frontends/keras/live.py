@@ -72,7 +72,8 @@ def _inputs(model: Any, shape: Mapping[str, Sequence[Any]]) -> dict[str, tuple[t
         if unknown:
             raise ImportModelError(f"{option('shape=')} names {unknown[0]!r}; expected an input: {', '.join(found)}")
         return {name: (_named(name, shape.get(name, sizes)), dtype) for name, (sizes, dtype) in found.items()}
-    built = (getattr(model, "get_build_config", dict)() or {}).get("input_shape")
+    config: dict[str, Any] = model.get_build_config() or {}
+    built = config.get("input_shape")
     if shape:
         return {name: (_named(name, sizes), model.compute_dtype) for name, sizes in shape.items()}
     if not isinstance(built, list | tuple) or any(isinstance(size, list | tuple) for size in built):
@@ -112,7 +113,7 @@ def _by_jax(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dtyp
 def _by_torch(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dtypes: Mapping[str, str]) -> Module:
     import torch
 
-    class Called(torch.nn.Module):
+    class Called(torch.nn.Module):  # type: ignore[misc]
         def forward(self, values: dict[str, Any]) -> Any:
             return call(**values)
 

@@ -95,7 +95,7 @@ class Common:
     rank: Any = None
 
     @property
-    def window(self) -> tuple[Any, ...]:
+    def window(self) -> tuple[Any, Any, Any, Any]:
         return self.data_format, self.padding, self.strides, self.dilation_rate
 
     def finished(self, g: Context, x: Value) -> Value:
