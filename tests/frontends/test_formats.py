@@ -199,7 +199,7 @@ def test_compiled_models_are_no_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [None, 3, "", [DIGITS]], ids=repr)
 def test_what_is_no_source(source: Any) -> None:
-    with pytest.raises(OptionError, match=r"^load: got \w+; expected a path, bytes, or a model in memory \(Keras: Model; ONNX: ModelProto; "):
+    with pytest.raises(OptionError, match=r"^load: got \w+; expected a path, bytes, or a model in memory \(Keras: Model; "):
         forge.load(source)
 
 

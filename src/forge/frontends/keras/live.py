@@ -106,7 +106,8 @@ def _by_jax(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dtyp
     texts = sorted({str(size) for shape in sizes.values() for size in shape if isinstance(size, str)})
     symbols = dict(zip(texts, export.symbolic_shape(",".join(texts)))) if texts else {}
     given = {
-        name: jax.ShapeDtypeStruct(tuple(symbols.get(size, size) for size in shape), dtypes[name]) for name, shape in sizes.items()}
+        name: jax.ShapeDtypeStruct(tuple(symbols.get(size, size) for size in shape), dtypes[name])
+        for name, shape in sizes.items()}
     return find("jax").load(call, **given)
 
 

@@ -73,7 +73,7 @@ def _place(g: Context, index: int, size: Dim) -> int:
 
 
 def _sliced(g: Context, data: Value, k: slice, axis: int) -> Value:
-    parts = [(g.ints(p) or (p,))[0] if isinstance(p, Value) else p for p in (k.start, k.stop, k.step)]
+    parts: list[Any] = [(g.ints(p) or (p,))[0] if isinstance(p, Value) else p for p in (k.start, k.stop, k.step)]
     if any(p is not None and not isinstance(p, int) for p in parts):
         raise g.unsupported(f"got the slice {k}; expected numbers")
     start, stop, step = parts
