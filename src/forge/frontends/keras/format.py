@@ -56,7 +56,7 @@ def _support() -> Support:
 
 FORMAT = Format(
     name="keras", title="Keras", suffixes=(".keras", ".h5", ".hdf5"), load=from_keras, support=_support,
-    objects=("keras.src.models.model:Model", "tf_keras.src.engine.training:Model"),
+    objects=("keras.src.models.model:Model",),
     magic=(
         Magic(head=rb"\x89HDF\r\n\x1a\n"), Magic(entries=(b"metadata.json", b"config.json", b"model.weights.")),
         Magic(files=("metadata.json", "config.json", "model.weights.h5")),

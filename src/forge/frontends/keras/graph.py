@@ -124,8 +124,8 @@ def function_of(model: Layer) -> Function:
     structure = at_border(model.config.get("input_layers"))
     inputs = [leaf.place[0] for leaf in flat(structure) if isinstance(leaf, Reference)]
     outputs = _single(at_border(model.config.get("output_layers")))
-    if not inputs or not any(isinstance(leaf, Reference) for leaf in flat(outputs)):
-        raise ImportModelError(f"model {model.name!r} has no inputs or no outputs; expected some; the model is damaged")
+    if not inputs or not flat(outputs) or not all(isinstance(leaf, Reference) for leaf in flat([structure, outputs])):
+        raise ImportModelError(f"model {model.name!r}: its inputs or outputs are no results of layers; the model is damaged")
     calls = {}
     inside = _places(layers, lambda layer: 1 if layer.is_model else 0)
     for layer in layers.values():

@@ -50,6 +50,8 @@ def _converted(scope: KerasScope, row: Converter, layer: Layer, arguments: Seque
     context = Context(scope, layer, _run)
     start = len(scope.graph.nodes)
     bound = _bound(context, row, layer, arguments, named)
+    if layer.domain != OPS and bound and not all(isinstance(leaf, Tensor) for leaf in flat(bound[0])):
+        raise OpAttributeInvalid(f"got {str(bound[0])[:80]}; expected a tensor, or a list of them")
     operands = [_computed(context, value) for value in values_of(bound)]
     attributes = {
         name: _frozen(value) for name, value in layer.config.items() if name in row.attributes or not is_for_training(name)}

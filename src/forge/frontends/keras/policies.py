@@ -60,10 +60,12 @@ def policy_of(dtype: Any, layer: str) -> Policy:
 
 
 def _named(name: Any, layer: str) -> Policy:
-    if isinstance(name, str) and "_from_" in name:
+    if isinstance(name, str) and "_from_" in name[1:]:
         mode, _, source = name.partition("_from_")
         found = _named(source, layer)
         return Policy(found.compute, found.variables, mode.partition("/")[0])
+    if not isinstance(name, str):
+        raise ImportModelError(f"layer {layer!r}: its dtype is {str(name)[:80]!r}; expected the name of one")
     if name in _MIXED:
         return Policy(_MIXED[name], "float32")
     if name in _TYPES:
