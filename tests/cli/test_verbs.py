@@ -140,7 +140,7 @@ WRONG = {
     "view model.onnx -o x.npy": "x.npy: exists; pass --force to replace it",
     "view model.onnx -o g.png": "--output g.png: the page is HTML",
     "view model.onnx -o empty": "empty: is a folder",
-    "compile empty -o out": "empty: is a folder without a model; expected one of .onnx",
+    "compile empty -o out": "empty: is a folder without a model; expected one of .keras",
     "export model.onnx nodir/x.onnx": "nodir/x.onnx: there is no folder nodir",
     "profile model.onnx --html nodir/x.html": "nodir/x.html: there is no folder nodir",
     "inspect model.onnx --shape image": "--shape image: expected NAME=SIZE",
