@@ -100,6 +100,8 @@ ROWS = [
         ("bfloat16", ("float32", "float64", "int32"), [0, 1.7, -1, 70000, 3.2]),
         ("complex64", ("float32", "int32"), [0, 1.7, -1, 70000, 3.2]),
         ("float32", ("bfloat16", "float16", "bool", "uint64", "int64", "complex64"), [0, 1, 7, 3, 5]))),
+    *(row("Cast", num(values=[6e4, -6e4, 300.7, -1.5]), forms=("float32", "float64", "float16"), label=f"drops-{to}", T=None,
+          SrcT="form", DstT=to) for to in ("uint8", "int8", "int16", "uint16", "uint32")),
     row("Cast", num(values=[300, -1, 256, 1000]), forms=("int32",), label="drops", T=None, SrcT="form", DstT="uint8"),
     row("Cast", num(values=[1 + 2**-12, 1 + 2**-8 + 2**-9]), forms=("float32",), label="cuts", T=None, SrcT="form",
         DstT="bfloat16", Truncate=True),

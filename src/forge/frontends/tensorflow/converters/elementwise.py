@@ -174,7 +174,10 @@ def clip_by_value(g: Context, x: Value, low: Value, high: Value) -> Value:
 
 @converts("Cast")
 def cast(g: Context, x: Value, *, DstT: str, Truncate: bool = False) -> Value:  # noqa: N803
-    """Floats become integers towards zero; bits that do not fit are dropped."""
+    """Floats become integers towards zero; bits that do not fit are dropped.
+
+    What 32 bits do not hold (64, of wider types), infinities and NaN are undefined in TensorFlow: they saturate, and NaN is 0.
+    """
     return wrapped(g, x, DstT)
 
 
