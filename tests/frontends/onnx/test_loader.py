@@ -82,7 +82,7 @@ def test_truncated_file(tmp_path: Path, keep: float) -> None:
     ("start", "advice"),
     [
         (b"PK\x03\x04rest", "a zip archive"),
-        (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+        (b"\x89HDF\r\n\x1a\n", "a model of Keras"),
         (b"\x1c\0\0\0TFL3", "a model of TFLite; .*from_tflite"),
         (b"\x80\x02}q\0.", "never loads"),
         (b"\x7fELF\x02", "Runtime"),
