@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import faulthandler
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.frontends.onnx.fuzz.worker import SECONDS, Finding, attempt
@@ -29,3 +30,20 @@ def outcome(load: Callable[[], Any]) -> str:
     if (seconds := time.process_time() - begin) > SECONDS:
         raise Finding(f"hang: {seconds:.1f} s")
     return found if isinstance(found, str) else "model"
+
+
+def outcomes(mutants: Iterable[tuple[str, Callable[[], Any]]]) -> tuple[Counter[str], list[str]]:
+    """How many mutants had which outcome, and what was found; each is what it is called, and what loads it.
+
+    The timer of `outcome`, which ends the process, does not run on: other tests follow in it.
+    """
+    counts, findings = Counter[str](), []
+    try:
+        for label, load in mutants:
+            try:
+                counts[outcome(load)] += 1
+            except Finding as finding:
+                findings.append(f"{label}: {finding}")
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    return counts, findings

@@ -48,6 +48,22 @@ def split_at(g: Composer, x: Value, axis: int, ends: Value, parts: int) -> list[
     return found
 
 
+def split_sizes(g: Composer, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
+    """Parts of ``sizes``, of which one may be -1: what the others leave."""
+    given = list(sizes)
+    if -1 in given:
+        rest = x.shape[axis]
+        for size in given:
+            rest = rest - size if size != -1 else rest
+        given[given.index(-1)] = rest
+    ends: list[Dim] = []
+    total: Dim = 0
+    for size in given[:-1]:
+        total = total + size
+        ends.append(total)
+    return g.multi("split", x, indices_or_sections=tuple(ends), axis=axis) if ends else [x]
+
+
 def repeat(g: Composer, x: Value, repeats: Dim, axis: int) -> Value:
     """Each element along ``axis`` ``repeats`` times."""
     if isinstance(repeats, int):

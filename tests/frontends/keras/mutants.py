@@ -17,16 +17,15 @@ import resource
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import forge
 from forge.frontends.keras import converters
-from tests.frontends.damage import MEMORY, outcome
+from tests.frontends.damage import MEMORY, outcomes
 from tests.frontends.keras.record import kept
-from tests.frontends.onnx.fuzz.worker import Finding
 
 _VALUES = (None, True, False, 0, 1, -1, 2, 3, 7, 1 << 31, 1 << 62, -(1 << 40), 0.5, float("1e30"), "", "same", "valid",
     "relu", "nothing",
@@ -126,15 +125,13 @@ def mutant(seed: int, number: int) -> tuple[str, bytes]:
 
 def run(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
     """How often each outcome was, and what is wrong."""
-    counts: Counter[str] = Counter()
-    findings = []
-    for number in numbers:
-        label, data = mutant(seed, number)
-        try:
-            counts[outcome(partial(forge.from_keras, data, layout="NHWC"))] += 1
-        except Finding as finding:
-            findings.append(f"{number} ({label}): {finding}")
-    return counts, findings
+
+    def mutants() -> Iterator[tuple[str, Callable[[], Any]]]:
+        for number in numbers:
+            label, data = mutant(seed, number)
+            yield f"--seed {seed} --only {number} ({label})", partial(forge.from_keras, data, layout="NHWC")
+
+    return outcomes(mutants())
 
 
 def main() -> int:

@@ -11,13 +11,12 @@ reader. Address space is limited to 4 GiB.
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import random
 import resource
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from google.protobuf import text_format
 import forge
 from forge.frontends.tensorflow import converters
 from forge.frontends.tensorflow.messages import message_of
-from tests.frontends.damage import MEMORY, outcome
-from tests.frontends.onnx.fuzz.worker import Finding
+from tests.frontends.damage import MEMORY, outcomes
 from tests.frontends.tensorflow.cases import CASES
 from tests.frontends.tensorflow.record_programs import Recorded, kept
 
@@ -162,21 +160,16 @@ def mutant(seed: int, number: int) -> tuple[str, Recorded]:
 
 def run(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
     """How many mutants had which outcome, and what was found."""
-    counts, findings = Counter[str](), []
-    try:
+
+    def mutants() -> Iterator[tuple[str, Callable[[], Any]]]:
         for number in numbers:
             name, program = mutant(seed, number)
             with tempfile.TemporaryDirectory() as folder:
                 path = program.write(Path(folder))
                 path = path.with_suffix(".pbtxt") if "graph.pbtxt" in program.files else path
-                try:
-                    found = outcome(partial(forge.from_tensorflow, path))
-                    counts[found.replace(folder, "")] += 1
-                except Finding as finding:
-                    findings.append(f"--seed {seed} --only {number} ({name}): {finding}")
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    return counts, findings
+                yield f"--seed {seed} --only {number} ({name})", partial(forge.from_tensorflow, path)
+
+    return outcomes(mutants())
 
 
 def main() -> int:

@@ -33,7 +33,7 @@ class Recorded:
     calls: list[tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = field(default_factory=list)
 
     def write(self, folder: Path) -> Path:
-        """Writes the files; returns the path of what is to be loaded."""
+        """Writes the files; returns the path to load."""
         for name, data in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,13 +10,12 @@ what the reader makes of it, so that damage gets past the reader. Address space 
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import random
 import resource
 import struct
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,8 +26,7 @@ import numpy as np
 import forge
 from forge.frontends.tflite import converters
 from forge.frontends.tflite.model import Operator, Quantization, Subgraph, Tensor, TfliteModel, read_model
-from tests.frontends.damage import MEMORY, outcome
-from tests.frontends.onnx.fuzz.worker import Finding
+from tests.frontends.damage import MEMORY, outcomes
 from tests.frontends.tflite.cases import CASES
 from tests.frontends.tflite.record import kept, shapes_and_ranges
 from tests.frontends.tflite.test_writer import everything
@@ -155,17 +153,13 @@ def mutant(seed: int, number: int) -> tuple[str, bytes | TfliteModel]:
 
 def run(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
     """How many mutants had which outcome, and what was found."""
-    counts, findings = Counter[str](), []
-    try:
+
+    def mutants() -> Iterator[tuple[str, Callable[[], Any]]]:
         for number in numbers:
             name, model = mutant(seed, number)
-            try:
-                counts[outcome(partial(forge.from_tflite, model))] += 1
-            except Finding as finding:
-                findings.append(f"--seed {seed} --only {number} ({name}): {finding}")
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    return counts, findings
+            yield f"--seed {seed} --only {number} ({name})", partial(forge.from_tflite, model)
+
+    return outcomes(mutants())
 
 
 def main() -> int:

@@ -140,7 +140,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _tensor(key: str, info: Any, main: Body) -> Tensor:
     """What a signature says. Where it says rank 0, as old ones do of any shape, and elsewhere, the graph knows more."""
     if not info.name:
-        raise ImportModelError(f"signature: {key!r} is no dense tensor; expected dense ones; export its parts by themselves")
+        raise ImportModelError(f"signature: {key!r} is a sparse or composite tensor; expected a dense one; export its parts")
     ref = parse_ref(info.name)
     node = main.nodes.get(ref[0])
     known = node.attributes.get("shape") if node is not None and node.op in PLACEHOLDERS else None

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.compose import axes, slices
+from forge.compose.axes import split_sizes
 from forge.compose.checks import check_that
 from forge.compose.linalg import conjugate
 from forge.compose.slices import Masks
-from forge.dims import Dim
 from forge.errors import option
 from forge.frontends.tensorflow.context import Context
 from forge.frontends.tensorflow.registry import converts
@@ -93,18 +93,7 @@ def split_v(g: Context, x: Value, sizes: Value, axis: Value, *, num_split: int) 
     known = g.dims(sizes)
     if known is None or len(known) != num_split:
         raise g.unsupported("the sizes of parts are computed at run time; expected known ones")
-    given: list[Dim] = list(known)
-    if -1 in given:
-        rest = x.shape[place]
-        for size in given:
-            rest = rest - size if size != -1 else rest
-        given[given.index(-1)] = rest
-    ends: list[Dim] = []
-    total: Dim = 0
-    for size in given[:-1]:
-        total = total + size
-        ends.append(total)
-    return g.multi("split", x, indices_or_sections=tuple(ends), axis=place) if ends else [x]
+    return split_sizes(g, x, known, place)
 
 
 @converts("Pad", "PadV2")

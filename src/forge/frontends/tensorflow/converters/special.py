@@ -39,7 +39,7 @@ converts("Zeta")(forwarding(_in_doubles(special.zeta), 2))
 
 @converts("Polygamma")
 def polygamma(g: Context, order: Value, x: Value) -> Value:
-    """Derivative ``order`` of the digamma function, NaN where that is no whole number from 0 on."""
+    """Derivative ``order`` of the digamma function, NaN where ``order`` is negative or not an integer."""
     n, at = (Term(g, g.cast(v, "float64")) for v in (order, x))
     is_first = n.equals(0)
     following = is_first.where(1, n) + 1

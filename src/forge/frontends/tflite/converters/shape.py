@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forge.compose import slices, tuples
+from forge.compose.axes import split_sizes
 from forge.compose.slices import Masks, sliced
-from forge.dims import Dim
 from forge.frontends.tflite import quantized
 from forge.frontends.tflite.context import Context
 from forge.frontends.tflite.converters.activations import activated
@@ -90,19 +90,7 @@ def split(g: Context, axis: Value, x: Value, *, num_splits: int = 0) -> list[Val
 @moves
 def split_v(g: Context, x: Value, sizes: Value, axis: Value, *, num_splits: int = 0) -> list[Value]:
     (place,) = g.required_ints(axis, "axis")
-    place = g.axis(place, x.rank)
-    given: list[Dim] = list(g.required_ints(sizes, "sizes"))
-    if -1 in given:
-        rest = x.shape[place]
-        for size in given:
-            rest = rest - size if size != -1 else rest
-        given[given.index(-1)] = rest
-    ends: list[Dim] = []
-    total: Dim = 0
-    for size in given[:-1]:
-        total = total + size
-        ends.append(total)
-    return g.multi("split", x, indices_or_sections=tuple(ends), axis=place)
+    return split_sizes(g, x, g.required_ints(sizes, "sizes"), g.axis(place, x.rank))
 
 
 @converts("PAD")
