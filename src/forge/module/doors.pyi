@@ -106,7 +106,7 @@ class Doors:
             outputs: names of nodes, ``name`` or ``name:i``, or of outputs of the signature; None for those of all signatures, or, of
                 a graph without signatures, all outputs of its last node.
             convert_config: how to convert: ``use_dense`` (True): products with matrices of weights become ``nn.dense``;
-                ``use_nt_batch_matmul`` (True): batched products take their right operand transposed.
+                ``use_nt_batch_matmul`` (False): batched products take their right operand transposed.
 
         Raises:
             OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, is not valid, or contradicts an

@@ -193,6 +193,11 @@ def test_wrong_sources(tmp_path: Path) -> None:
         forge.from_tensorflow(tmp_path)
 
 
+def test_the_file_of_a_saved_model_is_as_good_as_its_folder(tmp_path: Path) -> None:
+    folder = kept()["counted_loop"].write(tmp_path)
+    assert forge.load(folder / "saved_model.pb").fingerprint == forge.load(folder).fingerprint
+
+
 def test_variables_without_contents(tmp_path: Path) -> None:
     folder = kept()["images"].write(tmp_path)
     for path in (folder / "variables").iterdir():

@@ -36,7 +36,7 @@ def from_tensorflow(
         outputs: names of nodes, ``name`` or ``name:i``, or of outputs of the signature; None for those of all signatures, or, of
             a graph without signatures, all outputs of its last node.
         convert_config: how to convert: ``use_dense`` (True): products with matrices of weights become ``nn.dense``;
-            ``use_nt_batch_matmul`` (True): batched products take their right operand transposed.
+            ``use_nt_batch_matmul`` (False): batched products take their right operand transposed.
 
     Raises:
         OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, is not valid, or contradicts an
@@ -61,4 +61,4 @@ FORMAT = Format(
     objects=(
         "tensorflow:Graph", "tensorflow.core.framework.graph_pb2:GraphDef",
         "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction"),
-    magic=(Magic(files=("saved_model.pb",)), Magic(head=rb"\n.{1,6}\n[\w/.\-]+\x12.[A-Z]\w+")))
+    magic=(Magic(files=("saved_model.pb",)), Magic(head=rb"\x08\x01\x12"), Magic(head=rb"\n.{1,6}\n[\w/.\-]+\x12.[A-Z]\w+")))
