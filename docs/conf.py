@@ -52,7 +52,8 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 SIDE_BAR = {
     "Start": [f"start/{name}" for name in (
-        "install", "onnx", "pytorch", "torch_compile", "transformers", "jax", "tflite", "keras", "quantized", "cli", "c")],
+        "install", "onnx", "pytorch", "torch_compile", "transformers", "jax", "tensorflow", "tflite", "keras", "quantized",
+        "cli", "c")],
     "Guides": [f"guides/{name}" for name in (
         "faster", "quantization", "quantized_models", "comparing", "editing", "deploy", "other_machines", "troubleshooting",
         "pytorch", "torch_compile", "transformers", "nn", "language_models", "programs", "tensors", "callbacks",
@@ -60,7 +61,7 @@ SIDE_BAR = {
     "Notebooks": ["notebooks/pytorch_to_library", "notebooks/quantize_and_compare"],
     "Reference": [f"reference/{name}" for name in (
         "api/index", "formats", "settings", "opt_levels", "operators/README", "onnx_operators", "pytorch_operators",
-        "stablehlo_operators", "tflite_operators",
+        "stablehlo_operators", "tensorflow_operators", "tflite_operators",
         "keras_layers", "pytorch_models", "onnx_export", "text_format", "accuracy", "performance",
         "performance_dynamic", "performance_operators", "comparison", "scope", "seeds")],
     "Inside": [f"internals/{name}" for name in ("tour", "architecture", "benchmarks", "bandwidth")],
