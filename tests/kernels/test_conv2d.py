@@ -132,6 +132,36 @@ def test_prologue_and_epilogue(target: str, name: str) -> None:
     row.check(target, case, lambda x: np.maximum(x + 1, 0), lambda y: np.maximum(y + added, 0), (bias, residual))
 
 
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_prime_number_of_vectors(target: str, kernel: int) -> None:
+    """The last group has fewer vectors than the others: at one size, at any size, and with sums in parts."""
+    lanes, pad = Target.parse(target).lanes("float32"), kernel // 2
+    row = Row(2 * lanes, 11 * lanes, (12, 13), (kernel, kernel), padding=(pad, pad, pad, pad))
+    row.check(target, row.case(target))
+    kernel_of_all = AnySize(row.case(target), target)
+    w = normal(row.out, row.inner, *row.kernel)
+    packed = pack_convolution(w, lanes, lanes)
+    for image in IMAGES:
+        x = normal(row.batch, row.inner, *image)
+        got = kernel_of_all.run(replace(row, image=image).case(target), [block_channels(x, lanes), packed])
+        want = convolve(x, w, row.strides, row.padding, row.dilation)
+        assert_close(unblock_channels(got, row.out), want, row.inner * kernel**2)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_groups_of_a_prime_number_of_vectors(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 16 registers one vector at a time is slow: two, and one at the end; in small parts too."""
+    target = "llvm -mcpu=x86-64-v3"
+    row = Row(size * 128, 88, (12, 14), (3, 3), padding=(1, 1, 1, 1))
+    plan = conv_plan.plan_convolution(conv2d._problem(row.case(target).call(target), None))
+    assert plan.vectors > 1
+    assert plan.rest is not None
+    row.check(target, row.case(target))
+    monkeypatch.setattr(conv_plan.tiles, "STACK_LIMIT", 6 << 10)
+    row.check(target, row.case(target))
+
+
 def test_symbolic_batch() -> None:
     n = E.var("n")
     row = ROWS["trimmed last block"]

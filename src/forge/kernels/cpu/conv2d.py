@@ -54,7 +54,8 @@ def variant(call: KernelCall) -> Variant | None:
     plan = _shared(plan_convolution(problem))
     blocks = plan.in_blocks // window.slices, window.out_blocks
     numbers = (*blocks, plan.chunk, plan.groups, plan.group_blocks, plan.row_block, plan.column_block)
-    shape = (plan.tile_height, plan.tile_width, plan.vectors, plan.staged, plan.prefetches, _runs_ahead(plan))
+    rest = plan.out_vectors % plan.vectors
+    shape = (plan.tile_height, plan.tile_width, plan.vectors, rest, plan.staged, plan.prefetches, _runs_ahead(plan))
     sizes = (plan.chunks > 1 and plan.partial_size, plan.staged and plan.patch_size)
     fixed = (plan.row_block if window.height.is_known else 0, plan.column_block if window.width.is_known else 0)
     extents = {(0, 1): 0, (1, 0): 1, (1, 1): 0, (len(call.operands), 1): 1}
@@ -87,14 +88,19 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     if used is None:
         note_algorithm(call, window, plan.in_channels * plan.unit.size)
     (rows, row_block), (columns, column_block) = plan.blocks
-    counts = plan.counts
-    extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": counts.group_blocks}
+    counts, rest = plan.counts, plan.rest
+    group_blocks = counts.group_blocks if rest is None else counts.group_blocks + 1
+    extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": group_blocks}
 
     def task(index: Expr) -> Stmt:
         lets, parts = loops.bound_indices(index, extents)
         *image, row, column, group = parts
         place = (row * row_block, row_block, column * column_block, column_block)
-        return seq(lets, _Task(plan, tuple(image), *place, group).statement())
+        computed = _Task(plan, tuple(image), *place, group).statement()
+        if rest is not None:
+            last = _Task(rest, tuple(image), *place, E.const(0)).statement()
+            computed = loops.guard(group < counts.group_blocks, computed, last)
+        return seq(lets, computed)
 
     taps = window.height.kernel * window.width.kernel
     channels = E.const(plan.in_channels) if plan.shared is None else counts.in_blocks * plan.in_block
@@ -447,7 +453,7 @@ class _Task:
         plan, per_block = self.plan, self.window.out_block // self.plan.lanes
         absolute = self.first_group + group
         if plan.vectors % per_block == 0:
-            block = absolute * (plan.vectors // per_block) + vector // per_block
+            block = absolute * (plan.vectors // per_block) + vector // per_block + plan.first_block
             return block, E.const(vector % per_block * plan.lanes)
         per_group = per_block // plan.vectors
         return absolute // per_group, (absolute % per_group * plan.vectors + vector) * plan.lanes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import nsmallest
 from typing import Final
@@ -28,6 +28,10 @@ _Plan = tuple[int, int, int, int, int, int, int]
 MAX_TILE_ROWS: Final = 4
 # Tiles along an axis whose size is known at run time only are chosen for at least this many positions.
 LEAST_TYPICAL: Final = 28
+# Register tiles have at most this many vectors of output channels.
+MAX_VECTORS: Final = 6
+# A rest of vectors that are less than a group has code of its own, and is a task of its own: the others must save this part.
+REST_CODE: Final = 0.05
 # Extents of images in networks.
 LIKELY: Final = (7, 8, 14, 16, 20, 28, 32, 40, 56, 64, 80)
 # Parts of a row have at least as many positions as this many kernels span: they copy few elements twice.
@@ -150,6 +154,7 @@ class ConvPlan(ConvProblem):
 
     A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
     ``row_block`` x ``column_block`` positions by ``groups`` groups of ``vectors`` vectors, ``chunk`` channel blocks at a time.
+    The first group begins after ``first_block`` blocks of output channels.
     """
 
     tile_height: int
@@ -160,6 +165,18 @@ class ConvPlan(ConvProblem):
     groups: int
     chunk: int
     shared: Counts | None = None
+    first_block: ExprLike = 0
+
+    @property
+    def rest(self) -> ConvPlan | None:
+        """The plan of the vectors of output channels that are too few for a group, where there are some."""
+        vectors, per_block = self.out_vectors % self.vectors, self.window.out_block // self.lanes
+        if not vectors:
+            return None
+        counts = self.counts
+        shared = self.shared and replace(self.shared, groups=E.const(1), group_blocks=E.const(1))
+        return replace(self, vectors=vectors, groups=1, shared=shared,
+                       first_block=counts.group_blocks * counts.groups * (self.vectors // per_block))
 
     @property
     def counts(self) -> Counts:
@@ -296,8 +313,8 @@ def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
     registers = problem.target.vector_registers - problem.unit.registers
     per_block, used = problem.window.out_block // problem.lanes, problem.window.used
     alike = problem.out_vectors if used is None else used.blocks * per_block
-    for vectors in tiles.divisors(alike, 6):
-        if vectors % per_block and per_block % vectors:
+    for vectors in range(min(alike, MAX_VECTORS), 0, -1):
+        if vectors % per_block and per_block % vectors or alike % vectors and (used is not None or vectors % per_block):
             continue
         for height in range(1, min(MAX_TILE_ROWS if problem.window.height.is_known else 1, problem.window.height.out) + 1):
             for width in range(1, min(registers, _assumed(problem.window.width)) + 1):
@@ -353,8 +370,10 @@ def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> f
     rows, columns = (_pieces(axis, size, vectors, problem) for axis, size in axes)
     shapes = [(n * m, h * w) for n, h in rows for m, w in columns]
     used = [(count, rows) for count, rows in shapes if count * rows]
-    cycles = sum(count * _one_tile(problem, rows, vectors) for count, rows in used)
-    return cycles * problem.out_vectors / vectors * (1 + 0.01 * len(used) + 0.005 * (height - 1))
+    groups, rest = divmod(problem.out_vectors, vectors)
+    parts = [(groups, vectors), (1, rest)] if rest else [(groups, vectors)]
+    cycles = sum(n * count * _one_tile(problem, rows, own) for n, own in parts for count, rows in used)
+    return cycles * (1 + 0.01 * len(used) + 0.005 * (height - 1) + (REST_CODE if rest else 0))
 
 
 def _one_tile(problem: ConvProblem, rows: int, vectors: int) -> float:
@@ -416,7 +435,7 @@ def _makespan(problem: ConvProblem, vectors: int, rows: int, columns: int, group
     """Cycles until the last core has finished."""
     window, cores, costs = problem.window, problem.target.num_cores, problem.target.costs
     places = -(-window.height.out // rows) * -(-window.width.out // columns)
-    tasks = problem.batch * places * (problem.out_vectors // vectors // groups)
+    tasks = problem.batch * places * problem.out_vectors / vectors / groups
     compute = rows * columns * groups * vectors * problem.steps / costs.multiply_adds
     copied = problem.patch_bytes(rows, columns, problem.in_blocks) / (problem.target.vector_bits / 8)
     task = compute + costs.task_overhead + (costs.copy * copied if problem.staged else 0)
