@@ -121,6 +121,55 @@ def test_multinomial(how: tuple[str, ...]) -> None:
     np.testing.assert_allclose(shares, np.exp(logits), atol=0.04)
 
 
+FIRST = {2: (0, 3, 1, 2), 3: (0, 4, 1, 2, 3)}
+"""By the number of spatial axes: channels before them."""
+LAYOUTS = [
+    ("Conv2D", (2, 7, 8, 6), (3, 2, 3, 4), {"strides": (1, 1, 2, 1), "dilations": (1, 2, 1, 1), "padding": "SAME"}),
+    ("Conv2D", (2, 7, 8, 3), (3, 2, 3, 4), {
+        "strides": (1, 2, 1, 1), "padding": "EXPLICIT", "explicit_paddings": (0, 0, 1, 2, 0, 3, 0, 0)}),
+    ("Conv3D", (1, 4, 5, 6, 2), (2, 3, 3, 2, 3), {"strides": (1, 1, 2, 1, 1), "padding": "SAME"}),
+    ("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 2, 3, 2), {"strides": (1, 2, 2, 1), "padding": "SAME"}),
+    ("DepthwiseConv2dNative", (2, 9, 8, 3), (3, 3, 3, 1), {
+        "strides": (1, 1, 1, 1), "dilations": (1, 2, 3, 1), "padding": "VALID"}),
+    ("MaxPool", (2, 7, 8, 3), None, {"ksize": (1, 3, 2, 1), "strides": (1, 2, 1, 1), "padding": "SAME"}),
+    ("AvgPool", (2, 7, 8, 3), None, {"ksize": (1, 3, 2, 1), "strides": (1, 2, 1, 1), "padding": "SAME"}),
+    ("MaxPool3D", (1, 4, 5, 6, 2), None, {"ksize": (1, 2, 3, 2, 1), "strides": (1, 2, 1, 2, 1), "padding": "VALID"}),
+    ("AvgPool3D", (1, 4, 5, 6, 2), None, {"ksize": (1, 2, 3, 2, 1), "strides": (1, 2, 1, 2, 1), "padding": "SAME"}),
+]
+
+
+@HOW
+@pytest.mark.parametrize("op, shape, kernel, attributes", LAYOUTS)
+def test_channels_first(
+    how: tuple[str, ...], op: str, shape: tuple[int, ...], kernel: tuple[int, ...] | None, attributes: dict[str, Any]
+) -> None:
+    """TensorFlow has no kernels for CPUs of this layout: the results are those of the other one."""
+    order = FIRST[len(shape) - 2]
+    letters = "DHW"[5 - len(shape) :]
+    moved = {name: _by_axis(value, order) if isinstance(value, tuple) else value for name, value in attributes.items()}
+    x, weights = matrices(*shape), [] if kernel is None else [matrices(*kernel)]
+    (last,) = results(op, [x, *weights], how, data_format=f"N{letters}C", **attributes)
+    (first,) = results(op, [np.transpose(x, order), *weights], how, data_format=f"NC{letters}", **moved)
+    np.testing.assert_allclose(first, np.transpose(last, order), atol=1e-5)
+
+
+def _by_axis(numbers: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Numbers of axes, one or two for each, in another order of these."""
+    each = len(numbers) // len(order)
+    return tuple(numbers[each * axis + k] for axis in order for k in range(each))
+
+
+@HOW
+def test_dilated_depthwise_convolution(how: tuple[str, ...]) -> None:
+    """TensorFlow has no kernel for it: a kernel with zeros between its taps gives the same."""
+    x, weight = matrices(2, 9, 8, 3), matrices(3, 2, 3, 2)
+    wide = np.zeros((5, 4, 3, 2), np.float32)
+    wide[::2, ::3] = weight
+    (found,) = results("DepthwiseConv2dNative", [x, weight], how, strides=(1, 1, 1, 1), dilations=(1, 2, 3, 1), padding="VALID")
+    (wanted,) = results("DepthwiseConv2dNative", [x, wide], how, strides=(1, 1, 1, 1), padding="VALID")
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 @pytest.mark.parametrize("op", ["DecodeJpeg", "RegexReplace", "XlaDot", "PyFunc", "StatelessTruncatedNormal", "_MklConv2D"])
 def test_refused_by_name(op: str) -> None:
     graph = Graph()

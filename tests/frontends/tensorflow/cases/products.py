@@ -33,6 +33,15 @@ ROWS = [
     conv("Conv", (1, 4, 5, 6, 2), (2, 3, 3, 2, 3), "three", padding="VALID"),
     conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 2), "same", WIDE),
     conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 1), "valid", padding="VALID", strides=(1, 2, 2, 1)),
+    conv("DepthwiseConv2dNative", (2, 7, 8, 3), (3, 3, 3, 2), "explicit", padding="EXPLICIT",
+         explicit_paddings=(0, 0, 1, 2, 0, 3, 0, 0)),
+    # One image: TensorFlow's kernel gives wrong numbers for the second.
+    *(row("FusedPadConv2D", num(1, 7, 8, 3), ints([[0, 0], [1, 2], [2, 1], [0, 0]]), num(3, 2, 3, 4), label=f"{mode}",
+          mode=mode, strides=(1, 2, 2, 1), padding="VALID", forms=("float32",), accuracy=SLACK)
+      for mode in ("REFLECT", "SYMMETRIC")),
+    *(row("FusedResizeAndPadConv2D", num(1, 7, 8, 3), ints([9, 11]), ints([[0, 0], [1, 2], [2, 1], [0, 0]]), num(3, 2, 3, 4),
+          label=f"{corners}", mode="REFLECT", strides=(1, 1, 1, 1), padding="SAME", forms=("float32",), accuracy=SLACK,
+          resize_align_corners=corners) for corners in (False, True)),
     *(back("Conv2DBackpropInput", (2, *size, 3), (*kernel, 3, 4), (2, *y, 4), f"{padding}-{size[0]}-{kernel[1]}-{step}", padding,
            strides=(1, step, step, 1))
       for size, kernel, step, padding, y in (

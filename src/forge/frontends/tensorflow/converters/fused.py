@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from forge.compose.activations import elu
 from forge.frontends.tensorflow.context import Context
-from forge.frontends.tensorflow.converters.products import convolved, depthwise
+from forge.frontends.tensorflow.converters.pooling import resize_bilinear
+from forge.frontends.tensorflow.converters.products import conv2d, convolved, depthwise
+from forge.frontends.tensorflow.converters.shape import mirror_pad
 from forge.frontends.tensorflow.registry import converts, refuse
 from forge.ir.nodes import Value
 
 for _name in ("_MklConv2D", "_MklMatMul", "_MklFusedConv2D", "_MklFusedMatMul", "_MklNativeConv2D", "_MklNativeFusedConv2D"):
     refuse(_name, "a node of oneDNN's layouts, which TensorFlow makes while it runs; export the graph before that")
-for _name in ("FusedPadConv2D", "FusedResizeAndPadConv2D"):
-    refuse(_name, "a node of TensorFlow 1's graph transforms; use the graph before them")
 refuse("_FusedBatchNormEx", "a kernel for GPUs, which TensorFlow makes while it runs; export the graph before that")
 
 _ACTIVATIONS = {"Relu": "nn.relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "GeluExact": "nn.gelu"}
@@ -83,3 +83,19 @@ def fused_matmul(
 ) -> Value:
     found = g.call("nn.matmul", a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return _finished(g, found, operands, fused_ops, epsilon, leakyrelu_alpha, found.rank - 1)
+
+
+@converts("FusedPadConv2D")
+def fused_pad_convolution(
+    g: Context, x: Value, paddings: Value, weight: Value, *, mode: str, strides: tuple[int, ...], padding: str
+) -> Value:
+    return conv2d(g, mirror_pad(g, x, paddings, mode=mode), weight, strides=strides, padding=padding)
+
+
+@converts("FusedResizeAndPadConv2D")
+def fused_resize_and_pad_convolution(
+    g: Context, x: Value, size: Value, paddings: Value, weight: Value, *, mode: str, strides: tuple[int, ...], padding: str,
+    resize_align_corners: bool = False,
+) -> Value:
+    resized = g.cast(resize_bilinear(g, x, size, align_corners=resize_align_corners), x.dtype)
+    return fused_pad_convolution(g, resized, paddings, weight, mode=mode, strides=strides, padding=padding)
