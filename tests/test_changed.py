@@ -15,7 +15,7 @@ from tests.onnx_backend.pool import Outcome
 
 @pytest.mark.parametrize(("name", "found"), [
     ("src/forge/frontends/onnx/converters/microsoft/norms.py", {"tests/frontends/onnx/microsoft/test_norms.py"}),
-    ("src/forge/passes/to_integers.py", {"tests/passes/test_to_integers.py"}),
+    ("src/forge/passes/integers/steps.py", {"tests/passes/integers/test_steps.py"}),
     ("src/forge/kernels/cpu/depthwise.py", {"tests/kernels/test_depthwise.py"}),
     ("src/forge/options.py", {"tests/test_options.py"}),
     ("runtime/src/forge_runtime/csrc/forge_fft.c", {"tests/runtime/test_fft.py"}),

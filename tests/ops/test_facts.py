@@ -52,8 +52,15 @@ HEADS = {
     "fuse_patterns": "add clip divide erf erfc exp extremes max maximum mean min multiply negative nn.gelu nn.global_avg_pool2d "
                      "nn.global_max_pool2d nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu "
                      "nn.softplus power reciprocal rsqrt sigmoid sqrt subtract sum tanh",
-    "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.lookup "
-                     "qnn.quantize round subtract transpose",
+    "integers": "nn.conv1d nn.conv2d",
+    "integers/convolutions": "nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d",
+    "integers/moves": "concatenate qnn.dequantize transpose",
+    "integers/numbers": "add cast clip qnn.dequantize round",
+    "integers/operands": "cast qnn.dequantize subtract",
+    "integers/products": "nn.batch_matmul nn.dense nn.matmul",
+    "integers/steps": "clip concatenate multiply nn.relu qnn.quantize",
+    "integers/sums": "add cast multiply nn.bias_add nn.conv1d nn.conv2d subtract",
+    "integers/tables": "qnn.dequantize qnn.lookup qnn.quantize",
     "matching": "divide mean multiply negative power sum",
     "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
     "pack_weights": "nn.dense",
@@ -63,15 +70,13 @@ HEADS = {
     "recurrent_rules": "add multiply nn.dense nn.gru nn.lstm reshape scan sigmoid strided_slice subtract tanh",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
     "to_float16": "cast divide multiply",  # constants are factors
-    "to_integers": "cast nn.batch_matmul nn.conv1d nn.conv2d nn.conv2d_transpose nn.conv3d nn.dense nn.matmul qnn.dequantize "
-                   "subtract",
     "to_unsigned": "qnn.dequantize qnn.quantize",
     "subpixels": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
     "unroll_scans": "dynamic_slice nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
                     "scan",
     "untranspose": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
-    "use_winograd": "nn.contrib_conv2d_NCHWc nn.contrib_conv2d_winograd_NCHWc nn.contrib_conv3d_NCDHWc "
-                    "nn.contrib_conv3d_winograd_NCDHWc",
+    "use_winograd": "nn.conv1d nn.conv2d nn.contrib_conv2d_NCHWc nn.contrib_conv2d_winograd_NCHWc nn.contrib_conv3d_NCDHWc "
+                    "nn.contrib_conv3d_winograd_NCDHWc nn.conv3d",
     "view_rules": "add concatenate expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take "
                   "transpose",
     "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
@@ -131,13 +136,18 @@ def test_nothing_but_patterns_knows_operators_by_name() -> None:
         assert not [name for name, value in imported(tree).items() if is_operator_in_disguise(value)], path
 
 
+def stem_of(path: str) -> str:
+    """A module's name below the folder of the passes."""
+    return path.removeprefix("passes/").removesuffix(".py").removesuffix("/__init__")
+
+
 def test_passes_know_the_operators_of_their_patterns_only() -> None:
     for path, tree in parsed("passes"):
-        stem = Path(path).stem
+        stem = stem_of(path)
         if stem != "partition_for_tensorrt":
             named = literals(tree) | bound(tree)
             assert named <= set(HEADS.get(stem, "").split()), f"{path}: declare on the operator what holds in general"
-    trees = {Path(path).stem: tree for path, tree in parsed("passes")}
+    trees = {stem_of(path): tree for path, tree in parsed("passes")}
     texts = {stem: (ast.unparse(tree), bound(tree)) for stem, tree in trees.items()}
     stale = [(s, n) for s, names in HEADS.items() for n in names.split() if repr(n) not in texts[s][0] and n not in texts[s][1]]
     assert not stale

@@ -33,7 +33,7 @@ def fold_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
         found = find_weighted(builder.graph, data) if constant.constant is not None and data.type == node.result.type else None
         if found is None:
             continue
-        vector = channel_vector(constant, found.anchor.result.rank, found.axis, found.channels)
+        vector = channel_vector(constant, found.product.result.rank, found.axis, found.channels)
         if vector is None:
             return Declined("the constant varies along other axes than the channels")
         if not _is_worthwhile(node, found, vector):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +24,11 @@ from forge.backend import Layouts
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
+from forge.ops.core.product import Product
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take
 from forge.ops.nn.indexed_matmul import IndexedMatmul
-from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.nn.matmul import Dense
 from forge.ops.packed.blocks import TABLE, codes_of_word, packed_codes
 from forge.ops.quantized.quantize import Dequantize
 from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
@@ -222,15 +224,11 @@ def _expert_parameters(value: Value | None, weight: Dequantize, swapped: bool, s
 
 def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
     """Data and weight of a product with a dequantised matrix, and whether that is ``[K, N]``."""
-    dense, product = Dense.of(node), Matmul.of(node)
-    if dense is not None:
-        data, weight, swapped = dense.data, dense.weight, False
-    elif product is not None and not product.attrs.transpose_a and product.b.rank == 2:
-        data, weight, swapped = product.a, product.b, not product.attrs.transpose_b
-    else:
+    product: Product[Any] | None = Product.of(node)
+    if product is None or not product.is_by_matrix:
         return None
-    found = Dequantize.of(weight.producer)
-    return None if found is None else (data, found, swapped)
+    found = Dequantize.of(product.right.producer)
+    return None if found is None else (product.left, found, product.weight_axis == 1)
 
 
 def _codes(value: Value, swapped: bool = False) -> _Codes | None:

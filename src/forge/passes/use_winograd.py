@@ -21,6 +21,7 @@ from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.functions.typical import typical_sizes
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
+from forge.ops.nn.convolution import Conv
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters, transform_slices
 from forge.options import CompileOptions
@@ -30,6 +31,24 @@ WINOGRAD = {"nn.contrib_conv2d_NCHWc": "nn.contrib_conv2d_winograd_NCHWc",
             "nn.contrib_conv3d_NCDHWc": "nn.contrib_conv3d_winograd_NCDHWc"}
 LEVEL = 3
 """The ``opt_level`` from which it runs."""
+
+
+WIDE_CHANNELS, WIDE_POSITIONS = 16, 400
+"""Input channels and results of an image from which 3x3 convolutions of float32 are faster than those of 16-bit integers."""
+
+
+def is_on(options: CompileOptions) -> bool:
+    """Whether this stage runs, and layouts are chosen that it takes."""
+    is_named = options.opt_level >= LEVEL and "use_winograd" not in options.disabled_pass
+    return is_named and options.winograd and not options.exact and options.channel_layout is None
+
+
+def is_likely(conv: Conv) -> bool:
+    """Whether a convolution of float32 takes fewer products on most targets: what integers of 16 bits are weighed against."""
+    attrs, (_, channels, *kernel), positions = conv.attrs, conv.weight.shape, dims.product(conv.result.shape[2:])
+    if tuple(kernel) != (3, 3) or any(v != 1 for v in (*attrs.strides, *attrs.dilation, attrs.groups)):
+        return False
+    return channels >= WIDE_CHANNELS and isinstance(positions, int) and positions >= WIDE_POSITIONS
 
 
 def run(graph: Graph, options: CompileOptions) -> int:

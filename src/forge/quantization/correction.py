@@ -8,6 +8,7 @@ channel added. These differences are its outputs. Where a model fixes its batch,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from forge.ir.edits.rebatch import replace_batch
 from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
-from forge.ops.nn.convolution import Conv
-from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.ops.core.product import Product
 from forge.quantization.calibration import Sample
 from forge.quantization.insertion import after, bias_of
 from forge.quantization.layers import Layer
@@ -96,24 +96,21 @@ def _joined(real: Graph, quantised: Graph, numbers: Sequence[int]) -> Graph:
         joined.insert(clone_node(node, known))
         if node in wanted:
             result, aim = known[node.result], known[partners[node].result]
-            means = [_means(builder, v, channels_axis(node)) for v in (result, aim)]
+            product: Product[Any] | None = Product.of(node)
+            assert product is not None
+            means = [_means(builder, v, product.channel_axis) for v in (result, aim)]
             outputs[node] = builder.call("subtract", means[1], means[0])
-            known[node.result] = builder.call("add", result, _spread(builder, outputs[node], channels_axis(node), result.rank))
+            known[node.result] = builder.call("add", result, _spread(builder, outputs[node], product.channel_axis, result.rank))
     joined.outputs = [outputs[node] for node in wanted]
     return joined
 
 
-def channels_axis(node: Node) -> int:
-    """Of the result of a product, that along which biases lie."""
-    return 1 if Conv.of(node) or Conv2DTranspose.of(node) else -1
-
-
 def _means(builder: Builder, value: Value, axis: int) -> Value:
-    return builder.call("mean", value, axis=tuple(k for k in range(value.rank) if k != axis % value.rank))
+    return builder.call("mean", value, axis=tuple(k for k in range(value.rank) if k != axis))
 
 
 def _spread(builder: Builder, vector: Value, axis: int, rank: int) -> Value:
-    return vector if axis == -1 else builder.call("reshape", vector, newshape=(-1, *(1,) * (rank - 1 - axis)))
+    return vector if axis == rank - 1 else builder.call("reshape", vector, newshape=(-1, *(1,) * (rank - 1 - axis)))
 
 
 def add_to_bias(layer: Layer, delta: np.ndarray) -> Value:

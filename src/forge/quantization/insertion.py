@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
+from forge.ops.core.product import Product
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.quantization.layers import Layer, Sites, layer_of, moves, reads_rounded
 from forge.quantization.ranges import LEAST_SCALE, Codes
@@ -112,17 +114,8 @@ def after(graph: Graph, value: Value) -> Builder:
 
 def bias_of(layer: Layer) -> tuple[Node, int] | None:
     """What alone reads the result of a layer with a constant weight, and adds a constant for each channel: node and operand."""
-    result, weight = layer.result, layer.weight
-    if weight is None or len(result.uses) != 1:
-        return None
-    (user, position), *_ = result.uses
-    if user.op not in ("nn.bias_add", "add") or len(user.operands) != 2:
-        return None
-    other = user.operands[1 - position]
-    is_last = layer.channel_axis == -1
-    if other is None or other.constant is None or (user.op == "add") != is_last or other.rank != 1:
-        return None
-    return (user, 1 - position) if layer.axis is not None and other.shape[0] == weight.shape[layer.axis] else None
+    product: Product[Any] | None = None if layer.weight is None else Product.of(layer.node)
+    return None if product is None else product.bias()
 
 
 def whole_bias(array: np.ndarray, scale: np.ndarray) -> Weight | None:

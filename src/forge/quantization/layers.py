@@ -18,8 +18,9 @@ from forge.errors import OptionError
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
-from forge.ops.nn.convolution import Conv
-from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
+from forge.ops.core.product import Product
+from forge.ops.nn.convolution import Conv, ConvBase
+from forge.ops.nn.matmul import Dense
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 
 Excluded = str | Node | Callable[[Node], bool]
@@ -62,24 +63,16 @@ def layer_of(node: Node) -> Layer | None:
     """``node`` as a layer of float32 that can be quantised, if it is one."""
     if len(node.results) != 1 or any(v is not None and v.dtype != "float32" for v in (*node.operands, *node.results)):
         return None
-    product = Conv.of(node) or Conv2DTranspose.of(node) or Dense.of(node) or Matmul.of(node) or BatchMatmul.of(node)
-    if product is None:
+    product: Product[Any] | None = Product.of(node)
+    if product is None or product.left.constant is not None:
         return None
-    first, second = node.operands[:2]
-    if first is None or second is None or first.constant is not None:
-        return None
-    if second.constant is None:
-        return Layer(node, (0, 1), None, -1) if isinstance(product, Matmul | BatchMatmul) else None
-    if isinstance(product, Conv):
-        return Layer(node, (0,), 0, 1) if has_channels_first(product) else None
-    if isinstance(product, Conv2DTranspose):
-        return Layer(node, (0,), 1, 1) if product.attrs.groups == 1 and has_channels_first(product) else None
-    if second.rank != 2:
-        return None
-    if isinstance(product, Dense):
-        return Layer(node, (0,), 0, -1)
-    assert isinstance(product, Matmul)
-    return None if product.attrs.transpose_a else Layer(node, (0,), 0 if product.attrs.transpose_b else 1, -1)
+    if isinstance(product, ConvBase):
+        is_known = isinstance(product, Conv) or isinstance(product, Conv2DTranspose) and product.groups == 1
+        is_layer = product.right.constant is not None and is_known and has_channels_first(product)
+        return Layer(node, (0,), product.weight_axis, 1) if is_layer else None
+    if product.right.constant is None:
+        return None if isinstance(product, Dense) else Layer(node, (0, 1), None, -1)
+    return Layer(node, (0,), product.weight_axis, -1) if product.is_by_matrix else None
 
 
 def is_depthwise(layer: Layer) -> bool:
@@ -88,8 +81,8 @@ def is_depthwise(layer: Layer) -> bool:
     return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
 
 
-def has_channels_first(conv: Conv | Conv2DTranspose) -> bool:
-    return conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO"))
+def has_channels_first(conv: ConvBase[Any]) -> bool:
+    return bool(conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO")))
 
 
 def layers_of(graph: Graph) -> list[Layer]:

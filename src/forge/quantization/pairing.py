@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from forge.ir.graph import Module
 from forge.ir.interp import evaluate
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
+from forge.ops.core.product import Product
 from forge.quantization.insertion import round_at_run_time
 from forge.quantization.layers import layer_of, sources
 from forge.quantization.products import is_recurrent, products
@@ -118,14 +120,9 @@ def biased(node: Node, result: Value) -> Value:
 
 def bias_node(node: Node, result: Value) -> Node | None:
     """What alone reads the result of a product, and adds a constant for each channel."""
-    readers = list(result.uses)
-    if len(readers) != 1 or readers[0][0].op not in ("nn.bias_add", "add"):
-        return None
-    user, position = readers[0]
-    other = user.operands[1 - position]
-    is_bias = other is not None and other.rank == 1 and constant_of(other) is not None
-    is_last = user.op == "add" and node.op in ("nn.dense", "nn.matmul", "nn.batch_matmul")
-    return user if is_bias and (is_last or user.op == "nn.bias_add") else None
+    product: Product[Any] | None = Product.of(node)
+    found = None if product is None else product.bias(result, constant_of)
+    return None if found is None else found[0]
 
 
 def rounded(builder: Builder, pair: Pair, position: int, data: Value) -> Value:

@@ -12,7 +12,8 @@ from forge import dims, dtypes, te
 from forge.ops.core.complex_products import split_product
 from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive, tuple_of
 from forge.ops.core.lowering import cast_result
-from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.op import Accuracy, Kind, Operand, Precision, register
+from forge.ops.core.product import Product
 from forge.ops.core.signatures import (
     Array,
     Arrays,
@@ -102,7 +103,7 @@ def conv_result_dtype(op: str, data: Value | TensorType, weight: Value | TensorT
 C = TypeVar("C", bound="Conv2DAttrs | Conv2DTransposeAttrs")
 
 
-class ConvBase(Op[C]):
+class ConvBase(Product[C]):
     """What forward and transposed convolutions share."""
 
     data, weight = Operand(accepts="number or bool"), Operand(accepts="number or bool")
@@ -111,6 +112,22 @@ class ConvBase(Op[C]):
     precision = Precision.NARROWS
     spatial: ClassVar[str]
     weight_groups_axis: ClassVar[str]  # the kernel axis that holds only one group
+
+    @property
+    def groups(self) -> int:
+        return int(self.attrs.groups)
+
+    @property
+    def depth_axis(self) -> int:
+        return str(self.attrs.data_layout).index("C")
+
+    @property
+    def weight_axis(self) -> int:
+        return str(self.attrs.kernel_layout).index("O")
+
+    @property
+    def channel_axis(self) -> int:
+        return str(self.attrs.out_layout or self.attrs.data_layout).index("C")
 
     def decompose(self, builder: Builder, attrs: C, data: Value, weight: Value) -> Values | None:
         return split_product(self, builder, attrs, data, weight)

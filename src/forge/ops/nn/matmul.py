@@ -12,7 +12,8 @@ from forge import dtypes, te
 from forge.ops.core.complex_products import split_product
 from forge.ops.core.inference import broadcast_shapes, fail, require_equal
 from forge.ops.core.lowering import cast_result
-from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.op import Accuracy, Kind, Operand, Precision, register
+from forge.ops.core.product import Product
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value, Values
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.nn.convolution import conv_result_dtype
@@ -57,7 +58,7 @@ def contraction(shape: Sequence[Expr], inner: Expr, a: Any, b: Any, dtype: str, 
 
 
 @register
-class Dense(Op[DenseAttrs]):
+class Dense(Product[DenseAttrs]):
     """``out[..., n] = sum over k of data[..., k] * weight[n, k]``: data of any rank, weight ``[N, K]``; ``units`` restates N.
 
     float16 and bfloat16 are accumulated in float32.
@@ -68,6 +69,16 @@ class Dense(Op[DenseAttrs]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     precision = Precision.NARROWS
+
+    weight_axis = 0
+
+    @property
+    def depth_axis(self) -> int:
+        return self.data.rank - 1
+
+    @property
+    def channel_axis(self) -> int:
+        return self.result.rank - 1
 
     def infer(self, attrs: DenseAttrs, data: Value, weight: Value) -> TensorTypes:
         if data.rank == 0:
@@ -92,7 +103,7 @@ class Dense(Op[DenseAttrs]):
         return 2 * results[0].size * data.shape[-1]
 
 
-class _Matmul(Op[Any]):
+class _Matmul(Product[Any]):
     """What products of two (stacks of) matrices share."""
 
     a, b = Operand(accepts="number or bool", min_rank=2), Operand(accepts="number or bool", min_rank=2)
@@ -100,6 +111,18 @@ class _Matmul(Op[Any]):
     kind = Kind.ANCHOR
     kernel = "matmul"
     precision = Precision.NARROWS
+
+    @property
+    def depth_axis(self) -> int:
+        return self.a.rank - (2 if self.attrs.transpose_a else 1)
+
+    @property
+    def weight_axis(self) -> int:
+        return self.b.rank - (2 if self.attrs.transpose_b else 1)
+
+    @property
+    def channel_axis(self) -> int:
+        return self.result.rank - 1
 
     def infer(self, attrs: Any, a: Value, b: Value) -> TensorTypes:
         rows, depth = reversed(a.shape[-2:]) if attrs.transpose_a else a.shape[-2:]

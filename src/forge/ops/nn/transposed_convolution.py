@@ -66,6 +66,14 @@ class ConvTranspose(ConvBase[Conv2DTransposeAttrs]):
     weight_groups_axis = "O"
     flops_free_axis = "I"
 
+    def scaled(self, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """Each group has rows of its own along I, and the columns of all along O."""
+        places = self.attrs.kernel_layout.index("I"), self.weight_axis
+        wide = np.moveaxis(weight.astype(np.float64), places, (0, 1))
+        factors = np.repeat(scale.reshape(self.attrs.groups, -1), wide.shape[0] // self.attrs.groups, axis=0)
+        wide = wide * factors.reshape(*factors.shape, *[1] * (weight.ndim - 2))
+        return np.ascontiguousarray(np.moveaxis(wide, (0, 1), places)).astype(weight.dtype)
+
     def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Conv2DTransposeAttrs) -> list[Any]:
         extra = tuple_of(self.name, "output_padding", attrs.output_padding, len(self.spatial))
         return [

@@ -17,7 +17,7 @@ from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.passes import pack_weights, to_integers
+from forge.passes import integers, pack_weights
 from forge.passes.matching import operand
 from tests.kernels.support import EVERY_TARGET
 from tests.passes.checks import rewrite
@@ -107,7 +107,7 @@ def test_the_same_integers_on_every_target(name: str, target: str) -> None:
     (want,) = run_graph(graph, arrays)
     compiled = [np.asarray(compile_module(Module(graph), check_options(target)).runtime(num_threads=threads)(*arrays))
                 for threads in (1, 2)]
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     products = [node for node in graph.walk() if node.op in ("nn.dense", "nn.conv1d", "nn.conv2d")]
     types = [(operand(p).dtype, operand(p, 1).dtype, p.result.dtype) for p in products]
     assert types == [("int16", "int8", "int32")] * layer.parts
@@ -132,7 +132,7 @@ def test_the_greatest_sums_fit(depth: int, parts: int, target: str) -> None:
     want = data.astype(np.int64) @ np.full((depth, 3), -128)
     got = np.asarray(compile_module(Module(graph), check_options(target)).runtime()(data))
     np.testing.assert_array_equal(got, want.astype(np.float32))
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     assert sum(node.op == "nn.dense" for node in graph.walk()) == parts
 
 
@@ -150,7 +150,7 @@ DECLINED: dict[str, tuple[Layer, str]] = {
 def test_declined(layer: Layer, reason: str) -> None:
     graph = layer.graph()
     with recorded() as journal:
-        rewrite(to_integers.run, graph)
+        rewrite(integers.run, graph)
     assert reason in "; ".join(a.reason for a in journal.attempts)
     assert graph.find(layer.by).result.dtype == "float32"
 
@@ -159,7 +159,7 @@ def test_declined(layer: Layer, reason: str) -> None:
 def test_what_winograd_would_take(options: dict[str, Any]) -> None:
     """Becomes integers where that does not run."""
     graph = DECLINED["Winograd's algorithm"][0].graph()
-    assert to_integers.run(graph, check_options("llvm", **options))
+    assert integers.run(graph, check_options("llvm", **options))
     assert graph.find("nn.conv2d").result.dtype == "int32"
 
 
@@ -176,7 +176,7 @@ def test_weights_of_nine_bits_stay() -> None:
 def test_weights_are_packed_in_pairs(cpu: str) -> None:
     """Also where fours of bytes are multiplied at once."""
     graph = Layer("int16", 0).graph()
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     pack_weights.run(graph, check_options(f"llvm -mcpu={cpu}"))
     weight = operand(graph.find("nn.contrib_dense_pack"), 1)
     assert (weight.dtype, weight.shape[-1]) == ("int8", 2)

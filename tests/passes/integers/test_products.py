@@ -15,7 +15,7 @@ from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.passes import pack_weights, to_integers
+from forge.passes import integers, pack_weights
 from forge.passes.matching import operand
 from forge.target import Target
 from tests.kernels.support import EVERY_TARGET, targets_here
@@ -85,7 +85,7 @@ INTEGERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", QUANTISED)
 def test_quantised_products_are_sums_of_integers(name: str) -> None:
     graph = quantised(**QUANTISED[name])
-    assert check(to_integers.run, graph) == 1
+    assert check(integers.run, graph) == 1
     (product,) = [node for node in graph.nodes if node.op in ("nn.dense", "nn.matmul")]
     assert [v.dtype for v in product.operands if v is not None] == ["uint8", "int8"]
     assert product.result.dtype == "int32"
@@ -97,7 +97,7 @@ def test_products_of_integers_are_exact(name: str, target: str) -> None:
     graph = centred(**INTEGERS[name])
     inputs = [random_input(v.shape, v.dtype, {}, k) for k, v in enumerate(graph.inputs)]
     (expected,) = run_graph(graph, inputs)
-    assert rewrite(to_integers.run, graph) == 1
+    assert rewrite(integers.run, graph) == 1
     np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
     assert "nn.dense" in [node.op for node in graph.nodes]
     got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
@@ -127,7 +127,7 @@ def test_convolutions_by_weights_of_nine_bits_are_exact(groups: int, known: bool
     (expected,) = run_graph(graph, inputs)
     got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
     np.testing.assert_array_equal(np.asarray(got), expected)
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
     (weight, *_) = [operand(n, 1) for n in graph.walk() if n.op == "nn.conv2d"]
     assert weight.dtype == ("int8" if groups == 1 else "float32")
@@ -153,7 +153,7 @@ def test_depthwise_convolutions_sum_bytes(spatial: tuple[int, ...], attributes: 
     for threads in (1, 2):
         got = compile_module(Module(graph), check_options(target)).runtime(num_threads=threads)(*inputs)
         np.testing.assert_array_equal(np.asarray(got), expected)
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
     (made,) = [n for n in graph.walk() if n.op.startswith("nn.conv")]
     assert [v.dtype for v in made.operands if v is not None] == ["uint8", "int8"]
@@ -173,7 +173,7 @@ def test_zero_points_that_are_cast_are_known() -> None:
     codes, zeros = (b.constant(whole("int8", *shape) // 2) for shape in ((6, 8, 1, 1), (6, 1, 1, 1)))
     data, weight, zero = (b.call("cast", v, dtype="int32") for v in (x, codes, zeros))
     graph = b.output(b.call("nn.conv2d", data, b.call("subtract", weight, zero)))
-    assert check(to_integers.run, graph) == 1
+    assert check(integers.run, graph) == 1
     assert [operand(node).dtype for node in graph.nodes if node.op == "nn.conv2d"] == ["uint8"]
 
 
@@ -187,14 +187,14 @@ def test_what_stays(arguments: dict[str, Any], reason: str) -> None:
     graph = quantised(**arguments)
     ir = forge.IRModule(Module(graph))
     assert reason in ir.explain(next(n for n in ir.main.nodes if n.op == "nn.dense"))
-    assert rewrite(to_integers.run, graph) == 0
+    assert rewrite(integers.run, graph) == 0
 
 
 def test_scales_along_the_depth_stay() -> None:
     b = Builder()
     x = b.input(TensorType((3, 8), "uint8"), "x")
     w = dequantized(b, b.constant(whole("int8", 8, 8)), (RNG.random(8) + 1).astype(np.float32), axis=1)
-    assert rewrite(to_integers.run, b.output(b.call("nn.dense", dequantized(b, x, np.float32(1)), w))) == 0
+    assert rewrite(integers.run, b.output(b.call("nn.dense", dequantized(b, x, np.float32(1)), w))) == 0
 
 
 @pytest.mark.parametrize("shape", [(8,), (3, 8)])
@@ -203,7 +203,7 @@ def test_zero_points_along_the_depth_stay(shape: tuple[int, ...]) -> None:
     x = b.call("cast", b.input(TensorType((3, 8), "uint8"), "x"), dtype="int32")
     w = b.call("cast", b.constant(whole("int8", 8, 8)), dtype="int32")
     zeros = b.constant(RNG.integers(0, 9, shape).astype(np.int32))
-    assert rewrite(to_integers.run, b.output(b.call("nn.matmul", b.call("subtract", x, zeros), w))) == 0
+    assert rewrite(integers.run, b.output(b.call("nn.matmul", b.call("subtract", x, zeros), w))) == 0
 
 
 ACTIVATIONS: dict[str, dict[str, Any]] = {
@@ -243,7 +243,7 @@ def test_products_of_activations(name: str, target: str) -> None:
     graph = of_activations(**ACTIVATIONS[name])
     inputs = [whole(v.dtype, *v.shape) for v in graph.inputs]
     (want,) = run_graph(graph, inputs)
-    assert check(to_integers.run, graph) == 1
+    assert check(integers.run, graph) == 1
     got = np.asarray(compile_module(Module(of_activations(**ACTIVATIONS[name])), check_options(target)).runtime()(*inputs))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max() if want.dtype == np.float32 else 0)
 
@@ -299,7 +299,7 @@ def test_integers_are_equal_on_all_targets() -> None:
 ])
 def test_weights_are_packed_as_the_target_multiplies_bytes(cpu: str, shape: tuple[int, ...]) -> None:
     graph = centred()
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     pack_weights.run(graph, check_options(f"llvm -mcpu={cpu}"))
     (node,) = [n for n in graph.nodes if n.op == "nn.contrib_dense_pack"]
     weight = node.operands[1]
@@ -356,5 +356,5 @@ def test_depthwise_convolutions_of_data_with_scales_for_each_channel(channels: i
         assert np.abs(got.astype(int) - want).max() <= 1
     exact = compile_module(Module(graph), check_options(exact=True)).runtime()(data)
     np.testing.assert_array_equal(np.asarray(exact), want)
-    rewrite(to_integers.run, graph)
+    rewrite(integers.run, graph)
     assert not graph.select("qnn.quantize") and not graph.select("qnn.dequantize")

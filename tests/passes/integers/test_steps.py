@@ -14,7 +14,7 @@ from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.passes import to_integers, to_unsigned
+from forge.passes import integers, to_unsigned
 from forge.passes.matching import operand
 from tests.kernels.support import EVERY_TARGET, targets_here
 
@@ -159,7 +159,7 @@ def made(name: str, dtype: str) -> tuple[Graph, np.ndarray]:
 
 def to_int(graph: Graph) -> None:
     to_unsigned.run(graph, OPTIONS)
-    to_integers.run(graph, OPTIONS)
+    integers.run(graph, OPTIONS)
 
 
 @EVERY_TARGET

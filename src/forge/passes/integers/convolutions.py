@@ -1,0 +1,165 @@
+"""Convolutions of integers by constant weights.
+
+A weight of uint8 whose difference to its zero point does not fit into int8 is stored as int8 and one offset for each result,
+which adds ``offset * sum(data)``. Depthwise convolutions by such weights, and of data with a zero point for each channel, sum the
+same integers in float32, which holds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
+from forge.ir.nodes import Node, Value
+from forge.ops.core.window_geometry import padding_pairs
+from forge.ops.nn.convolution import Conv
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.options import CompileOptions
+from forge.passes import use_winograd
+from forge.passes.choose_layouts import has_usual_layout
+from forge.passes.integers.operands import (
+    LONGEST,
+    NINE_BITS,
+    SEVERAL,
+    WIDE,
+    Integers,
+    Weight,
+    has_one_zero,
+    is_byte,
+    longest,
+    operands_of,
+    weight_of,
+    with_one_zero,
+)
+from forge.passes.integers.parts import Parts, sum_of_parts
+from forge.passes.integers.terms import plus_offset, scaled, shifted, unsigned, without_zero
+
+MOST_TAPS = (1 << 24) // (255 * 255)
+"""float32 may not hold sums of more products."""
+LEAST_GROUP = 16
+"""Channels of a group: narrower ones leave the lanes of vectors empty."""
+
+
+def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    conv = Conv.of(node)
+    if conv is None:
+        return None
+    operands = operands_of(node, channels=conv.attrs.groups == conv.data.shape[1])
+    if not isinstance(operands, tuple):
+        return operands
+    data, weight = with_one_zero(builder, operands[0]), operands[1]
+    if not has_usual_layout(conv):
+        return Declined("the kernels of blocked layouts do not take it")
+    if data.zero is not None and data.zero.size != 1 and data.scale is None:
+        return Declined("the data have several zero points")
+    if not is_byte(data):
+        return Declined("the zero point of the data is not of their type")
+    found = weight_of(weight, 0)
+    if isinstance(found, Declined):
+        return found
+    kernel = found.array
+    groups, outer = conv.attrs.groups, kernel.shape[0] // conv.attrs.groups
+    depthwise = groups > 1 and kernel.shape[1] == outer == 1
+    if not depthwise and any(v is not None and v.size != 1 for v in (data.scale, data.zero)):
+        return Declined(SEVERAL)
+    if groups > 1 and not depthwise and min(kernel.shape[1], outer) < LEAST_GROUP:
+        return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
+    if groups > 1 and not depthwise and not found.is_plain:
+        return Declined(NINE_BITS)
+    along = (-1, *(1,) * (kernel.ndim - 2))
+    if data.data.dtype in WIDE and depthwise:
+        return Declined("float32 does not hold the sums of depthwise convolutions of 16 bits")
+    if data.data.dtype in WIDE and use_winograd.is_on(options) and use_winograd.is_likely(conv):
+        return Declined("16 bits, and float32 takes fewer products (Winograd's algorithm)")
+    if data.data.dtype in WIDE:
+        return _wide_convolution(builder, conv, data, found)
+    in_float = depthwise and not (found.is_plain and has_one_zero(data))
+    most = MOST_TAPS if in_float else longest(found)
+    if kernel[0].size > most:
+        return Declined(f"sums of {kernel[0].size} products; expected at most {most}")
+    make = _depthwise if in_float else _convolution
+    scale = None if found.scale is None else found.scale.reshape(along)
+    return scaled(builder, make(builder, conv, data, found, along), data, scale)
+
+
+@rule("nn.conv2d_transpose")
+def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Where zero stands for zero: borders add fewer products."""
+    conv = Conv2DTranspose.of(node)
+    if conv is None:
+        return None
+    operands = operands_of(node)
+    if not isinstance(operands, tuple):
+        return operands
+    data, weight = operands
+    if not has_usual_layout(conv) or conv.attrs.groups != 1:
+        return Declined("the kernels of blocked layouts do not take it")
+    zero = np.int32(0) if data.zero is None else data.zero.constant
+    if data.data.dtype != "uint8" or zero is None or zero.any():
+        return Declined("the zero point of the data is not 0, of uint8")
+    found = weight_of(weight, 1)
+    if isinstance(found, Declined):
+        return found
+    kernel = found.array
+    if not found.is_plain:
+        return Declined(NINE_BITS)
+    if kernel.size // kernel.shape[1] > LONGEST:
+        return Declined(f"sums of more than {LONGEST} products")
+    attributes = {**node.attributes, "out_dtype": "int32"}
+    total = builder.call(node.op, data.data, builder.constant(kernel), name=node.name, **attributes)
+    return scaled(builder, total, data, None if found.scale is None else found.scale.reshape(-1, 1, 1))
+
+
+def _convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight, along: tuple[int, ...]) -> Value:
+    """The sums, of int32. Padding is what stands for zero."""
+    whole, shift = unsigned(builder, data.data)
+    source, attributes = _padded(builder, conv, data.zero, whole, shift)
+    kernel, offset = weight.array, weight.offset.reshape(along)
+    total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
+    if not weight.is_plain:
+        ones = builder.constant(np.ones((1, *kernel.shape[1:]), np.int8))
+        total = plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes | {"channels": None}), offset)
+    sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along) + kernel[0].size * offset
+    return without_zero(builder, total, data.zero, shift, sums)
+
+
+def _depthwise(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight, along: tuple[int, ...]) -> Value:
+    """The sums, whole numbers of float32."""
+    kernel = weight.array + weight.offset.reshape(-1, 1, *along[1:])
+    wide = builder.call("cast", data.data, dtype="int32")
+    if data.zero is not None:
+        shape = () if data.zero.size == 1 else (data.zero.size, *along[1:])
+        zero = builder.call("cast", builder.call("reshape", data.zero, newshape=shape), dtype="int32")
+        wide = builder.call("subtract", wide, zero)
+    real = builder.call("cast", wide, dtype="float32")
+    attributes = {**conv.node.attributes, "out_dtype": ""}
+    total = builder.call(conv.node.op, real, builder.constant(kernel.astype(np.float32)), name=conv.node.name, **attributes)
+    return total if data.scale is not None else builder.call("cast", total, dtype="int32")
+
+
+def _wide_convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight) -> Value | Declined:
+    """`_wide_product`, of a convolution."""
+
+    def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
+        padded, attributes = _padded(builder, conv, data.zero, source, shift)
+        return builder.call(conv.node.op, padded, builder.constant(part), name=conv.node.name, **attributes)
+
+    along = (-1, *(1,) * (weight.array.ndim - 2))
+    return sum_of_parts(builder, data, weight, weight.array, Parts(1, conv.attrs.groups == 1, along, multiply))
+
+
+def _padded(builder: RuleBuilder, conv: Conv, zero: Value | None, source: Value, shift: int) -> tuple[Value, dict[str, Any]]:
+    """``source`` and the attributes of a convolution of it. Padding is what stands for zero, ``shift`` more than ``zero``."""
+    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
+    known = np.int32(0) if zero is None else zero.constant
+    if known is not None:
+        return source, {**attributes, "pad_value": int(known.reshape(())) + shift}
+    if not any(conv.attrs.padding):
+        return source, attributes
+    assert zero is not None
+    whole = builder.call("cast", shifted(builder, builder.call("reshape", zero, newshape=()), shift), dtype=source.dtype)
+    widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
+    padded = builder.call("nn.pad", source, whole, pad_width=((0, 0), (0, 0), *widths))
+    return padded, {**attributes, "padding": (0,) * len(widths)}

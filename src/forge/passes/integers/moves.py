@@ -1,0 +1,64 @@
+"""Views, selections, concatenations and averages take integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forge.ir.edits.rewrite import RuleBuilder, rule
+from forge.ir.nodes import Node, Value
+from forge.ops.quantized.quantize import Dequantize
+from forge.ops.shape.transpose import Transpose
+from forge.passes.integers.numbers import centred, numbers_of, parameters
+from forge.passes.integers.operands import BYTES
+from forge.passes.matching import has_only_data
+
+
+@rule()
+def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
+    """``nn.max_pool2d(qnn.dequantize(%x, s, z))`` --> ``qnn.dequantize(nn.max_pool2d(%x), s, z)``"""
+    op = node.op_def
+    moves = op.is_view or op.is_permutation
+    if not (moves or op.is_selection) or len(node.results) != 1 or node.operands[0] is None:
+        return None
+    found = numbers_of(node.operands[0])
+    if found is None or found.scale.constant is None and not moves:
+        return None
+    whole = builder.call(node.op_def, found.data, *node.operands[1:], name=node.name, **node.attributes)
+    return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=-1)
+
+
+@rule("transpose")
+def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
+    """Of constants with scales along an axis."""
+    transpose = Transpose.of(node)
+    found = None if transpose is None else Dequantize.of(transpose.data.producer)
+    if transpose is None or found is None or found.data.constant is None or found.attrs.block_size:
+        return None
+    axes = transpose.permutation(transpose.attrs, found.data.rank)
+    place = axes.index(found.attrs.axis % found.data.rank)
+    whole = builder.constant(np.transpose(found.data.constant, axes), name=found.data.name)
+    return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=place)
+
+
+@rule("concatenate")
+def concatenate_integers(builder: RuleBuilder, node: Node) -> Value | None:
+    """Of numbers of one scale."""
+    found = [None if v is None else numbers_of(v) for v in node.operands]
+    parts = [f for f in found if f is not None]
+    if len(parts) < len(found) or len({parameters(f) for f in parts}) != 1:
+        return None
+    whole = builder.call("concatenate", *(f.data for f in parts), name=node.name, **node.attributes)
+    return builder.call("qnn.dequantize", whole, parts[0].scale, parts[0].zero_point, axis=-1)
+
+
+@rule()
+def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
+    """``nn.global_avg_pool2d(qnn.dequantize(%x, s, z))`` --> ``multiply(nn.global_avg_pool2d(cast(%x) - z), s)``"""
+    if not node.op_def.is_average or len(node.results) != 1 or node.operands[0] is None or not has_only_data(node):
+        return None
+    found = numbers_of(node.operands[0])
+    if found is None or found.scale.constant is None or found.data.dtype not in BYTES:
+        return None
+    real = builder.call("cast", centred(builder, found), dtype="float32")
+    mean = builder.call(node.op_def, real, name=node.name, **node.attributes)
+    return builder.call("multiply", mean, builder.constant(found.scale.constant.reshape(())))

@@ -1,0 +1,80 @@
+"""Products of data of 16 bits: sums of as few parts of the depth as 32 bits need to hold them, whatever the data are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.ir.edits.rewrite import Declined, RuleBuilder
+from forge.ir.nodes import Value
+from forge.ops.packed.pairs import MULTIPLE
+from forge.passes.integers.operands import MOST_SUM, NINE_BITS, Integers, Weight
+from forge.passes.integers.terms import scaled, signed, without_zero
+
+HALF = 1 << 15
+"""No int16 is farther from 0."""
+ROWS = 256
+"""So many rows of a weight are looked at a time."""
+MOST_PARTS = 16
+"""Parts of the depth: more than those of 10000 usual weights."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How the depth, ``axis`` of the data, is cut. ``multiply`` sums products of data, which are so much more, and a weight.
+
+    ``along``: the shape of numbers for each result.
+    """
+
+    axis: int
+    are_allowed: bool
+    along: tuple[int, ...]
+    multiply: Callable[[Value, np.ndarray, int], Value]
+
+
+def sum_of_parts(builder: RuleBuilder, data: Integers, weight: Weight, array: np.ndarray, parts: Parts) -> Value | Declined:
+    """Data of 16 bits times ``array``, the weight as ``[N, K, ...]``: the real numbers of one sum of int32 for each part."""
+    if not weight.is_plain:
+        return Declined(NINE_BITS)
+    source, shift = signed(builder, data.data)
+    zero = np.int32(0) if data.zero is None else data.zero.constant
+    most = MOST_PARTS if parts.are_allowed else 1
+    ends = _ends_of_parts(array, None if zero is None else int(zero.reshape(())) + shift, most)
+    if ends is None:
+        return Declined(f"sums of {array[0].size} products of 16 bits do not fit into {most} of 32 bits")
+    scale = None if weight.scale is None else weight.scale.reshape(parts.along)
+    terms = list[Value]()
+    for first, last in zip((0, *ends), ends):
+        piece, part = source, array[:, first:last]
+        if len(ends) > 1:
+            piece = builder.call("strided_slice", source, begin=(first,), end=(last,), strides=(1,), axes=(parts.axis,))
+        sums = part.reshape(len(part), -1).sum(axis=1, dtype=np.int32).reshape(parts.along)
+        total = without_zero(builder, parts.multiply(piece, part, shift), data.zero, shift, sums)
+        terms.append(scaled(builder, total, data, scale))
+    while len(terms) > 1:  # by halves, so that sums are not deep
+        half = len(terms) // 2
+        terms = [*(builder.call("add", *two) for two in zip(terms[:half], terms[half:])), *terms[2 * half :]]
+    return terms[0]
+
+
+def _ends_of_parts(array: np.ndarray, zero: int | None, most: int) -> tuple[int, ...] | None:
+    """Where parts of the depth end, as few as sums of int32 need to hold every int16 less ``zero``; None: more than ``most``.
+
+    ``zero`` None: not known.
+    """
+    units, depth = array.shape[:2]
+    rows = [array[first : first + ROWS] for first in range(0, units, ROWS)]
+    for count in range(1, most + 1):
+        begins = np.arange(0, depth, -(-depth // (count * MULTIPLE)) * MULTIPLE)
+        if all(_fit(part, begins, HALF if zero is None else abs(zero)) for part in rows):
+            return (*begins[1:].tolist(), depth)
+    return None
+
+
+def _fit(rows: np.ndarray, begins: np.ndarray, zero: int) -> bool:
+    """Whether sums of parts of the depth that begin there hold every int16 less ``zero``."""
+    whole = rows.reshape(*rows.shape[:2], -1).astype(np.int64)
+    total, size = (np.add.reduceat(v.sum(axis=2), begins, axis=1) for v in (whole, np.abs(whole)))
+    return bool(np.all(size * HALF + np.abs(total) * zero <= MOST_SUM))
