@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from forge.ir.edits.rewrite import on_all_graphs
+from forge.ir.edits.rewrite import on_all_graphs, only_use
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import ConvBase
@@ -82,12 +82,19 @@ class _Permuted(Relayout):
         return max(v.rank for v in node.operands if v is not None) in SPATIAL
 
     def convert(self, node: Node) -> bool:
-        found = transposed(node.result) if node.op == "transpose" and node.result.rank in SPATIAL else None
-        if found is not None and tuple(found[1][k] for k in self.order(len(found[1]))) == tuple(range(len(found[1]))):
-            self.new[node.result], self.old[node.result] = self.usual(found[0]), node.result  # it comes from the new layout
+        found = transposed(node.result)
+        if found is None or node.result.rank not in SPATIAL:
+            return super().convert(node)
+        source, axes = found
+        order = self.order(len(axes))
+        if tuple(axes[k] for k in order) == tuple(range(len(axes))):  # it comes from the new layout
+            self.new[node.result], self.old[node.result] = self.usual(source), node.result
             self.copied.add(node.result)
             return False
-        return super().convert(node)
+        if axes != order or not self.is_new(source) or only_use(self.graph, source) is None:
+            return super().convert(node)
+        self.old[node.result] = self.new[source]  # it goes to the new layout
+        return True
 
     def to_new(self, value: Value) -> Value:
         return self._turned(value, self.order(value.rank))

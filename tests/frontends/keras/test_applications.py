@@ -1,0 +1,41 @@
+"""Networks of ``keras.applications`` give the same module by every door, which computes what Keras does.
+
+``python -m tests.frontends.keras.applications`` runs all of them, and shows what it finds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.frontends.keras import applications
+
+SMALL = (
+    "MobileNet", "MobileNetV2", "MobileNetV3Small", "MobileNetV3Large", "EfficientNetB0", "EfficientNetV2B0", "ConvNeXtTiny",
+    "DenseNet121", "InceptionV3", "NASNetMobile", "ResNet50", "ResNet50V2", "VGG16", "Xception")
+"""One of each family."""
+ACCURACY = 1e-5
+"""Of logits, relative to the largest one; a deep network may have as many times that as TensorFlow has itself."""
+MOVED = ("transpose", "layout_transform")
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(14)
+@pytest.mark.parametrize("name", SMALL)
+def test_all_doors_agree(name: str) -> None:
+    pytest.importorskip("tensorflow", reason="needs the extra tflite, which has TensorFlow")
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("another backend is in use; KERAS_BACKEND says which")
+    found = applications.compared(name)
+    assert found.spread > 0.1
+    for outcome in found.outcomes:
+        assert outcome.error < max(ACCURACY, 2 * found.own), outcome
+        left = {op: outcome.operators.get(op, 0) for op in ("transpose", "nn.batch_norm", "shape_of")}
+        assert not any(left.values()), outcome
+    assert found.apart < max(ACCURACY, 2 * found.own)
+    last = [outcome.operators for outcome in found.outcomes if outcome.door != applications.FIRST]
+    assert all(operators == last[0] for operators in last)
+    first = next(outcome.operators for outcome in found.outcomes if outcome.door == applications.FIRST)
+    assert np.sum([first.get(op, 0) for op in MOVED]) <= np.sum([last[0].get(op, 0) for op in MOVED]) + 1
