@@ -1,4 +1,4 @@
-"""Rules of ``canonicalize`` for contractions. Those of one term are multiplications, which fuse and run at the speed of memory."""
+"""Rules of ``canonicalize`` for contractions: those of one term are multiplications, which run at the speed of memory."""
 
 from __future__ import annotations
 
