@@ -92,7 +92,7 @@ def _list(found: Any) -> Sequence[Any]:
 
 
 def _is_operation(found: Mapping[str, Any]) -> bool:
-    """Whether it is one of ``keras.ops``. Files ``.h5`` of Keras 3 name no modules; in them, only layers say whether they train."""
+    """Whether it is one of ``keras.ops``. Files ``.h5`` of Keras 3 name no modules: there, only layers say if they train."""
     calls, config = _list(found.get("inbound_nodes")), found.get("config")
     if found.get("module") or found.get("registered_name") or ">" in str(found.get("class_name")):
         return str(found.get("module")).startswith("keras.src.ops")
