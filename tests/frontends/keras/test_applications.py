@@ -17,7 +17,7 @@ SMALL = (
 ACCURACY = 1e-5
 """Of logits, relative to the largest one, unless a deep network makes roundings larger."""
 MOST = 3
-"""Times TensorFlow's own error. In ResNet50, with errors of 4.9e-5 there, Forge has 6.4e-5, and 9.5e-5 by Winograd's algorithm."""
+"""Times TensorFlow's own error. In ResNet50 that is 4.9e-5; Forge's is 6.4e-5, and by Winograd's algorithm 9.5e-5."""
 MOVED = ("transpose", "layout_transform")
 
 
