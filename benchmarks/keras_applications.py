@@ -36,14 +36,14 @@ FOLDER = Path.home() / ".cache" / "forge-benchmarks" / "keras"
 TOLERANCE = 1e-3
 
 
-def network(name: str) -> Any:
+def network(name: str, size: int | None = None, **options: Any) -> Any:
     """The Keras model, with seeded weights that are not those of the begin: its results differ."""
     import keras
     import numpy as np
 
     keras.utils.set_random_seed(SEED)
-    size = APPLICATIONS[name]
-    model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+    size = size or APPLICATIONS[name]
+    model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), **options)
     random = np.random.default_rng(SEED)
     for weight in model.weights:
         kind = weight.path.rpartition("/")[2]

@@ -129,6 +129,28 @@ def test_moving_axes_of_one_is_a_reshape() -> None:
     assert text_of(graph) == "%0 = reshape(%x, newshape=[1, n, 4]);\nabs(%0)"
 
 
+def test_slices_leave_whole_axes_out() -> None:
+    graph = parse("""def @main(%x: Tensor[(n, 6, 4, 5), float32]) {
+      strided_slice(%x, begin=[0, 1, 0, 0], end=[n, 6, 4, 5], strides=[1, 1, 1, 2], axes=[0, 1, 2, 3])
+    }""")
+    check(canonicalize.run, graph, symbols={"n": 2})
+    assert text_of(graph) == "strided_slice(%x, begin=[1, 0], end=[6, 5], strides=[1, 2], axes=[1, 3])"
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("%0 = mean(%x, axis=[1, 2]); reshape(%0, newshape=[n, 1, 1, 5])", "mean(%x, axis=[1, 2], keepdims=True)"),
+    ("%0 = sum(%x, axis=[-1]); expand_dims(%0, axis=3)", "sum(%x, axis=[-1], keepdims=True)"),
+    ("%0 = max(%x, axis=[0, 3], exclude=True); reshape(%0, newshape=[n, 1, 1, 5])",
+     "max(%x, axis=[0, 3], keepdims=True, exclude=True)"),
+    ("%0 = mean(%x, axis=[1, 2]); reshape(%0, newshape=[n, 1, 5])",
+     "%0 = mean(%x, axis=[1, 2]);\nreshape(%0, newshape=[n, 1, 5])"),
+])
+def test_views_that_add_reduced_axes_go(before: str, after: str) -> None:
+    graph = parse(f"def @main(%x: Tensor[(n, 3, 4, 5), float32]) {{ {before} }}")
+    check(canonicalize.run, graph, symbols={"n": 2})
+    assert text_of(graph) == after
+
+
 def test_layout_round_trips_go() -> None:
     graph = parse("""def @main(%x: Tensor[(n, 6, 4, 4), float32]) {
       %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW4c");

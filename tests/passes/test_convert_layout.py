@@ -124,3 +124,21 @@ def test_channels_come_first_where_a_kernel_is_of_integers(scale: str) -> None:
     assert [n.attrs.data_layout for n in quantised.nodes if n.op == "nn.conv2d"] == ["NCHW"]
     floats = parse_image(f"nn.conv2d(%x, meta[relay.Constant][0]{options})", (5, 3, 3, 3), type_="Tensor[(2, 8, 8, 3), float32]")
     assert check(convert_layout.run_integers_to_first, floats) == 0
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_images_that_had_channels_first_keep_them(is_read: bool) -> None:
+    body = f"""%0 = transpose(%x, axes=[0, 2, 3, 1]); %1 = multiply(%0, 2f);{' %9 = abs(%0);' if is_read else ''}
+      %2 = nn.conv2d(%1, meta[relay.Constant][0], padding=[1, 1], data_layout="NHWC", kernel_layout="HWIO");
+      %3 = transpose(%2, axes=[0, 3, 1, 2]); {'(%3, %9)' if is_read else '%3'}"""
+    graph = parse_image(body, (3, 3, 3, 5))
+    check(convert_layout.run_to_first, graph)
+    used = [node for node in graph.nodes if node.op == "transpose" and graph.use_count(node.result)]
+    assert len(used) == is_read
+
+
+def test_images_of_one_pixel_are_only_seen_in_another_shape() -> None:
+    body = """%0 = nn.conv2d(%x, meta[relay.Constant][0], data_layout="NHWC", kernel_layout="HWIO"); nn.batch_flatten(%0)"""
+    graph = parse_image(body, (8, 8, 3, 5), type_="Tensor[(2, 8, 8, 3), float32]")
+    assert check(convert_layout.run_to_first, graph) == 1
+    assert [node.op for node in graph.nodes if node.op != "constant"] == ["transpose", "nn.conv2d", "reshape", "nn.batch_flatten"]

@@ -53,6 +53,12 @@ CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 
          "nn.layer_norm(%x)"),
         (f"{MOMENTS} %6 = subtract(%x, %2); %7 = add(%5, 1e-05f); %8 = rsqrt(%7); "
          "%9 = multiply(%8, meta[relay.Constant][0]); multiply(%6, %9)", "nn.layer_norm(%x, meta[relay.Constant][0])"),
+        *((f"{CENTRED} %2 = multiply(%1, %1); %3 = mean(%2, axis=[2], keepdims=True); %4 = add(%3, 1e-05f); %5 = rsqrt(%4); "
+           f"%6 = multiply(%5, meta[relay.Constant][0]); %7 = multiply(%x, %6); {shift}; add(%7, %10)",
+           f"nn.layer_norm(%x, meta[relay.Constant][0]{beta})") for shift, beta in (
+               ("%8 = negative(%0); %9 = multiply(%8, %6); %10 = add(%9, meta[relay.Constant][1])", ", meta[relay.Constant][1]"),
+               ("%9 = multiply(%6, %0); %10 = subtract(meta[relay.Constant][1], %9)", ", meta[relay.Constant][1]"),
+               ("%9 = negative(%0); %10 = multiply(%9, %6)", ""))),
         (f"{ROOT_SQUARES} %3 = rsqrt(%2); %4 = multiply(%3, meta[relay.Constant][0]); multiply(%x, %4)",
          "nn.rms_norm(%x, meta[relay.Constant][0], epsilon=1e-06f)"),
         ("%0 = nn.hard_sigmoid(%x, alpha=0.16666667, beta=0.5); multiply(%x, %0)", "nn.hardswish(%x)"),

@@ -56,6 +56,19 @@ def test_text_of_one_convolution() -> None:
     )
 
 
+@pytest.mark.parametrize(("channels", "first"), [(3, "reshape"), (2, "reshape"), (20, "layout_transform")])
+def test_transposed_images_are_read_and_written_as_they_are(channels: int, first: str) -> None:
+    graph = parse(f"""def @main(%x: Tensor[(n, 8, 7, {channels}), float32]) {{
+      %0 = transpose(%x, axes=[0, 3, 1, 2]);
+      %1 = nn.conv2d(%0, meta[relay.Constant][0], padding=[1, 1]);
+      %2 = transpose(%1, axes=[0, 2, 3, 1]);
+      nn.layer_norm(%2)
+    }}""", [weights(20, channels, 3, 3)])
+    check_layouts(graph)
+    used = [node.op for node in graph.nodes if node.op != "constant" and graph.use_count(node.result)]
+    assert used == [first, "nn.contrib_conv2d_NCHWc", "layout_transform", "nn.layer_norm"]
+
+
 @pytest.mark.parametrize("channels", [1, 3, 24, 40, 72])
 @pytest.mark.parametrize("target", [AVX512, AVX2])
 def test_any_number_of_channels(channels: int, target: Any) -> None:

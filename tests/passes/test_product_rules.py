@@ -50,6 +50,33 @@ def test_contractions_of_one_term(
     assert [node.op for node in graph.nodes if node.op != "reshape"] == expected
 
 
+@pytest.mark.parametrize(("dtype", "attributes", "value", "convolution", "padding"), [
+    ("float32", {"pad_width": ((0, 0), (0, 0), (1, 2), (0, 3))}, 0, {}, (1, 0, 2, 3)),
+    ("float32", {"pad_width": ((0, 0), (0, 0), (1, 2), (0, 3))}, None, {"padding": (1, 2), "strides": (2, 1)}, (2, 2, 3, 5)),
+    ("float16", {"pad_width": ((0, 0), (1, 2), (0, 3), (0, 0))}, 0, {
+        "data_layout": "NHWC", "kernel_layout": "HWIO", "padding": (1, 2, 3, 4)}, (2, 2, 5, 7)),
+    ("float32", {"pad_width": ((0, 0), (1, 0), (1, 1), (0, 0))}, 0, {}, None),  # channels
+    ("float32", {"pad_width": ((1, 0), (0, 0), (1, 1), (0, 0))}, 0, {}, None),  # images
+    ("float32", {"pad_width": ((0, 0), (0, 0), (2, -1), (0, 0))}, 0, {}, None),
+    ("float32", {"pad_width": ((0, 0), (0, 0), (2, 1), (0, 0))}, 1, {}, None),
+    ("float32", {"pad_width": ((0, 0), (0, 0), (1, 1), (0, 0)), "pad_mode": "edge"}, None, {}, None),
+    ("int32", {"pad_width": ((0, 0), (0, 0), (1, 1), (0, 0))}, 0, {}, None),
+])
+def test_padding_becomes_that_of_the_convolution(
+    dtype: str, attributes: dict[str, Any], value: int | None, convolution: dict[str, Any], padding: tuple[int, ...] | None
+) -> None:
+    b = Builder()
+    x = b.input(TensorType((dims.symbol("n"), 6, 7, 6), dtype), "x")
+    given = () if value is None else (b.constant(np.array(value, dtype)),)
+    padded = b.call("nn.pad", x, *given, **attributes)
+    channels = padded.shape[3 if convolution.get("data_layout") == "NHWC" else 1]
+    sizes = (3, 2, channels, 4) if "kernel_layout" in convolution else (4, channels, 3, 2)
+    graph = b.output(b.call("nn.conv2d", padded, b.input(TensorType(sizes, dtype), "w"), **convolution))
+    check(canonicalize.run, graph, symbols={"n": 2}, tolerance=1e-2 if dtype == "float16" else 1e-6)
+    assert len(graph.select("nn.pad")) == (padding is None)
+    assert padding is None or graph.select("nn.conv2d")[0].attrs.padding == padding
+
+
 @pytest.mark.parametrize("target", ["llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v3", "llvm"])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2), (3, 4)])
 def test_between_blocked_convolutions(strides: tuple[int, int], target: str) -> None:

@@ -15,6 +15,7 @@ from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take, in_bounds
 from forge.ops.shape.layout_transform import LayoutTransform
+from forge.ops.shape.slice import StridedSlice
 from forge.passes import product_rules, view_rules
 from forge.passes.base import rewriting, rules_of
 from forge.passes.matching import has_only_data, operand, pairs
@@ -84,6 +85,22 @@ def single_operand(builder: RuleBuilder, node: Node) -> Value | None:
 def whole_slice(builder: RuleBuilder, node: Node) -> Value | None:
     """A slice with steps of 1 that keeps the shape == x"""
     return _if_same_type(node) if has_only_data(node) and all(s == 1 for s in node.attrs.strides or ()) else None
+
+
+@rule(StridedSlice)
+def slice_of_whole_axes(builder: RuleBuilder, part: StridedSlice) -> Value | None:
+    """x[:, b:e] == the slice along the second axis only"""
+    attrs = part.attrs
+    if attrs.begin is None or attrs.end is None or attrs.axes is None or attrs.slice_mode != "end":
+        return None
+    if not has_only_data(part.node):
+        return None
+    bounds = list(zip(attrs.axes, attrs.begin, attrs.end, attrs.strides or (1,) * len(attrs.axes)))
+    kept = [bound for bound in bounds if bound[1:] != (0, part.data.shape[bound[0]], 1)]
+    if len(bounds) != len(attrs.axes) or len(kept) in (0, len(bounds)):
+        return None
+    axes, begin, end, strides = zip(*kept)
+    return builder.call("strided_slice", part.data, name=part.node.name, begin=begin, end=end, strides=strides, axes=axes)
 
 
 @rule("nn.pad")

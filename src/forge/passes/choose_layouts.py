@@ -27,9 +27,11 @@ from forge.ops.nn.convolution import Conv2D, Conv3D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose, Conv3DTranspose, ConvTranspose
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.ops.shape.layout_transform import with_layout
+from forge.ops.shape.transpose import Transpose
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.passes.subpixels import Subpixels, spread
+from forge.passes.view_rules import reshaped, transposed
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = (("uint8", "int8", "int32"), ("int16", "int8", "int32"))
@@ -68,8 +70,25 @@ class _Blocked(Relayout):
     def can_follow(self, node: Node) -> bool:
         return node.result.rank == len(self.plain) and isinstance(node.result.shape[1], int)
 
+    def convert(self, node: Node) -> bool:
+        turn = Transpose.of(node)
+        if turn is None or turn.data.rank != len(self.plain) or not self.is_new(turn.data):
+            return super().convert(node)
+        layout = "".join(self.plain[axis] for axis in turn.permutation(turn.attrs, turn.data.rank))
+        self.old[node.result] = self.builder.call(
+            "layout_transform", self.new[turn.data], src_layout=self.layout, dst_layout=layout, channels=turn.data.shape[1])
+        return True
+
     def to_new(self, value: Value) -> Value:
-        return self.builder.call("layout_transform", value, src_layout=self.plain, dst_layout=self.layout)
+        return self._in_blocks(value, self.layout)
+
+    def _in_blocks(self, value: Value, layout: str) -> Value:
+        """``value`` in blocks, read in the layout that it had before a transposition."""
+        source, axes = transposed(value) or (value, range(value.rank))
+        plain = "".join(self.plain[axes.index(k)] for k in range(value.rank))
+        if plain[-1] == "C" and layout == f"{self.plain}{value.shape[1]}c":
+            return reshaped(self.builder, source, (value.shape[0], 1, *value.shape[2:], value.shape[1]))
+        return self.builder.call("layout_transform", source, src_layout=plain, dst_layout=layout)
 
     def to_old(self, value: Value, original: Value) -> Value:
         channels = original.shape[1]
@@ -102,8 +121,7 @@ class _Blocked(Relayout):
             return self.converted(data), self.size
         block = channels + (-channels % MULTIPLE if conv.weight.dtype == "int8" else 0)
         if data not in self.narrow:
-            self.narrow[data] = self.builder.call(
-                "layout_transform", self.usual(data), src_layout=self.plain, dst_layout=f"{self.plain}{block}c")
+            self.narrow[data] = self._in_blocks(self.usual(data), f"{self.plain}{block}c")
         return self.narrow[data], block
 
     def _packed(self, conv: ConvBase[Any], kernel: np.ndarray, block: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from forge.ir.edits.rewrite import on_all_graphs
+from forge.ir.edits.rewrite import on_all_graphs, only_use
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import ConvBase
@@ -22,6 +22,7 @@ from forge.ops.nn.transposed_convolution import ConvTranspose
 from forge.ops.quantized.quantize import Dequantize
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
+from forge.passes.view_rules import reshaped, transposed
 
 CONVOLUTIONS = frozenset(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
 
@@ -80,12 +81,33 @@ class _Permuted(Relayout):
     def can_follow(self, node: Node) -> bool:
         return max(v.rank for v in node.operands if v is not None) in SPATIAL
 
+    def convert(self, node: Node) -> bool:
+        found = transposed(node.result)
+        if found is None or node.result.rank not in SPATIAL:
+            return super().convert(node)
+        source, axes = found
+        order = self.order(len(axes))
+        if tuple(axes[k] for k in order) == tuple(range(len(axes))):  # it comes from the new layout
+            self.new[node.result], self.old[node.result] = self.usual(source), node.result
+            self.copied.add(node.result)
+            return False
+        if axes != order or not self.is_new(source) or only_use(self.graph, source) is None:
+            return super().convert(node)
+        self.old[node.result] = self.new[source]  # it goes to the new layout
+        return True
+
     def to_new(self, value: Value) -> Value:
-        return self.builder.call("transpose", value, axes=self.order(value.rank))
+        return self._turned(value, self.order(value.rank))
 
     def to_old(self, value: Value, original: Value) -> Value:
         order = self.order(value.rank)
-        return self.builder.call("transpose", value, axes=tuple(map(order.index, range(value.rank))))
+        return self._turned(value, tuple(map(order.index, range(value.rank))))
+
+    def _turned(self, value: Value, axes: tuple[int, ...]) -> Value:
+        moved = [k for k in axes if value.shape[k] != 1]
+        if moved == sorted(moved):
+            return reshaped(self.builder, value, tuple(value.shape[k] for k in axes))
+        return self.builder.call("transpose", value, axes=axes)
 
     def start(self, node: Node) -> Value | None:
         conv: ConvBase[Any] | None = ConvBase.of(node)

@@ -6,6 +6,7 @@ nesting of their factors.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -101,6 +102,31 @@ def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     if not of_moments and _centred(square[0]) != centred:  # of that node, or of a second one that computes the same
         return Declined("the variance is not that of the difference")
     return _scaled(builder, builder.call("nn.layer_norm", x, axis=-len(axes), epsilon=epsilon), scale)
+
+
+@rule("add")
+def around_mean(builder: RuleBuilder, node: Node) -> Value | None:
+    """x * f + (b - mean(x) * f) == (x - mean(x)) * f + b: of the first form, ``layer_norm`` would not be known"""
+    for scaled, shift in pairs(node):
+        product, joined = made_by(scaled, "multiply"), made_by(shift, "add", "subtract")
+        parts = ((shift, None),) if joined is None else pairs(joined) if joined.op == "add" else (pairs(joined)[0][::-1],)
+        for (x, factor), (term, rest) in itertools.product(() if product is None else pairs(product), parts):
+            mean = _negative_mean(term, factor, joined is not None and joined.op == "subtract")
+            found = reduced(mean, "mean")
+            if mean is not None and found is not None and found[0] is x:
+                normalised = builder.call("multiply", builder.call("subtract", x, mean), factor)
+                return normalised if rest is None else builder.call("add", normalised, rest)
+    return None
+
+
+def _negative_mean(value: Value, factor: Value, is_subtracted: bool) -> Value | None:
+    """m of -m * factor, or of m * factor where that is subtracted"""
+    product = made_by(value, "multiply")
+    for m, other in () if product is None else pairs(product):
+        if other is factor:
+            negative = made_by(m, "negative")
+            return m if is_subtracted else None if negative is None else operand(negative)
+    return None
 
 
 def _not_below_zero(value: Value) -> Value:

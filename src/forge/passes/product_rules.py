@@ -1,13 +1,34 @@
-"""Rules of ``canonicalize`` for contractions of one term: they are multiplications, which fuse and run at the speed of memory."""
+"""Rules of ``canonicalize`` for contractions: those of one term are multiplications, which run at the speed of memory."""
 
 from __future__ import annotations
 
 from forge import dtypes
 from forge.ir.edits.rewrite import RuleBuilder, rule
 from forge.ir.nodes import Node, Value
+from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
+from forge.ops.shape.pad import Pad
+from forge.passes.matching import scalar
 from forge.passes.view_rules import reshaped
+
+
+@rule(Conv)
+def convolution_of_padding(builder: RuleBuilder, conv: Conv) -> Value | None:
+    """conv(nn.pad(x, 0, widths), w, padding) == conv(x, w, padding + widths), for floats"""
+    pad, attrs = Pad.of(conv.data.producer), conv.attrs
+    widths = None if pad is None or pad.pad_width is not None or pad.attrs.pad_mode != "constant" else pad.attrs.pad_width
+    if pad is None or widths is None or len(attrs.data_layout) != pad.data.rank or not dtypes.is_float(pad.data.dtype):
+        return None
+    by_axis = dict(zip(attrs.data_layout, widths))
+    if any(not isinstance(n, int) or n < 0 for pair in widths for n in pair) or (by_axis["N"], by_axis["C"]) != ((0, 0), (0, 0)):
+        return None
+    if attrs.pad_value or pad.pad_value is not None and scalar(pad.pad_value) != 0:
+        return None
+    around = padding_pairs(conv.name, attrs.padding, len(conv.spatial))
+    padding = tuple(here[side] + by_axis[axis][side] for side in (0, 1) for axis, here in zip(conv.spatial, around))
+    attributes = conv.node.attributes | {"padding": padding}
+    return builder.call(conv.node.op, pad.data, conv.weight, name=conv.node.name, **attributes)
 
 
 @rule(Conv)

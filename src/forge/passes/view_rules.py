@@ -16,6 +16,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef, Trait
 from forge.ops.index.gather import Take
 from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.reduce.reduction import Reduction, reduced_axes, reduced_shape
 from forge.ops.shape.concatenate import Concatenate, Split
 from forge.ops.shape.reshape import Reshape
 from forge.ops.shape.slice import StridedSlice, StridedSliceAttrs
@@ -52,6 +53,19 @@ def view_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     if inner is None or not inner.op_def.is_view or not is_plain_view(node) or not is_plain_view(inner):
         return None
     return reshaped(builder, operand(inner), node.result.shape)
+
+
+@rule(Reshape)
+def view_of_reduction(builder: RuleBuilder, view: Reshape) -> Value | None:
+    """reshape(mean(x, axes), s) == mean(x, axes, keepdims=True), where s has extents of 1 for these axes"""
+    found = Reduction.of(view.data.producer)
+    if found is None or found.axes is not None or found.attrs.keepdims or only_use(builder.graph, view.data) is None:
+        return None
+    axes = reduced_axes(found.name, found.attrs, found.data.rank)
+    if view.result.shape != reduced_shape(found.data.shape, axes, True) or not is_plain_view(view.node):
+        return None
+    node = found.node
+    return builder.call(node.op, found.data, name=node.name, **node.attributes | {"keepdims": True})
 
 
 @rule("squeeze", "expand_dims", "nn.batch_flatten")

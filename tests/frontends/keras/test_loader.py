@@ -98,3 +98,23 @@ def test_whole_model_files() -> None:
     assert case.data[:4] == b"\x89HDF"
     found = forge.from_keras(case.data).get_inference_function()(*case.inputs)
     np.testing.assert_allclose(found, case.outputs[0], rtol=1e-5, atol=1e-6)
+
+
+def test_operations_in_files_that_name_no_modules() -> None:
+    """As Keras 3 writes ``.h5``: an operation ``Add`` of a number, and a layer ``Add`` of a list. Keras does not read it back."""
+    def tensor(name: str) -> dict[str, Any]:
+        return {"class_name": "__keras_tensor__", "config": {
+            "shape": [None, 3], "dtype": "float32", "keras_history": [name, 0, 0]}}
+
+    def call(name: str, config: dict[str, Any], *given: Any) -> dict[str, Any]:
+        nodes = [{"args": list(given), "kwargs": {}}]
+        return {"class_name": "Add", "config": {"name": name, **config}, "name": name, "inbound_nodes": nodes}
+
+    start = {"class_name": "InputLayer", "config": {"batch_shape": [None, 3], "dtype": "float32", "name": "x"}, "name": "x",
+             "inbound_nodes": []}
+    layers = [start, call("add", {}, tensor("x"), 3.0),
+              call("sum", {"trainable": True, "dtype": "float32"}, [tensor("x"), tensor("add")])]
+    config = {"name": "m", "trainable": True, "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["sum", 0, 0]]}
+    ir = forge.from_keras(json.dumps({"class_name": "Functional", "config": config}))
+    x = np.float32([[1, -2, 0.5]])
+    np.testing.assert_array_equal(ir.get_inference_function("reference")(x), x + (x + 3))

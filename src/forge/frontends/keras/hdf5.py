@@ -61,6 +61,11 @@ class Group:
         return messages(self.file, self.position)
 
     @cached_property
+    def _opened(self) -> dict[str, Group]:
+        """Members that were looked for: their links, of which there may be thousands, are read once."""
+        return {}
+
+    @cached_property
     def links(self) -> Mapping[str, int]:
         """What is in it: names -> places. Links to elsewhere are left out: they are nothing that Keras writes."""
         found: dict[str, int] = {}
@@ -129,10 +134,12 @@ class Group:
         """What is at a path below it; None where nothing is."""
         found = self
         for name in path.split("/"):
-            place = found.links.get(name)
-            if place is None:
-                return None
-            found = Group(self.file, place, f"{found.path}/{name}")
+            if name not in found._opened:
+                place = found.links.get(name)
+                if place is None:
+                    return None
+                found._opened[name] = Group(self.file, place, f"{found.path}/{name}")
+            found = found._opened[name]
         return found
 
     def array(self) -> np.ndarray:

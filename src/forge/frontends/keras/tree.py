@@ -91,10 +91,19 @@ def _list(found: Any) -> Sequence[Any]:
     return found if isinstance(found, list) else ()
 
 
+def _is_operation(found: Mapping[str, Any]) -> bool:
+    """Whether it is one of ``keras.ops``. Files ``.h5`` of Keras 3 name no modules: there, only layers say if they train."""
+    calls, config = _list(found.get("inbound_nodes")), found.get("config")
+    if found.get("module") or found.get("registered_name") or ">" in str(found.get("class_name")):
+        return str(found.get("module")).startswith("keras.src.ops")
+    is_keras_3 = bool(calls) and isinstance(calls[0], dict)
+    return is_keras_3 and isinstance(config, dict) and not {"trainable", "batch_shape", "layers"} & config.keys()
+
+
 def _domain(found: Mapping[str, Any], class_name: str) -> str:
     """Of custom classes, the package that they were registered with, or their module."""
     module, registered = str(found.get("module") or ""), str(found.get("registered_name") or "")
-    if module.startswith("keras.src.ops"):
+    if _is_operation(found):
         return OPS
     package = found["class_name"].rpartition(">")[0] or (registered.rpartition(">")[0] if ">" in registered else "")
     if package in ("Custom", "") and (module.partition(".")[0] in ("keras", "tf_keras", "tensorflow") or not module):
@@ -152,7 +161,7 @@ def _members(attribute: str, found: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         raise ImportModelError(f"got a model of {len(found)} layers; expected at most {MAX_LAYERS}")
     for number, member in enumerate(found):
         kind = member.get("class_name") if isinstance(member, dict) else None
-        if isinstance(kind, str) and str(member.get("module")).startswith("keras.src.ops"):
+        if isinstance(kind, str) and _is_operation(member):
             yield f"operations/{number}", member
             continue
         plain = str(kind).rpartition(">")[2]
