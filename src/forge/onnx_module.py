@@ -167,9 +167,9 @@ class ONNXModule:
     def _for_tensorrt(self) -> Module:
         """A copy of the model, its ``params`` constants: in float, with statistics; or with int8 whose zero points are 0."""
         from forge.driver.compilation import bind_params
-        from forge.quantization.products import is_recurrent, products
+        from forge.quantization.places.products import is_recurrent, products
+        from forge.quantization.places.symmetric import check_symmetric, real_biases
         from forge.quantization.quantize import quantise, statistics_of
-        from forge.quantization.symmetric import check_symmetric, real_biases
 
         module, made = self.ir.mod.copy(), self.ir._quantisation
         bind_params(module.main)
@@ -219,7 +219,7 @@ def _check_paths(paths: list[Path], force_overwrite: bool) -> None:
 
 def _named_scales(module: Module) -> dict[str, float]:
     """Scales by name of tensor; values without name get one."""
-    from forge.quantization.symmetric import scales_in, scales_of
+    from forge.quantization.places.symmetric import scales_in, scales_of
 
     is_quantised = any(node.op == "qnn.quantize" for node in module.main)
     scales = scales_in(module.main) if is_quantised else scales_of(module, METHOD)

@@ -7,8 +7,8 @@ import numpy as np
 import forge
 from forge.ir import Builder, Module, TensorType
 from forge.ir.nodes import Value
+from forge.quantization.chosen.scheme import Scheme
 from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.scheme import Scheme
 
 SIZE, WIDTH = 8, 8
 

@@ -10,11 +10,11 @@ from forge.ir import Builder, TensorType
 from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Value
-from forge.quantization.analysis import MOST_DB, OutputSums, analyse, decibels
-from forge.quantization.pairing import pairs_of
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.chosen.sensitivity import sensitivity
+from forge.quantization.places.pairing import pairs_of
 from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.scheme import Scheme
-from forge.quantization.sensitivity import sensitivity
+from forge.quantization.reports.analysis import MOST_DB, OutputSums, analyse, decibels
 from tests.quantization.nets import record, samples, small_net
 
 SCHEMES = {"static": {}, "dynamic": {"quant_type": "dynamic"}, "unsigned": {"activation_dtype": "uint8", "per_channel": True},

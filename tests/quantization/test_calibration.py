@@ -15,8 +15,8 @@ from forge.ir.graph import Module
 from forge.ir.nodes import Value
 from forge.ir.saved.statistics import BINS, Histogram, Statistics
 from forge.ir.types import TensorType
+from forge.quantization.observed.ranges import METHODS
 from forge.quantization.quantize import statistics_of
-from forge.quantization.ranges import METHODS
 from tests.quantization.models import cnn, data
 
 SAMPLES = data("cnn", 6)

@@ -8,13 +8,13 @@ import pytest
 import forge
 from forge.driver.compilation import bind_params
 from forge.ir.graph import Module
-from forge.quantization import gram
-from forge.quantization.compensation import compensated_weights
-from forge.quantization.layers import Layer, layers_of
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.observed import gram
+from forge.quantization.places.layers import Layer, layers_of
 from forge.quantization.quantize import weight_of
-from forge.quantization.rounding import energy
-from forge.quantization.scheme import Scheme
-from forge.quantization.weights import Weight
+from forge.quantization.weights.codes import Weight
+from forge.quantization.weights.compensation import compensated_weights
+from forge.quantization.weights.rounding import energy
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.cumsum(RNG.standard_normal((24, 1, 8, 12, 12)), axis=-1).astype(np.float32)

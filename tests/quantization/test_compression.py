@@ -15,9 +15,9 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Module
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.quantization import gram
-from forge.quantization.compression import Compressed
-from forge.quantization.layers import layers_of
+from forge.quantization.chosen.compression import Compressed
+from forge.quantization.observed import gram
+from forge.quantization.places.layers import layers_of
 
 pytestmark = pytest.mark.usefixtures("compile_cache")
 VOCABULARY, WIDTH = 60, 64

@@ -11,11 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import forge
 from forge.errors import OptionError
-from forge.quantization.check import QuantizationWarning
-from forge.quantization.equalization import equalise
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.observed.ranges import METHODS
 from forge.quantization.quantize import quantise, statistics_of
-from forge.quantization.ranges import METHODS
-from forge.quantization.scheme import Scheme
+from forge.quantization.reports.check import QuantizationWarning
+from forge.quantization.weights.equalization import equalise
 
 RNG = np.random.default_rng(0)
 SAMPLES = [RNG.standard_normal((1, 4, 8, 8)).astype(np.float32) for _ in range(8)]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from forge.ir.saved.statistics import Histogram, Statistics
-from forge.quantization import ranges
-from forge.quantization.ranges import Codes, Range, choice_of, codes_of, range_of
+from forge.quantization.observed import ranges
+from forge.quantization.observed.ranges import Codes, Range, choice_of, codes_of, range_of
 
 
 def statistics(numbers: np.ndarray) -> Statistics:

@@ -11,9 +11,9 @@ import forge
 from forge import dims
 from forge.ir import Builder, Module, TensorType
 from forge.ir.nodes import Node
-from forge.quantization import recurrent
-from forge.quantization.check import QuantizationWarning
-from forge.quantization.recurrent import operand_of
+from forge.quantization.places import recurrent
+from forge.quantization.places.recurrent import operand_of
+from forge.quantization.reports.check import QuantizationWarning
 from tests.saturation import skip_where_sums_saturate
 
 STEPS, INPUTS, UNITS = 6, 12, 16

@@ -13,13 +13,13 @@ import pytest
 
 from forge.errors import InputError, OptionError, OutputPathError
 from forge.ir.saved.statistics import Histogram
-from forge.quantization import charts
-from forge.quantization.ranges import Codes
-from forge.quantization.report import Report, make_report
-from forge.quantization.rounding_errors import SHOWN_BINS, rounding_error
-from forge.quantization.scheme import Scheme
-from forge.quantization.sensitivity import Exclusion
-from forge.quantization.variants import Variant, candidates, marked_best
+from forge.quantization.chosen.rounding_errors import SHOWN_BINS, rounding_error
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.chosen.sensitivity import Exclusion
+from forge.quantization.chosen.variants import Variant, candidates, marked_best
+from forge.quantization.observed.ranges import Codes
+from forge.quantization.reports import charts
+from forge.quantization.reports.report import Report, make_report
 from tests.quantization.nets import record, samples, small_net
 from tests.view.browser import Opened, chromium
 

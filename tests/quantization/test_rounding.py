@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forge.quantization.rounding import Steps, compensated, error, fit_steps, inverse_factor, nearest
+from forge.quantization.weights.rounding import Steps, compensated, error, fit_steps, inverse_factor, nearest
 
 RNG = np.random.default_rng(5)
 

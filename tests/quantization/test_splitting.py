@@ -10,8 +10,8 @@ import pytest
 import forge
 from forge.errors import OptionError
 from forge.ir.nodes import Value
-from forge.quantization.splitting import EXPANSION, MOST_LEFT, best_split, splits
-from forge.quantization.weights import quantised_weight
+from forge.quantization.weights.codes import quantised_weight
+from forge.quantization.weights.splitting import EXPANSION, MOST_LEFT, best_split, splits
 from tests.quantization.models import TINY, Net, data
 
 

@@ -10,7 +10,7 @@ import pytest
 from forge.backends import cpu
 from forge.codegen.compile import QUICK, compile_modules
 from forge.ir.saved import hashing
-from forge.quantization import trial
+from forge.quantization.observed import trial
 from tests.quantization.nets import record
 
 

@@ -10,7 +10,7 @@ import typer
 
 from forge.cli import source, tables
 from forge.errors import OptionError
-from forge.quantization.compression import Compressed
+from forge.quantization.chosen.compression import Compressed
 
 EXAMPLES = (
     "forge compress model.onnx -o small.forge --bits 4 --group 32 --scheme gptq --data x.npy",

@@ -16,8 +16,8 @@ from forge.files import replacing
 
 if TYPE_CHECKING:
     from forge.module import IRModule
-    from forge.quantization.report import Report
-    from forge.quantization.rounding_errors import RoundedValue
+    from forge.quantization.chosen.rounding_errors import RoundedValue
+    from forge.quantization.reports.report import Report
 
 EXAMPLES = (
     "forge quantize model.onnx --data x.npy -o int8.onnx",
@@ -63,7 +63,7 @@ def quantize(
 
     Prints the layers, those that cost most first, how near the outputs are, and which layers stay in float and why.
     """
-    from forge.quantization.check import QuantizationWarning
+    from forge.quantization.reports.check import QuantizationWarning
 
     _check(output, FORMATS, force)
     _check(report, REPORTS, force)

@@ -263,7 +263,7 @@ class IRModule(Doors):
     @property
     def is_split_tensors(self) -> bool:
         """Whether `split_tensors` was called."""
-        from forge.quantization.splitting import ATTRIBUTE
+        from forge.quantization.weights.splitting import ATTRIBUTE
 
         return any(graph.attributes.get(ATTRIBUTE) is True for graph in self._module.public.values())
 

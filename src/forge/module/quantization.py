@@ -14,10 +14,10 @@ from forge.progress import Progress, shown
 if TYPE_CHECKING:
     from forge.ir.graph import Module
     from forge.module import IRModule
-    from forge.quantization.accuracy import Accuracy, Validate
-    from forge.quantization.compression import Compressed
-    from forge.quantization.layers import Excluded
-    from forge.quantization.report import Report
+    from forge.quantization.chosen.accuracy import Accuracy, Validate
+    from forge.quantization.chosen.compression import Compressed
+    from forge.quantization.places.layers import Excluded
+    from forge.quantization.reports.report import Report
 
 
 Data = Iterable[Any] | PathLike[str]
@@ -37,7 +37,7 @@ def split_tensors(ir: IRModule, force: bool = False) -> None:
         ValueError: the model is calibrated, without ``force``; or it is quantised.
         InvalidGraphError: the module breaks a rule of the IR.
     """
-    from forge.quantization.splitting import split_outliers
+    from forge.quantization.weights.splitting import split_outliers
 
     if not isinstance(force, bool):
         raise OptionError(f"split_tensors: force: got {force!r}; expected True or False")
@@ -86,8 +86,8 @@ def _calibrated(ir: IRModule, calib_data: Data, reset: bool = True, progress: Pr
     """A copy with statistics."""
     from forge.driver.compilation import bind_params
     from forge.driver.feeds import specs_of
-    from forge.quantization import calibration
-    from forge.quantization.layers import layers_of, sites_of
+    from forge.quantization.observed import calibration
+    from forge.quantization.places.layers import layers_of, sites_of
     from forge.samples import samples
 
     module, bound = ir._verified().copy(), ir._module.copy()
@@ -141,9 +141,9 @@ def quantize(
     Warns:
         QuantizationWarning: the outputs have changed much, or no layer was quantised: why, and what would help.
     """
-    from forge.quantization.check import warn_of_losses, warn_of_nothing
+    from forge.quantization.chosen.scheme import Scheme
     from forge.quantization.quantize import quantise
-    from forge.quantization.scheme import Scheme
+    from forge.quantization.reports.check import warn_of_losses, warn_of_nothing
 
     scheme = Scheme.of(
         activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype, per_channel=per_channel,
@@ -176,8 +176,8 @@ def quantize_with_accuracy(
     Raises:
         OptionError: a bad argument, or there are no samples of a calibration. The module is as it was then.
     """
-    from forge.quantization.accuracy import quantise_with_accuracy
-    from forge.quantization.scheme import Scheme
+    from forge.quantization.chosen.accuracy import quantise_with_accuracy
+    from forge.quantization.chosen.scheme import Scheme
 
     if not callable(validate) or isinstance(max_drop, bool) or not isinstance(max_drop, int | float):
         got = f"{validate!r}, {max_drop!r}"
@@ -211,7 +211,7 @@ def quantization_report(
         CompileError: an operator cannot be compiled.
     """
     from forge.driver.feeds import specs_of
-    from forge.quantization.report import make_report, record_of
+    from forge.quantization.reports.report import make_report, record_of
     from forge.samples import samples
 
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
@@ -265,7 +265,7 @@ def compress(
         InputError: a sample does not fit the inputs, or makes a layer's input infinite or NaN.
     """
     from forge.driver.feeds import specs_of
-    from forge.quantization import compression
+    from forge.quantization.chosen import compression
     from forge.samples import samples
 
     plan = compression.Plan.of(bits=bits, group=group, scheme=scheme, size=size, symmetric=symmetric, exclude=exclude,

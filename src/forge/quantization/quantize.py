@@ -20,14 +20,15 @@ from forge.ir.quantised import is_quantised
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
 from forge.progress import Progress
-from forge.quantization import correction, equalization, insertion, recurrent
-from forge.quantization.calibration import KEPT_SAMPLES, Observer, Sample
-from forge.quantization.compensation import compensated_weights
-from forge.quantization.layers import Excluded, Layer, Sites, is_depthwise, layer_of, layers_of, left_out, sites_of
-from forge.quantization.products import is_recurrent, products
-from forge.quantization.ranges import Codes, codes_of, joined, range_of
-from forge.quantization.scheme import Scheme
-from forge.quantization.weights import Weight, quantised_weight
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.observed.calibration import KEPT_SAMPLES, Observer, Sample
+from forge.quantization.observed.ranges import Codes, codes_of, joined, range_of
+from forge.quantization.places import insertion, recurrent
+from forge.quantization.places.layers import Excluded, Layer, Sites, is_depthwise, layer_of, layers_of, left_out, sites_of
+from forge.quantization.places.products import is_recurrent, products
+from forge.quantization.weights import correction, equalization
+from forge.quantization.weights.codes import Weight, quantised_weight
+from forge.quantization.weights.compensation import compensated_weights
 
 STAGE, STAGE_OF_ROWS = "to_integers", "pack_blocks"
 

@@ -13,9 +13,9 @@ from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 from forge.ir.quantised import is_quantised
 from forge.ops.quantized.quantize import Dequantize, Quantize
-from forge.quantization.layers import layers_of, sites_of, sources
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.places.layers import layers_of, sites_of, sources
 from forge.quantization.quantize import codes_by_value, plan, statistics_of
-from forge.quantization.scheme import Scheme
 
 
 def real_biases(graph: Graph) -> int:

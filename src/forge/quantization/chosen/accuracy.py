@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from forge.driver import check_options, compile_module
 from forge.errors import OptionError
 from forge.ir.graph import Module
-from forge.quantization.products import products
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.chosen.sensitivity import sensitivity
+from forge.quantization.places.products import products
 from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.scheme import Scheme
-from forge.quantization.sensitivity import sensitivity
 
 SECONDS = 60.0
 """For ranking layers, at most: on one sample at least."""

@@ -13,9 +13,9 @@ from forge.ir.interp import evaluate
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ops.core.product import Product
-from forge.quantization.insertion import round_at_run_time
-from forge.quantization.layers import layer_of, sources
-from forge.quantization.products import is_recurrent, products
+from forge.quantization.places.insertion import round_at_run_time
+from forge.quantization.places.layers import layer_of, sources
+from forge.quantization.places.products import is_recurrent, products
 
 
 @dataclass(frozen=True, eq=False)

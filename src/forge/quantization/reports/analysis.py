@@ -18,10 +18,10 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.quantization.calibration import Sample
-from forge.quantization.pairing import Pair, pairs_of, product, rounded, value_name
-from forge.quantization.products import given_to, node_again
-from forge.quantization.trial import trial_runtime
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.observed.trial import trial_runtime
+from forge.quantization.places.pairing import Pair, pairs_of, product, rounded, value_name
+from forge.quantization.places.products import given_to, node_again
 from forge_runtime import Runtime
 
 MOST_DB = 150.0

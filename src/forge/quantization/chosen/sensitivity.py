@@ -17,11 +17,11 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
-from forge.quantization.analysis import OutputSums, Tick
-from forge.quantization.calibration import Sample
-from forge.quantization.pairing import Pair, bias_node, constant_of, pairs_of
-from forge.quantization.products import given_to, node_again
-from forge.quantization.trial import trial_runtime
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.observed.trial import trial_runtime
+from forge.quantization.places.pairing import Pair, bias_node, constant_of, pairs_of
+from forge.quantization.places.products import given_to, node_again
+from forge.quantization.reports.analysis import OutputSums, Tick
 from forge_runtime import Runtime
 
 SWITCHES = "forge_switches"

@@ -11,14 +11,14 @@ from forge import dtypes
 from forge.ir.graph import Module
 from forge.ir.nodes import Value
 from forge.ir.saved.statistics import Histogram, Statistics
-from forge.quantization.analysis import decibels
-from forge.quantization.layers import Layer, Sites, is_depthwise, layer_of, sites_of
-from forge.quantization.pairing import Pair, value_name
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.observed.ranges import Codes, choice_of, codes_of, joined, range_of
+from forge.quantization.places.layers import Layer, Sites, is_depthwise, layer_of, sites_of
+from forge.quantization.places.pairing import Pair, value_name
+from forge.quantization.places.recurrent import operand_of, weights_of
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
-from forge.quantization.ranges import Codes, choice_of, codes_of, joined, range_of
-from forge.quantization.recurrent import operand_of, weights_of
-from forge.quantization.scheme import Scheme
-from forge.quantization.weights import quantised_weight
+from forge.quantization.reports.analysis import decibels
+from forge.quantization.weights.codes import quantised_weight
 
 SHOWN_BINS = 128
 COMPARED = ("average", "minmax", "percentile", "mse")

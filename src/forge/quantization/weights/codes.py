@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.quantization.ranges import LEAST_SCALE
+from forge.quantization.observed.ranges import LEAST_SCALE
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Node, Value
-from forge.quantization.analysis import LEAST_SQNR, decibels, power
-from forge.quantization.calibration import Sample
-from forge.quantization.products import is_recurrent, node_again, products
-from forge.quantization.scheme import Scheme
-from forge.quantization.trial import trial_runtime
-from forge.quantization.weights import Weight, quantised_weight
+from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.observed.trial import trial_runtime
+from forge.quantization.places.products import is_recurrent, node_again, products
+from forge.quantization.reports.analysis import LEAST_SQNR, decibels, power
+from forge.quantization.weights.codes import Weight, quantised_weight
 
 LEAST_ROUNDED_SQNR = 30.0
 """In dB, of the results of a layer alone: what rounding states may lose."""

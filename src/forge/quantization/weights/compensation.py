@@ -14,11 +14,11 @@ import numpy as np
 from forge import dtypes
 from forge.ir.graph import Module
 from forge.progress import Progress
-from forge.quantization import gram
-from forge.quantization.calibration import Sample
-from forge.quantization.layers import Layer, is_depthwise
-from forge.quantization.rounding import Fit, Steps, compensated, joined
-from forge.quantization.weights import Weight
+from forge.quantization.observed import gram
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.places.layers import Layer, is_depthwise
+from forge.quantization.weights.codes import Weight
+from forge.quantization.weights.rounding import Fit, Steps, compensated, joined
 
 CHECKED = 4
 """One sample in this many is held out: what is gained is measured on these."""

@@ -12,14 +12,14 @@ from forge.driver.latency import measure
 from forge.errors import OptionError
 from forge.ir.graph import Module
 from forge.progress import Progress
-from forge.quantization.analysis import OutputSums
-from forge.quantization.calibration import Sample
-from forge.quantization.pairing import pairs_of
-from forge.quantization.products import products
+from forge.quantization.chosen.scheme import Scheme, written
+from forge.quantization.chosen.sensitivity import Exclusion
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.places.pairing import pairs_of
+from forge.quantization.places.products import products
 from forge.quantization.quantize import EXCLUDED, Quantised, quantise
-from forge.quantization.scheme import Scheme, written
-from forge.quantization.sensitivity import Exclusion
-from forge.quantization.weights import Weight
+from forge.quantization.reports.analysis import OutputSums
+from forge.quantization.weights.codes import Weight
 from forge_runtime import Runtime
 
 LEAST_GAIN = 0.5

@@ -18,11 +18,11 @@ from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.nn.normalization import LayerNorm, RmsNorm
-from forge.quantization.calibration import Sample
-from forge.quantization.gram import batches, gram_matrices
-from forge.quantization.insertion import after
-from forge.quantization.layers import Layer, layer_of
-from forge.quantization.rounding import Rounded, error
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.observed.gram import batches, gram_matrices
+from forge.quantization.places.insertion import after
+from forge.quantization.places.layers import Layer, layer_of
+from forge.quantization.weights.rounding import Rounded, error
 
 ALPHAS = np.linspace(0, 1, 21)[1:]
 SEARCHED_ROWS = 256

@@ -17,9 +17,9 @@ from forge.ir.nodes import Value
 from forge.ops.core.window_geometry import sliding_windows
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.quantization.calibration import Sample
-from forge.quantization.layers import Layer
-from forge.quantization.trial import trial_runtime
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.observed.trial import trial_runtime
+from forge.quantization.places.layers import Layer
 
 MOST_BYTES = 256 << 20
 """Of the matrices that are summed in one run over the samples; a larger one gets a run of its own."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from forge.quantization.rounding_errors import RoundedValue
-from forge.quantization.sensitivity import Exclusion
-from forge.quantization.variants import Variant
+from forge.quantization.chosen.rounding_errors import RoundedValue
+from forge.quantization.chosen.sensitivity import Exclusion
+from forge.quantization.chosen.variants import Variant
 from forge.view.page import printable
 
 WIDTH, HEIGHT = 620.0, 300.0

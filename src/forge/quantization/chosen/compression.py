@@ -14,12 +14,13 @@ from forge.driver.compilation import bind_params
 from forge.errors import OptionError, option
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.graph import Graph, Module
-from forge.quantization import activation_scales, gram
-from forge.quantization.activation_scales import Rescaled
-from forge.quantization.calibration import Sample
-from forge.quantization.compressible import Holder, holders, holds_zeros, replace
-from forge.quantization.layers import Excluded, exclusions
-from forge.quantization.rounding import Rounded, compensated, energy, fit_steps, joined, nearest
+from forge.quantization.chosen.compressible import Holder, holders, holds_zeros, replace
+from forge.quantization.observed import gram
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.places.layers import Excluded, exclusions
+from forge.quantization.weights import activation_scales
+from forge.quantization.weights.activation_scales import Rescaled
+from forge.quantization.weights.rounding import Rounded, compensated, energy, fit_steps, joined, nearest
 
 BITS = (2, 4, 8)
 SCHEMES = ("rtn", "awq", "gptq")

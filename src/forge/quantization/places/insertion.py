@@ -15,9 +15,9 @@ from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.core.product import Product
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.quantization.layers import Layer, Sites, layer_of, moves, reads_rounded
-from forge.quantization.ranges import LEAST_SCALE, Codes
-from forge.quantization.weights import Weight
+from forge.quantization.observed.ranges import LEAST_SCALE, Codes
+from forge.quantization.places.layers import Layer, Sites, layer_of, moves, reads_rounded
+from forge.quantization.weights.codes import Weight
 
 MOST_BIAS = 1 << 30
 """Codes of biases of int32 are no larger, so that sums have room."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 from forge import errors
 from forge.ir.graph import Module
 from forge.ir.quantised import is_quantised
-from forge.quantization.analysis import Analysis, analyse, is_near
+from forge.quantization.chosen.scheme import Scheme, written
 from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.scheme import Scheme, written
+from forge.quantization.reports.analysis import Analysis, analyse, is_near
 
 
 class QuantizationWarning(UserWarning):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from forge.quantization.ranges import LEAST_SCALE
+from forge.quantization.observed.ranges import LEAST_SCALE
 
 RATIOS = np.linspace(1, 0.5, 21)
 """Of the range of a block, with few bits: the one is chosen that gives the least squared error."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from forge.quantization import charts
-from forge.quantization.charts import text_of
-from forge.quantization.report import LayerRow, Report, decibel_text, share_text
-from forge.quantization.rounding_errors import RoundedValue
-from forge.quantization.variants import Variant
+from forge.quantization.chosen.rounding_errors import RoundedValue
+from forge.quantization.chosen.variants import Variant
+from forge.quantization.reports import charts
+from forge.quantization.reports.charts import text_of
+from forge.quantization.reports.report import LayerRow, Report, decibel_text, share_text
 from forge.view.page import document
 from forge.view.tables import SCRIPT, STYLE, number, table
 

@@ -20,7 +20,7 @@ from forge.ir.nodes import Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
-from forge.quantization.trial import trial_runtime
+from forge.quantization.observed.trial import trial_runtime
 from forge_runtime import Runtime
 
 BINNING = "forge_binning"

@@ -20,17 +20,17 @@ from forge.driver import check_options
 from forge.driver.layer_times import by_number, in_turns, marked, way
 from forge.errors import OptionError
 from forge.progress import Progress
-from forge.quantization import rounding_errors, sensitivity, variants
-from forge.quantization.analysis import LayerError, OutputError, analyse, is_near
-from forge.quantization.calibration import Sample
-from forge.quantization.check import nothing_text
-from forge.quantization.pairing import Pair, pairs_of
-from forge.quantization.products import PRODUCTS
+from forge.quantization.chosen import rounding_errors, sensitivity, variants
+from forge.quantization.chosen.rounding_errors import RoundedValue, WeightErrors
+from forge.quantization.chosen.scheme import Scheme, written
+from forge.quantization.chosen.sensitivity import Exclusion, Sensitivity
+from forge.quantization.chosen.variants import LEAST_GAIN, Candidate, Trials, Variant
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.places.pairing import Pair, pairs_of
+from forge.quantization.places.products import PRODUCTS
 from forge.quantization.quantize import Quantised
-from forge.quantization.rounding_errors import RoundedValue, WeightErrors
-from forge.quantization.scheme import Scheme, written
-from forge.quantization.sensitivity import Exclusion, Sensitivity
-from forge.quantization.variants import LEAST_GAIN, Candidate, Trials, Variant
+from forge.quantization.reports.analysis import LayerError, OutputError, analyse, is_near
+from forge.quantization.reports.check import nothing_text
 from forge.target import Target
 
 FORMAT = 1
@@ -152,7 +152,7 @@ class Report:
 
     def to_html(self) -> str:
         """One page that loads nothing."""
-        from forge.quantization.report_page import page
+        from forge.quantization.reports.page import page
 
         return page(self)
 
@@ -174,7 +174,7 @@ class Report:
         return self.to_html() if ending == ".html" else json.dumps(self.to_json(), indent=1) + "\n"
 
     def _repr_html_(self) -> str:
-        from forge.quantization.report_page import frame
+        from forge.quantization.reports.page import frame
 
         return frame(self)
 

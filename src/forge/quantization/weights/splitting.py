@@ -27,8 +27,8 @@ from forge.ir.retype import infer_again
 from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
-from forge.quantization.layers import Layer, layer_of, layers_of
-from forge.quantization.weights import quantised_weight
+from forge.quantization.places.layers import Layer, layer_of, layers_of
+from forge.quantization.weights.codes import quantised_weight
 
 ATTRIBUTE = "split_tensors"
 """Of a graph whose layers were split."""

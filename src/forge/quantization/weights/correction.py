@@ -18,11 +18,11 @@ from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.ops.core.product import Product
-from forge.quantization.calibration import Sample
-from forge.quantization.insertion import after, bias_of
-from forge.quantization.layers import Layer
-from forge.quantization.products import products
-from forge.quantization.trial import trial_runtime
+from forge.quantization.observed.calibration import Sample
+from forge.quantization.observed.trial import trial_runtime
+from forge.quantization.places.insertion import after, bias_of
+from forge.quantization.places.layers import Layer
+from forge.quantization.places.products import products
 
 BATCH = 16
 """Samples that run together."""

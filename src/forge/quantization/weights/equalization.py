@@ -22,7 +22,7 @@ from forge.ops.nn.matmul import Dense
 from forge.ops.nn.normalization import LayerNorm, RmsNorm
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.reduce.reduction import Mean
-from forge.quantization.layers import Layer, is_depthwise, layer_of
+from forge.quantization.places.layers import Layer, is_depthwise, layer_of
 
 STEPS = 254
 """From the least to the largest code of a weight."""

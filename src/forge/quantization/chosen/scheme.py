@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from forge.errors import OptionError, option
-from forge.quantization.layers import Excluded, exclusions
-from forge.quantization.ranges import METHODS
+from forge.quantization.observed.ranges import METHODS
+from forge.quantization.places.layers import Excluded, exclusions
 
 BYTES = ("int8", "uint8")
 BIASES = ("int32", *BYTES)

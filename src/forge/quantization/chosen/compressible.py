@@ -27,8 +27,8 @@ from forge.ops.packed.blocks import codes_of_word
 from forge.ops.quantized.unpack import per_byte
 from forge.passes.pack_blocks import MOST_DEPTH
 from forge.passes.split_recurrent import LAYERS
-from forge.quantization.layers import Excluded, Layer, layer_of, left_out
-from forge.quantization.rounding import Rounded
+from forge.quantization.places.layers import Excluded, Layer, layer_of, left_out
+from forge.quantization.weights.rounding import Rounded
 
 LEAST_BLOCK = 16
 """Blocks are no shorter than this where they have to be shorter than what was asked for."""

@@ -1,0 +1,1 @@
+"""What samples show: statistics of values, ranges, Gram matrices."""

@@ -1,0 +1,1 @@
+"""Where numbers are rounded: layers, and what quantises and dequantises around them."""

@@ -1,0 +1,1 @@
+"""What a quantised model loses and where, as data, as a page and as charts."""

@@ -1,0 +1,1 @@
+"""How weights are rounded, and what is changed around them so that they lose less."""
