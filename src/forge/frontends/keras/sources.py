@@ -125,17 +125,17 @@ def _of_parts(
     model = _model(bytes(parts[_CONFIG]()), _CONFIG)
     if _WEIGHTS in parts:
         root = read_hdf5(parts[_WEIGHTS](), _WEIGHTS)
-        return Source(model, StoredWeights(lambda path: [root]), where)
+        return Source(model, StoredWeights(lambda path: [root], model), where)
     if _SHARDS in parts:
-        return Source(model, _sharded(bytes(parts[_SHARDS]()), shard), where)
+        return Source(model, _sharded(bytes(parts[_SHARDS]()), shard, model), where)
     raise ImportModelError(f"has no {_WEIGHTS}; {_EXPECTED}")
 
 
-def _sharded(data: bytes, shard: Callable[[str], bytes | memoryview]) -> StoredWeights:
+def _sharded(data: bytes, shard: Callable[[str], bytes | memoryview], model: Layer) -> StoredWeights:
     found = parse(data, _SHARDS)["weight_map"].value
     if not isinstance(found, dict):
         raise ImportModelError(f"{_SHARDS}: got no map of weights; {_ADVICE}")
-    return sharded(found, lambda name: read_hdf5(shard(name), name[:200]))
+    return sharded(found, lambda name: read_hdf5(shard(name), name[:200]), model)
 
 
 def _of_whole_model(root: Group, where: str) -> Source:
@@ -162,9 +162,9 @@ def _other_weights(model: Layer, weights: Any) -> Weights:
         data = mapped_file(path, ".h5", sys.maxsize, "expected weights of Keras")
         if bytes(data[:8]) != SIGNATURE and path.suffix == ".json":
             return _sharded(bytes(data), lambda name: mapped_file(data_file(name, (path.parent,), "weights"), ".h5",
-                sys.maxsize, ""))
+                sys.maxsize, ""), model)
         root = read_hdf5(data, path.name)
         group = root.find("model_weights") or root
         if "layer_names" in group.attributes or "layer_names0" in group.attributes:
             return OrderedWeights(model, group)
-        return StoredWeights(lambda path: [root])
+        return StoredWeights(lambda path: [root], model)

@@ -171,7 +171,10 @@ def matmul(g: Context, a: Value, b: Value, *, transpose_a: bool = False, transpo
 
 
 @converts("BatchMatMul", "BatchMatMulV2")
-def batch_matmul(g: Context, x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False) -> Value:
+def batch_matmul(
+    g: Context, x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False, grad_x: bool = False, grad_y: bool = False
+) -> Value:
+    """``grad_x`` and ``grad_y`` say which operand is a gradient."""
     return _batched(g, x, y, adj_x, adj_y)
 
 
