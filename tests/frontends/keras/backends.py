@@ -1,4 +1,4 @@
-"""Models of the cases, as the backend of this process gives them: ``KERAS_BACKEND=NAME python -m tests.frontends.keras.backends``.
+"""Models of the cases, as this process's backend gives them: ``KERAS_BACKEND=NAME python -m tests.frontends.keras.backends``.
 
 ``traced``: with a custom layer around them, which only the backend can trace. ``exported``: as what ``model.export`` writes.
 Each case is a line of JSON on the standard output: its name, and what is wrong with it.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import forge
-from forge.errors import ForgeError
+from forge.errors import ForgeError, ImportModelError
 from tests.frontends.keras.case import Case, difference
 from tests.frontends.keras.record import cases, flat, plain, with_weights
 
@@ -47,8 +47,15 @@ def wrapped(keras: Any, model: Any) -> Any:
 
 
 def traced(keras: Any, model: Any, inputs: Sequence[np.ndarray]) -> Any:
-    """The module of a model that the backend traces."""
-    return forge.from_keras(wrapped(keras, model), layout="NHWC")
+    """The module of a model that the backend traces; with known sizes where PyTorch fails without, as in loops of Keras."""
+    around = wrapped(keras, model)
+    try:
+        return forge.from_keras(around, layout="NHWC")
+    except ImportModelError as error:
+        if "cannot trace it" not in str(error) or keras.backend.backend() != "torch":
+            raise
+        shape = {one.name: x.shape for one, x in zip(around.inputs, inputs)}
+        return forge.from_keras(around, layout="NHWC", shape=shape)
 
 
 def exported(kind: str, load: Callable[[Path], Any]) -> Callable[[Any, Any, Sequence[np.ndarray]], Any]:
@@ -78,7 +85,7 @@ def outcome(keras: Any, case: Case, way: str) -> str:
     try:
         wanted = [plain(keras.ops.convert_to_numpy(y)) for y in flat(model(
             list(case.inputs) if len(case.inputs) > 1 else case.inputs[0], training=False))]
-    except Exception as error:  # a backend may raise anything
+    except Exception as error:  # noqa: BLE001 - a backend may raise anything
         return f"{NOT_KERAS}{type(error).__name__}: {error}"
     try:
         run = WAYS[way](keras, model, case.inputs).get_inference_function()

@@ -74,8 +74,8 @@ def _tracing(model: Any, backend: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ImportModelError(
-            f"Keras model {model.name!r}: {backend} cannot trace it: {type(error).__name__}: {' '.join(str(error).split())[:500]}; "
-            f"where it needs sizes that are known, pass them with {option('shape=')}, as in {{'x': (1, 3)}}") from error
+            f"Keras model {model.name!r}: {backend} cannot trace it: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
+            f"; where it needs sizes that are known, pass them with {option('shape=')}, as in {{'x': (1, 3)}}") from error
 
 
 def _inputs(model: Any, shape: Mapping[str, Sequence[Any]]) -> dict[str, tuple[tuple[Any, ...], str]]:
@@ -136,8 +136,9 @@ def _by_torch(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dt
     examples = {
         name: torch.ones([3 if isinstance(size, str) else size for size in shape], dtype=getattr(torch, dtypes[name]))
         for name, shape in sizes.items()}
+    named = {size: torch.export.Dim(size) for shape in sizes.values() for size in shape if isinstance(size, str)}
     dynamic = {
-        name: {axis: torch.export.Dim(size) for axis, size in enumerate(shape) if isinstance(size, str)}
+        name: {axis: named[size] for axis, size in enumerate(shape) if isinstance(size, str)}
         for name, shape in sizes.items()}
     with torch.no_grad():
         program = torch.export.export(Called().eval(), (examples,), dynamic_shapes=(dynamic,))

@@ -27,10 +27,12 @@ _UNARY = {
     "nn.relu6": "Relu6", "nn.sigmoid": "Sigmoid", "nn.tanh": "Tanh"}
 _BINARY = {
     "__operators__.add": "Add", "math.add": "Add", "math.subtract": "Subtract", "math.multiply": "Multiply",
-    "math.maximum": "Maximum", "math.minimum": "Minimum", "math.pow": "Power", "math.equal": "Equal", "math.not_equal": "NotEqual",
+    "math.maximum": "Maximum", "math.minimum": "Minimum", "math.pow": "Power", "math.equal": "Equal",
+    "math.not_equal": "NotEqual",
     "math.less": "Less", "math.less_equal": "LessEqual", "math.greater": "Greater", "math.greater_equal": "GreaterEqual",
     "math.logical_and": "LogicalAnd", "math.logical_or": "LogicalOr", "math.logical_xor": "LogicalXor",
-    "math.floordiv": "FloorDivide", "compat.v1.floor_div": "FloorDivide", "math.floormod": "Mod", "math.divide_no_nan": "DivideNoNan", "math.atan2": "Arctan2"}
+    "math.floordiv": "FloorDivide", "compat.v1.floor_div": "FloorDivide", "math.floormod": "Mod",
+    "math.divide_no_nan": "DivideNoNan", "math.atan2": "Arctan2"}
 _ACTIVATIONS = {
     "nn.elu": "elu", "nn.selu": "selu", "nn.softsign": "softsign", "math.softplus": "softplus", "nn.softplus": "softplus"}
 _REDUCTIONS = {
@@ -240,7 +242,8 @@ def one_hot(g: Context, indices: Any, *, depth: int, axis: int = -1, dtype: str 
 def get_item(g: Context, tensor: Any, *, slice_spec: Any) -> Value:
     def part(found: Any) -> Any:
         if isinstance(found, dict):
-            return Ellipsis if found.get("class_name") == "__ellipsis__" else slice(*(found.get(k) for k in ("start", "stop", "step")))
+            parts = (found.get(key) for key in ("start", "stop", "step"))
+            return Ellipsis if found.get("class_name") == "__ellipsis__" else slice(*parts)
         return found
 
     spec = slice_spec if isinstance(slice_spec, tuple) else (slice_spec,)
@@ -258,4 +261,4 @@ def rgb_to_grayscale(g: Context, images_: Any) -> Value:
 
 
 refuse("einsum", "Keras 2 writes its equation without its operands; save the model as a SavedModel", domain=FUNCTIONS)
-refuse("TensorFlowOpLayer", "it has a node of a TensorFlow graph; save the model as a SavedModel, and load that with from_tensorflow")
+refuse("TensorFlowOpLayer", "it has a node of a graph; save the model as a SavedModel, and load that with forge.from_tensorflow")

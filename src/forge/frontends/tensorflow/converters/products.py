@@ -180,7 +180,8 @@ def batch_matmul(
 
 @converts("BatchMatMulV3")
 def batch_matmul_v3(
-    g: Context, x: Value, y: Value, *, Tout: str, adj_x: bool = False, adj_y: bool = False  # noqa: N803
+    g: Context, x: Value, y: Value, *, Tout: str, adj_x: bool = False, adj_y: bool = False,  # noqa: N803
+    grad_x: bool = False, grad_y: bool = False,
 ) -> Value:
     return _batched(g, g.cast(x, Tout), g.cast(y, Tout), adj_x, adj_y)
 

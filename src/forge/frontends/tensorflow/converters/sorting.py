@@ -122,7 +122,7 @@ def histogram_fixed_width(g: Context, x: Value, value_range: Value, bins: Value,
 
 
 def _between_equals(g: Context, size: Value) -> Value:
-    """``size``, or the bound of it, where ``tf.math.bincount`` has made it with ``minlength`` and ``maxlength`` that are equal."""
+    """``size``, or the bound of it, where ``tf.math.bincount`` has made it with ``minlength`` and ``maxlength`` that are one."""
     outer = size.producer
     if outer is None or outer.op != "minimum":
         return size
