@@ -56,7 +56,8 @@ def keras_page() -> str:
     layers, operations, functions = ([row for row in rows if row.domain == domain] for domain in ("", OPS, FUNCTIONS))
     text = HEADING.format(
         layers=len(layers), loaded=_count(layers), operations=len(operations), loaded_operations=_count(operations))
-    return f"{text}{''.join(map(_row, layers))}{OPERATIONS_HEADING}{''.join(map(_row, operations))}{FUNCTIONS_HEADING}{''.join(map(_row, functions))}"
+    tables = ((text, layers), (OPERATIONS_HEADING, operations), (FUNCTIONS_HEADING, functions))
+    return "".join(heading + "".join(map(_row, found)) for heading, found in tables)
 
 
 def _count(rows: list[Coverage]) -> int:
