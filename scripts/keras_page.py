@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forge.frontends.keras.coverage import coverage
-from forge.frontends.keras.registry import OPS, REGISTRY
+from forge.frontends.keras.registry import FUNCTIONS, OPS, REGISTRY
 from forge.frontends.support import MISSING, Coverage
 
 HEADING = """# Layers of Keras
@@ -36,6 +36,12 @@ def scaled(g, x, *, factor=1.0):
 | layer | loaded |
 | --- | --- |
 """
+FUNCTIONS_HEADING = """
+## Functions of TensorFlow between layers of Keras 2
+
+| function | loaded |
+| --- | --- |
+"""
 OPERATIONS_HEADING = """
 ## Operations of `keras.ops`
 
@@ -47,10 +53,11 @@ OPERATIONS_HEADING = """
 def keras_page() -> str:
     """The text of the page, from the table of converters."""
     rows = coverage()
-    layers, operations = ([row for row in rows if row.domain == domain] for domain in ("", OPS))
+    layers, operations, functions = ([row for row in rows if row.domain == domain] for domain in ("", OPS, FUNCTIONS))
     text = HEADING.format(
         layers=len(layers), loaded=_count(layers), operations=len(operations), loaded_operations=_count(operations))
-    return f"{text}{''.join(map(_row, layers))}{OPERATIONS_HEADING}{''.join(map(_row, operations))}"
+    tables = ((text, layers), (OPERATIONS_HEADING, operations), (FUNCTIONS_HEADING, functions))
+    return "".join(heading + "".join(map(_row, found)) for heading, found in tables)
 
 
 def _count(rows: list[Coverage]) -> int:

@@ -25,7 +25,7 @@ PACKAGE_LINES = {
     "target": 1000, "tir": 5450, "torch": 2700, "view": 1500, "": 3600,
 }
 """Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/reference/scope.md``)."""
-FAMILY_LINES = {"nn": 3600, "shape": 2950, "core": 2050, "reduce": 1450, "vision": 1400, "linalg": 1350}
+FAMILY_LINES = {"nn": 3600, "shape": 2950, "core": 2090, "reduce": 1450, "vision": 1400, "linalg": 1350}
 """Of families of operators that are larger than `MOST_FAMILY_LINES`."""
 MOST_FAMILY_LINES = 1200
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "onnxruntime", "openvino"}

@@ -29,6 +29,25 @@ class Case:
     is_random: bool = True
 
 
+def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], accuracy: float) -> str:
+    """What is wrong with results; "" where nothing is."""
+    if len(found) != len(expected):
+        return f"got {len(found)} results; expected {len(expected)}"
+    for number, (one, wanted) in enumerate(zip(found, expected)):
+        if one.shape != wanted.shape or one.dtype != wanted.dtype and str(one.dtype) != "bfloat16":
+            return f"result {number}: got {one.dtype}{one.shape}; expected {wanted.dtype}{wanted.shape}"
+        if wanted.dtype.kind in "iub":
+            if not np.array_equal(one, wanted):
+                return f"result {number} differs"
+            continue
+        known = np.isfinite(wanted)
+        bound = accuracy * max(float(np.abs(wanted[known].astype(np.float64)).max(initial=0)), 1.0)
+        away = np.abs(one.astype(np.float64) - wanted.astype(np.float64))[known].max(initial=0)
+        if not away <= bound or not np.array_equal(one[~known], wanted[~known], equal_nan=True):
+            return f"result {number} differs by {away:.3g}; expected at most {bound:.3g}"
+    return ""
+
+
 def normal(*shape: int) -> np.ndarray:
     return DRAW.normal(size=shape).astype(np.float32)
 

@@ -75,10 +75,10 @@ def recorded(case: Case) -> Recorded:
         path = Path(folder) / f"model{case.suffix}"
         model.save(path)
         data = path.read_bytes()
-    return Recorded(case.name, data, given, [_plain(np.asarray(v)) for v in found], case.accuracy)
+    return Recorded(case.name, data, given, [plain(np.asarray(v)) for v in found], case.accuracy)
 
 
-def _plain(found: np.ndarray) -> np.ndarray:
+def plain(found: np.ndarray) -> np.ndarray:
     """bfloat16, which files of NumPy do not have, as float32."""
     return found.astype(np.float32) if found.dtype.kind == "V" or str(found.dtype) == "bfloat16" else found
 

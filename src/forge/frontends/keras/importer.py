@@ -14,7 +14,7 @@ from forge.frontends.keras.context import Context
 from forge.frontends.keras.graph import Function, function_of
 from forge.frontends.keras.registry import REGISTRY, is_for_training
 from forge.frontends.keras.scope import KerasScope, Tensor, flat, mapped, masks_of, values_of
-from forge.frontends.keras.tree import OPS, Layer
+from forge.frontends.keras.tree import FUNCTIONS, OPS, Layer
 from forge.frontends.scope import name_nodes
 from forge.ir.nodes import Value
 
@@ -22,6 +22,8 @@ _KEEPS_TYPES = frozenset({
     "Embedding", "Hashing", "HashedCrossing", "IntegerLookup", "StringLookup", "TextVectorization", "CategoryEncoding",
     "RandomFlip", "RandomCrop", "Pipeline", "InputLayer", "ReversibleEmbedding"})
 """Layers that get their inputs as they are."""
+_NOT_READ = ("training", "name")
+"""Arguments of calls that do not matter to results."""
 
 
 def call_layer(scope: KerasScope, layer: Layer, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -50,11 +52,12 @@ def _converted(scope: KerasScope, row: Converter, layer: Layer, arguments: Seque
     context = Context(scope, layer, _run)
     start = len(scope.graph.nodes)
     bound = _bound(context, row, layer, arguments, named)
-    if layer.domain != OPS and bound and not all(isinstance(leaf, Tensor) for leaf in flat(bound[0])):
+    if layer.domain not in (OPS, FUNCTIONS) and bound and not all(isinstance(leaf, Tensor) for leaf in flat(bound[0])):
         raise OpAttributeInvalid(f"got {str(bound[0])[:80]}; expected a tensor, or a list of them")
     operands = [_computed(context, value) for value in values_of(bound)]
     attributes = {
-        name: _frozen(value) for name, value in layer.config.items() if name in row.attributes or not is_for_training(name)}
+        name: _frozen(value) for name, value in {**layer.config, **values_of(_options(row, layer, named))}.items()
+        if name in row.attributes or not is_for_training(name)}
     if row.is_own and not row.takes_all:
         attributes = {name: value for name, value in attributes.items() if name in row.attributes}
     found = REGISTRY.convert(row, context, operands, attributes)
@@ -79,12 +82,20 @@ def _bound(context: Context, row: Converter, layer: Layer, arguments: Sequence[A
     for name, value in named.items():
         if name in row.operands:
             given[name] = value
-        elif name not in ("training", "name") and value is not None and not (layer.domain == OPS and value is False):
+        elif name not in (*_NOT_READ, *_options(row, layer, named)) and value is not None and not (
+                layer.domain == OPS and value is False):
             raise OpAttributeInvalid(f"got the argument {name!r}; expected one of: {', '.join(row.operands) or 'none'}")
     if not layer.domain or row.is_own:
         _give_masks(row, given)
     last = max((k for k, name in enumerate(row.operands) if name in given), default=-1)
     return [given.get(name) for name in row.operands[: max(last + 1, row.min_operands)]]
+
+
+def _options(row: Converter, layer: Layer, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a function of TensorFlow that are attributes of its converter."""
+    if layer.domain != FUNCTIONS:
+        return {}
+    return {k: v for k, v in named.items() if k not in (*row.operands, *_NOT_READ) and v is not None}
 
 
 def _give_masks(row: Converter, given: dict[str, Any]) -> None:
@@ -103,7 +114,7 @@ def _give_masks(row: Converter, given: dict[str, Any]) -> None:
 def _computed(context: Context, found: Any) -> Any:
     """Arguments of a layer in the type that it computes in."""
     layer = context.layer
-    if layer.domain == OPS or layer.class_name in _KEEPS_TYPES:
+    if layer.domain in (OPS, FUNCTIONS) or layer.class_name in _KEEPS_TYPES:
         return found
     return mapped(
         found, lambda v: context.cast(v, layer.policy.compute) if dtypes.is_float(v.dtype) else v, Value)

@@ -5,12 +5,13 @@ What is traced is what the model computes at inference, which the importer of th
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from forge.errors import ImportModelError, OptionError, option
+from forge.errors import ForgeError, ImportModelError, OptionError, option
 from forge.frontends.formats import find
 from forge.frontends.keras.coverage import used_layers
 from forge.frontends.keras.loader import import_model
@@ -60,7 +61,21 @@ def traced(model: Any, shape: Mapping[str, Sequence[Any]] | None, layout: str) -
     tracers: dict[str, Callable[..., Module]] = {"jax": _by_jax, "torch": _by_torch, "tensorflow": _by_tensorflow}
     if backend not in tracers:
         raise ImportModelError(f"got a model of the backend {backend!r}; expected one of: {', '.join(tracers)}")
-    return tracers[backend](call, given, {name: dtype for name, (_, dtype) in inputs.items()})
+    with _tracing(model, backend):
+        return tracers[backend](call, given, {name: dtype for name, (_, dtype) in inputs.items()})
+
+
+@contextlib.contextmanager
+def _tracing(model: Any, backend: str) -> Iterator[None]:
+    """Names the model in errors of its backend, which may raise anything; those of the importer pass."""
+    try:
+        yield
+    except ForgeError:
+        raise
+    except Exception as error:
+        raise ImportModelError(
+            f"Keras model {model.name!r}: {backend} cannot trace it: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
+            f"; where it needs sizes that are known, pass them with {option('shape=')}, as in {{'x': (1, 3)}}") from error
 
 
 def _inputs(model: Any, shape: Mapping[str, Sequence[Any]]) -> dict[str, tuple[tuple[Any, ...], str]]:
@@ -121,8 +136,9 @@ def _by_torch(call: Callable[..., Any], sizes: Mapping[str, tuple[Any, ...]], dt
     examples = {
         name: torch.ones([3 if isinstance(size, str) else size for size in shape], dtype=getattr(torch, dtypes[name]))
         for name, shape in sizes.items()}
+    named = {size: torch.export.Dim(size) for shape in sizes.values() for size in shape if isinstance(size, str)}
     dynamic = {
-        name: {axis: torch.export.Dim(size) for axis, size in enumerate(shape) if isinstance(size, str)}
+        name: {axis: named[size] for axis, size in enumerate(shape) if isinstance(size, str)}
         for name, shape in sizes.items()}
     with torch.no_grad():
         program = torch.export.export(Called().eval(), (examples,), dynamic_shapes=(dynamic,))

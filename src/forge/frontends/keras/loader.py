@@ -45,7 +45,8 @@ def import_model(source: Source, shape: ShapeDict | None = None, layout: str = "
                 f"got the class {source.model.class_name!r} without a graph of layers; expected a functional or sequential one; "
                 "pass it in memory")
         size = sum(use.count for use in used.values())
-        scope = KerasScope(Graph(name="main"), KerasState(size=size, weights=source.weights), {})
+        state = KerasState(size=size, weights=source.weights, is_old=source.version[:2] in ("1.", "2."))
+        scope = KerasScope(Graph(name="main"), state, {})
         turns = layout == "NCHW" and _has_channels_last(source.model)
         declared = _inputs(source.model)
         values = _add_inputs(scope, declared, shape or {}, turns)

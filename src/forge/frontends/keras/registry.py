@@ -1,4 +1,5 @@
-"""The converters of Keras's layers, and of operations of ``keras.ops`` (domain "ops"), by class.
+"""The converters of Keras's layers, and of operations of ``keras.ops`` (domain "ops"), by class; functions of
+TensorFlow that Keras 2 has between layers (domain "tf"), by name.
 
 Positional parameters are the arguments of a layer's ``call``; keyword-only ones are its configuration, with Keras's defaults.
 Fields of the configuration that only training reads are dropped before.
@@ -6,7 +7,7 @@ Fields of the configuration that only training reads are dropped before.
 
 from __future__ import annotations
 
-from forge.frontends.keras.tree import OPS
+from forge.frontends.keras.tree import FUNCTIONS, OPS
 from forge.frontends.registry import Registry
 
 REGISTRY = Registry("keras", domain_name="keras")
@@ -15,7 +16,7 @@ refuse = REGISTRY.refuse
 register = REGISTRY.register
 unregister = REGISTRY.unregister
 
-__all__ = ["OPS", "REGISTRY", "converts", "refuse", "register", "unregister"]
+__all__ = ["FUNCTIONS", "OPS", "REGISTRY", "converts", "refuse", "register", "unregister"]
 
 _IGNORED = frozenset({
     "name", "trainable", "dtype", "batch_input_shape", "batch_shape", "input_shape", "input_dim", "input_length", "input_spec",

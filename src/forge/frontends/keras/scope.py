@@ -25,10 +25,12 @@ class KerasState(ImportState):
     """What is the same for the whole import of one model.
 
     Attributes:
+        is_old: Keras 1 or 2 saved it.
         states: names of states of recurrent layers -> what they are after the call.
     """
 
     weights: Weights
+    is_old: bool = False
     states: dict[str, Value] = field(default_factory=dict)
 
 

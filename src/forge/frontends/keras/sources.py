@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from forge.frontends.stored_archive import MAGIC, StoredArchive
 _EXPECTED = "expected a Keras model (.keras, .h5, a folder with config.json, or the text of to_json)"
 _ADVICE = "save the model again with model.save"
 _WEIGHTS, _SHARDS, _CONFIG = "model.weights.h5", "model.weights.json", "config.json"
+_METADATA = "metadata.json"
+_PARTS = (_CONFIG, _WEIGHTS, _SHARDS, _METADATA)
 _MAX_CONFIG = 1 << 28
 _MAX_UNPACKED = 1 << 28
 
@@ -33,11 +35,13 @@ class Source:
 
     Attributes:
         where: what messages call it.
+        version: of Keras, that saved it; "" where it is not said.
     """
 
     model: Layer
     weights: Weights
     where: str
+    version: str = ""
 
 
 def read(source: Any, weights: Any = None) -> Source:
@@ -59,7 +63,7 @@ def read(source: Any, weights: Any = None) -> Source:
             found = _of_path(Path(source), where)
         else:
             found = _of_data(memoryview(source).cast("B"), where)
-    return found if weights is None else Source(found.model, _other_weights(found.model, weights), where)
+    return found if weights is None else replace(found, weights=_other_weights(found.model, weights))
 
 
 def is_object(source: Any) -> bool:
@@ -89,7 +93,7 @@ def _of_object(model: Any, weights: Any) -> Source:
 def _of_path(path: Path, where: str) -> Source:
     if not path.is_dir():
         return _of_data(memoryview(mapped_file(path, ".keras", sys.maxsize, _EXPECTED)).cast("B"), where, path.parent)
-    entries = {name: path / name for name in (_CONFIG, _WEIGHTS, _SHARDS) if (path / name).is_file()}
+    entries = {name: path / name for name in _PARTS if (path / name).is_file()}
     return _of_parts(
         {name: _reader(found, name) for name, found in entries.items()},
         lambda name: mapped_file(data_file(name, (path,), "weights"), ".h5", sys.maxsize, _EXPECTED), where)
@@ -104,12 +108,12 @@ def _of_data(data: memoryview, where: str, folder: Path | None = None) -> Source
     if head[:4] == MAGIC:
         archive = StoredArchive(where, data, _ADVICE, has_folder=False)
         limit = max(_MAX_UNPACKED, 100 * len(data))
-        parts = {name: _entry(archive, name, limit) for name in (_CONFIG, _WEIGHTS, _SHARDS) if name in archive.entries}
+        parts = {name: _entry(archive, name, limit) for name in _PARTS if name in archive.entries}
         return _of_parts(parts, lambda name: archive.contents(name, limit), where)
     if head == SIGNATURE:
         return _of_whole_model(read_hdf5(data, where), where)
     if head.lstrip()[:1] == b"{":
-        return Source(_model(bytes(data), where), NoWeights(), where)
+        return Source(_model(bytes(data), where), NoWeights(), where, _text(parse(bytes(data), where).value.get("keras_version")))
     raise ImportModelError(f"got {len(data)} bytes that begin with {head!r}; {_EXPECTED}")
 
 
@@ -123,19 +127,21 @@ def _of_parts(
     if _CONFIG not in parts:
         raise ImportModelError(f"has no {_CONFIG}; {_EXPECTED}")
     model = _model(bytes(parts[_CONFIG]()), _CONFIG)
+    metadata = parse(bytes(parts[_METADATA]()), _METADATA).value if _METADATA in parts else {}
+    version = _text(metadata.get("keras_version")) if isinstance(metadata, dict) else ""
     if _WEIGHTS in parts:
         root = read_hdf5(parts[_WEIGHTS](), _WEIGHTS)
-        return Source(model, StoredWeights(lambda path: [root]), where)
+        return Source(model, StoredWeights(lambda path: [root], model), where, version)
     if _SHARDS in parts:
-        return Source(model, _sharded(bytes(parts[_SHARDS]()), shard), where)
+        return Source(model, _sharded(bytes(parts[_SHARDS]()), shard, model), where, version)
     raise ImportModelError(f"has no {_WEIGHTS}; {_EXPECTED}")
 
 
-def _sharded(data: bytes, shard: Callable[[str], bytes | memoryview]) -> StoredWeights:
+def _sharded(data: bytes, shard: Callable[[str], bytes | memoryview], model: Layer) -> StoredWeights:
     found = parse(data, _SHARDS)["weight_map"].value
     if not isinstance(found, dict):
         raise ImportModelError(f"{_SHARDS}: got no map of weights; {_ADVICE}")
-    return sharded(found, lambda name: read_hdf5(shard(name), name[:200]))
+    return sharded(found, lambda name: read_hdf5(shard(name), name[:200]), model)
 
 
 def _of_whole_model(root: Group, where: str) -> Source:
@@ -145,7 +151,12 @@ def _of_whole_model(root: Group, where: str) -> Source:
         raise ImportModelError(f"has no model_config: it holds weights without a model; {advice}")
     model = _model(config, "model_config")
     group = root.find("model_weights")
-    return Source(model, NoWeights() if group is None else OrderedWeights(model, group), where)
+    return Source(model, NoWeights() if group is None else OrderedWeights(model, group), where,
+                  _text(root.attributes.get("keras_version")))
+
+
+def _text(found: Any) -> str:
+    return found if isinstance(found, str) else ""
 
 
 def _model(config: bytes | str, label: str) -> Layer:
@@ -162,9 +173,9 @@ def _other_weights(model: Layer, weights: Any) -> Weights:
         data = mapped_file(path, ".h5", sys.maxsize, "expected weights of Keras")
         if bytes(data[:8]) != SIGNATURE and path.suffix == ".json":
             return _sharded(bytes(data), lambda name: mapped_file(data_file(name, (path.parent,), "weights"), ".h5",
-                sys.maxsize, ""))
+                sys.maxsize, ""), model)
         root = read_hdf5(data, path.name)
         group = root.find("model_weights") or root
         if "layer_names" in group.attributes or "layer_names0" in group.attributes:
             return OrderedWeights(model, group)
-        return StoredWeights(lambda path: [root])
+        return StoredWeights(lambda path: [root], model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forge.errors import ImportModelError
@@ -12,6 +12,8 @@ from forge.frontends.keras.policies import Policy, policy_of
 
 OPS = "ops"
 """The domain of ``keras.ops``; layers have that of the standard, "", and custom ones that of their package."""
+FUNCTIONS = "tf"
+"""That of TensorFlow's functions between layers of Keras 2."""
 _EXPORTED = {"GroupQueryAttention": "GroupedQueryAttention"}
 """Classes that Keras exports under another name -> their own name."""
 MAX_DEPTH = 32
@@ -55,6 +57,10 @@ class Layer:
     def is_trainable(self) -> bool:
         return bool(self.config.get("trainable", True))
 
+    def named(self, class_name: str) -> Layer:
+        """It, as one of another class."""
+        return replace(self, class_name=class_name)
+
     def walk(self) -> Iterator[Layer]:
         """It, and all layers in it."""
         yield self
@@ -78,8 +84,11 @@ def layer_of(found: Any, path: str = "", depth: int = 0) -> Layer:
     if not isinstance(config, dict):
         raise ImportModelError(f"{class_name[:80]}: its config is {str(config)[:80]!r}; expected an object; the model is damaged")
     name = config.get("name", found.get("name", snake_case(class_name)))
+    domain = _domain(found, class_name)
+    if class_name in ("TFOpLambda", "SlicingOpLambda") and isinstance(config.get("function"), str):
+        domain, class_name, config = FUNCTIONS, config["function"], {}
     layer = Layer(
-        _STEMS.get(class_name, class_name), _domain(found, class_name), str(found.get("name") or name), config,
+        _STEMS.get(class_name, class_name), domain, str(found.get("name") or name), config,
         policy_of(config.get("dtype"), str(name)), _list(found.get("inbound_nodes")), path,
         build=found["build_config"] if isinstance(found.get("build_config"), dict) else {}, shared=found.get("shared_object_id"))
     for attribute, child in _children(layer):

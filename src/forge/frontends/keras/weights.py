@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from forge.errors import ImportModelError
 from forge.frontends.keras.hdf5 import Group
-from forge.frontends.keras.tree import Layer
-from forge.frontends.keras.variables import in_old_order
+from forge.frontends.keras.tree import Layer, snake_case
+from forge.frontends.keras.variables import in_old_order, in_order
 
 TOP_LEVEL = "top_level_model_weights"
 _OLD_LAYERS = "_layer_checkpoint_dependencies"
@@ -34,8 +35,13 @@ class NoWeights:
 class StoredWeights:
     """Those of ``.weights.h5`` files of Keras 3, each variable at its path."""
 
-    def __init__(self, files: Callable[[str], Sequence[Group]]) -> None:
+    def __init__(self, files: Callable[[str], Sequence[Group]], model: Layer) -> None:
         self._files = files
+        self._model = model
+
+    @cached_property
+    def _old_paths(self) -> Mapping[str, str]:
+        return old_paths(self._model)
 
     def find(self, path: str, number: int | str) -> np.ndarray | None:
         parent, _, last = path.rpartition("/")
@@ -46,34 +52,74 @@ class StoredWeights:
                     return found.array()
         return None
 
-    @staticmethod
-    def _path(root: Group, path: str) -> str:
-        return path.replace("layers", _OLD_LAYERS) if _OLD_LAYERS in root.links else path
+    def _path(self, root: Group, path: str) -> str:
+        if _OLD_LAYERS not in root.links:
+            return path
+        inner, rest = path, ""
+        while inner and inner not in self._old_paths:
+            inner, _, last = inner.rpartition("/")
+            rest = f"/{last}{rest}"
+        return self._old_paths.get(inner, inner) + rest if inner else path
+
+
+def old_paths(model: Layer) -> dict[str, str]:
+    """The paths of layers' weights in files of Keras 2.12 and 2.13, by those of Keras 3.
+
+    A model has each layer with weights twice there, and so it counts twice among those of its class.
+    """
+    found: dict[str, str] = {}
+    pending = [(model, "")]
+    while pending:
+        parent, above = pending.pop()
+        used: dict[str, int] = {}
+        for child in parent.children.values():
+            name = snake_case(child.class_name)
+            count = used.get(name, 0)
+            used[name] = count + (2 if any(in_order(one) for one in child.walk()) else 1)
+            place = f"{above}/{_OLD_LAYERS}/{name}_{count}" if count else f"{above}/{_OLD_LAYERS}/{name}"
+            found[child.path] = place.lstrip("/")
+            if child.is_model:
+                pending.append((child, place))
+    return found
 
 
 class OrderedWeights:
     """Those of whole-model files, which are in the order of the layers' variables."""
 
     def __init__(self, model: Layer, root: Group) -> None:
-        """Raises ImportModelError: there are more or fewer than the model has."""
-        self._arrays: dict[tuple[str, int | str], Group] = {}
-        stored = _texts(root, "layer_names")
-        groups = [(name, found) for name in stored if (found := list(_members(root, name)))]
-        wanted = [(child, own) for child in model.children.values() if (own := in_old_order(child))]
-        if len(groups) != len(wanted):
-            raise ImportModelError(f"got weights of {len(groups)} layers; expected those of the {len(wanted)} that have some")
-        by_name = dict(groups)
-        are_named = all(child.name in by_name for child, _ in wanted)
-        for (child, variables), (name, arrays) in zip(wanted, groups):
-            arrays = by_name[child.name] if are_named else arrays
-            if len(arrays) != len(variables):
-                raise ImportModelError(f"layer {child.name!r}: got {len(arrays)} weights ({name}); expected {len(variables)}")
-            for (_, variable), array in zip(variables, arrays):
-                self._arrays[variable.path, variable.number] = array
+        self._model, self._root = model, root
+
+    @cached_property
+    def _arrays(self) -> Mapping[tuple[str, int | str], Group]:
+        """Variables by place and number.
+
+        Raises:
+            ImportModelError: there are more or fewer than the model has.
+        """
+        stored = {name: found for name in _texts(self._root, "layer_names") if (found := list(_members(self._root, name)))}
+        wanted = {child.name: (child, _variables(child, len(stored.get(child.name, ())))) for child in
+                  self._model.children.values()}
+        wanted = {name: both for name, both in wanted.items() if both[1]}
+        if len(stored) != len(wanted):
+            raise ImportModelError(f"got weights of {len(stored)} layers; expected those of the {len(wanted)} that have some")
+        arrays: dict[tuple[str, int | str], Group] = {}
+        for (name, (child, variables)), (position, groups) in zip(wanted.items(), stored.items()):
+            groups = stored[name] if stored.keys() == wanted.keys() else groups
+            if len(groups) != len(variables):
+                raise ImportModelError(
+                    f"layer {child.name!r}: got {len(groups)} weights ({position}); expected {len(variables)}")
+            arrays.update(zip(variables, groups))
+        return arrays
 
     def find(self, path: str, number: int | str) -> np.ndarray | None:
         found = self._arrays.get((path, number))
         return None if found is None else found.array()
+
+
+def _variables(layer: Layer, stored: int) -> list[tuple[str, int | str]]:
+    """Places and numbers of a layer's variables; those of a custom layer are all that are ``stored`` under its name."""
+    known: list[tuple[str, int | str]] = [(variable.path, variable.number) for _, variable in in_old_order(layer)]
+    return known or [(layer.path, number) for number in range(stored)]
 
 
 def _members(root: Group, name: str) -> Iterator[Group]:
@@ -100,7 +146,7 @@ def _texts(group: Group, name: str) -> list[str]:
     return found
 
 
-def sharded(weight_map: Mapping[str, Any], open_file: Callable[[str], Group]) -> StoredWeights:
+def sharded(weight_map: Mapping[str, Any], open_file: Callable[[str], Group], model: Layer) -> StoredWeights:
     """Weights in several files; ``weight_map`` says which ones have those of a layer."""
     opened: dict[str, Group] = {}
 
@@ -113,4 +159,4 @@ def sharded(weight_map: Mapping[str, Any], open_file: Callable[[str], Group]) ->
             found.append(opened[name])
         return found
 
-    return StoredWeights(files)
+    return StoredWeights(files, model)

@@ -77,6 +77,11 @@ def threshold(g: Context, x: Value, limit: float, default: float) -> Value:
     return g.call("where", g.call("greater", x, g.scalar(limit, x)), x, g.full(x.shape, default, x.dtype))
 
 
+def hard_sigmoid(g: Context, x: Value) -> Value:
+    """A line of slope 1/6 between 0 and 1; of slope 0.2 in Keras 1 and 2."""
+    return g.call("nn.hard_sigmoid", x, alpha=0.2 if g.scope.state.is_old else 1 / 6, beta=0.5)
+
+
 ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda g, x: x,
     "relu": _op("nn.relu"),
@@ -96,7 +101,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "mish": _op("nn.mish"),
     "exponential": _op("exp"),
     "leaky_relu": _op("nn.leaky_relu", alpha=0.2),
-    "hard_sigmoid": _op("nn.hard_sigmoid", alpha=1 / 6, beta=0.5),
+    "hard_sigmoid": hard_sigmoid,
     "hard_silu": _op("nn.hardswish"),
     "hard_swish": _op("nn.hardswish"),
     "hard_tanh": _hard_tanh,

@@ -53,8 +53,9 @@ def _gated(g: Context, gates: Sequence[Value], c: Value, activation: Any, recurr
 @converts("GRUCell")
 def gru_cell(
     g: Context, inputs: Value, states: Any, training: bool | None = None, *, units: int, activation: Any = "tanh",
-    recurrent_activation: Any = "sigmoid", use_bias: bool = True, reset_after: bool = True,
+    recurrent_activation: Any = "sigmoid", use_bias: bool = True, reset_after: bool = False,
 ) -> Step:
+    """``reset_after``: Keras 2.1 and before reset first, and do not say so."""
     (h,) = _listed(states)
     kernel, recurrent = g.weight("kernel"), g.weight("recurrent_kernel")
     of_x = product(g, inputs, kernel)

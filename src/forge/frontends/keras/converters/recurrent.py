@@ -100,7 +100,7 @@ def _whole(
             parts = [bias, g.call("zeros_like", bias)]
         weights += parts
     if kind == "GRUCell":
-        more["linear_before_reset"] = bool(config.get("reset_after", True))
+        more["linear_before_reset"] = bool(config.get("reset_after", False))
     activations = (names[0], names[1], names[1]) if kind == "LSTMCell" else tuple(names)
     x = g.call("reverse", x, axis=1) if backwards else x
     first = [g.call("expand_dims", state, axis=0) for state in flat(states)]
@@ -176,7 +176,7 @@ def _by_cell(g: Context, sequences: Any, states: Any, mask: Any, options: Option
 def simple(
     g: Context, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool | None = None, *, options: Options,
     units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
-    reset_after: bool = True, use_cudnn: Any = None,
+    reset_after: bool = False, use_cudnn: Any = None,
 ) -> Any:
     return _by_cell(g, sequences, initial_state, mask, options)
 

@@ -171,13 +171,17 @@ def matmul(g: Context, a: Value, b: Value, *, transpose_a: bool = False, transpo
 
 
 @converts("BatchMatMul", "BatchMatMulV2")
-def batch_matmul(g: Context, x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False) -> Value:
+def batch_matmul(
+    g: Context, x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False, grad_x: bool = False, grad_y: bool = False
+) -> Value:
+    """``grad_x`` and ``grad_y`` say which operand is a gradient."""
     return _batched(g, x, y, adj_x, adj_y)
 
 
 @converts("BatchMatMulV3")
 def batch_matmul_v3(
-    g: Context, x: Value, y: Value, *, Tout: str, adj_x: bool = False, adj_y: bool = False  # noqa: N803
+    g: Context, x: Value, y: Value, *, Tout: str, adj_x: bool = False, adj_y: bool = False,  # noqa: N803
+    grad_x: bool = False, grad_y: bool = False,
 ) -> Value:
     return _batched(g, g.cast(x, Tout), g.cast(y, Tout), adj_x, adj_y)
 

@@ -121,10 +121,23 @@ def histogram_fixed_width(g: Context, x: Value, value_range: Value, bins: Value,
     return g.call("segment_reduce", ones, place.value, reduction="sum", num_segments=count)
 
 
+def _between_equals(g: Context, size: Value) -> Value:
+    """``size``, or the bound of it, where ``tf.math.bincount`` has made it with ``minlength`` and ``maxlength`` that are one."""
+    outer = size.producer
+    if outer is None or outer.op != "minimum":
+        return size
+    for high, inner in (outer.operands, reversed(outer.operands)):
+        low = () if inner is None or inner.producer is None or inner.producer.op != "maximum" else inner.producer.operands
+        most = None if high is None else g.ints(high)
+        if most is not None and any(v is not None and g.ints(v) == most for v in low):
+            return high or size
+    return size
+
+
 @converts("Bincount", "DenseBincount")
 def bincount(g: Context, x: Value, size: Value, weights: Value, *, binary_output: bool = False) -> Value:
     """How often 0, 1, .. occur, or sums of their weights, in all of ``x`` or in each row of DenseBincount."""
-    count = g.one_int(size, "size")
+    count = g.one_int(_between_equals(g, size), "size")
     by_row = x.rank == 2 and g.node.op == "DenseBincount"
     rows = x.shape[0] if by_row else 1
     flat = Term(g, g.reshape(g.cast(x, "int64"), (rows, x.shape[1]) if by_row else (1, dims.product(x.shape))))
