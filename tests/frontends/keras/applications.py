@@ -81,13 +81,18 @@ class Found:
 
 
 def model_of(name: str) -> Any:
-    """The network, whose batch normalisations know the statistics of some images: else all images have nearly the same logits."""
+    """The network, whose batch normalisations know the statistics of some images, or without any, whose weights keep variances.
+
+    All images have nearly the same logits otherwise.
+    """
     model = network(name, LEAST.get(name, SIZE), classes=CLASSES, classifier_activation=None)
     normalisations = [layer for layer in model.layers if type(layer).__name__ == "BatchNormalization"]
     for layer in normalisations:
         layer.momentum = 0.0
     if normalisations:
         model(images(model, 8), training=True)
+    else:  # Glorot's weights halve variances, in which images would differ, at each ReLU
+        model.set_weights([w * 2**0.5 if w.ndim == 4 else w for w in model.get_weights()])
     return model
 
 

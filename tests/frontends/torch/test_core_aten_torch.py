@@ -38,6 +38,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "_softmax.default": (X, -1, False),
     "_to_copy.default": (X, {"dtype": torch.int32}),
     "add.Scalar": (X, 2.5, 2),
+    "cross.default": (X[:, :, :3], X[:, :, 1:]),
     "alias.default": (X,),
     "bitwise_and.Scalar": (INTEGERS, 6),
     "bitwise_and.Tensor": (INTEGERS, OTHERS),

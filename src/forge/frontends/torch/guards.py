@@ -62,6 +62,11 @@ class _Reader:
     def conditions(self, node: ast.expr) -> list[Condition]:
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             return [found for part in node.values for found in self.conditions(part)]
+        if isinstance(node, ast.BoolOp):
+            parts = [self.conditions(part) for part in node.values]
+            if all(len(part) == 1 and part[0].least == part[0].most == 0 for part in parts):  # one of these sizes is 0
+                return [Condition(dims.product(part[0].size for part in parts), 0, 0)]
+            self.fail()
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             found = _COMPARISONS.get(type(node.ops[0]))
             if found is not None:

@@ -23,8 +23,12 @@ def pdist(g: Context, self: Value, *, p: float = 2.0) -> Value:
     return distances.pdist(g, self, p)
 
 
-@converts("linalg_cross.default", "cross.default")
-def cross(g: Context, self: Value, other: Value, *, dim: int | None = -1) -> Value:
+@converts("linalg_cross.default")
+def linalg_cross(g: Context, self: Value, other: Value, *, dim: int = -1) -> Value:
+    return distances.cross(g, self, other, g.axis(dim, max(self.rank, other.rank), "dim"))
+
+
+@converts("cross.default")
+def cross(g: Context, self: Value, other: Value, *, dim: int | None = None) -> Value:
     """Without ``dim`` along the first axis of size 3."""
-    axis = self.shape.index(3) if dim is None else g.axis(dim, max(self.rank, other.rank), "dim")
-    return distances.cross(g, self, other, axis)
+    return linalg_cross(g, self, other, dim=self.shape.index(3) if dim is None else dim)
