@@ -45,6 +45,10 @@ class File:
     def name(self) -> str:
         return f"{self.source}/{self.path}"
 
+    @property
+    def release(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.version.partition("-")[0].split("."))
+
 
 FACES = "trained_models"
 FILES = (
@@ -98,11 +102,11 @@ def filled(module: Any, file: File) -> list[np.ndarray]:
 
 def keras_of(file: File, path: Path, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What Keras gives."""
-    keras = importlib.import_module("keras" if file.version >= "3" else "tf_keras")
+    keras = importlib.import_module("keras" if file.release >= (3,) else "tf_keras")
     with tempfile.TemporaryDirectory() as folder:
         if path.read_bytes()[:4] == b"\x89HDF":  # whatever its name ends in
             path = Path(shutil.copy(path, f"{folder}/model.h5"))
-        custom = {"GRU": keras.src.layers.rnn.gru_v1.GRU} if file.version < "2.2" else None  # it has no reset_after there
+        custom = {"GRU": keras.src.layers.rnn.gru_v1.GRU} if file.release < (2, 2) else None  # it has no reset_after there
         model = keras.models.load_model(path, compile=False, custom_objects=custom)
     found = model(list(inputs) if len(inputs) > 1 else inputs[0], training=False)
     return [np.asarray(one) for one in flat(found)]

@@ -1,6 +1,7 @@
 """What Keras gives for the cases: ``KERAS_BACKEND=jax python -m tests.frontends.keras.record``; needs keras and a backend.
 
-Models, inputs and results are kept in one file, so that the tests need no Keras.
+Models, inputs and results are kept in one file, so that the tests need no Keras. Cases that are there already are kept, unless
+``--all`` is given.
 """
 
 from __future__ import annotations
@@ -109,11 +110,14 @@ def kept() -> list[Recorded]:
 
 
 def main() -> int:
-    argparse.ArgumentParser(prog="python -m tests.frontends.keras.record", description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(prog="python -m tests.frontends.keras.record", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="record the cases anew that are there already")
+    given = parser.parse_args()
     os.environ.setdefault("KERAS_BACKEND", "jax")
     import keras
 
-    found = [recorded(case) for case in cases(keras)]
+    known = {} if given.all or not FILE.exists() else {case.name: case for case in kept()}
+    found = [known.get(case.name) or recorded(case) for case in cases(keras)]
     write(found, FILE)
     sys.stdout.write(f"{len(found)} cases, {FILE.stat().st_size} bytes\n")
     return 0

@@ -73,6 +73,10 @@ def _normalization(config: Mapping[str, Any]) -> Names:
     return () if config.get("mean") is not None else ("mean-", "variance-", "count-")
 
 
+def _transforms(config: Mapping[str, Any]) -> Names:
+    return [f"{part}_kernel" for part in ("real", "imag") if config.get("mode") not in ({"real", "imag"} - {part})]
+
+
 def _embedding(config: Mapping[str, Any]) -> Names:
     return ("embeddings",)
 
@@ -103,6 +107,7 @@ VARIABLES: dict[str, Callable[[Mapping[str, Any]], Names]] = {
     "AdditiveAttention": _additive,
     "Attention": _dot_attention,
     "Normalization": _normalization,
+    "STFTSpectrogram": _transforms,
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from tests.frontends.keras.case import Case, called, integers, normal
 
 SIZES = {1: (9, 4), 2: (6, 8, 4), 3: (4, 5, 6, 3)}
@@ -143,4 +145,22 @@ def types(keras: Any) -> Iterator[Case]:
         yield called(keras, name, lambda x, found=found: [layer(x) for layer in found], x, accuracy=accuracy)
 
 
-GROUPS = (windows, norms, activations, merges, shapes, preprocessing, types)
+def more_preprocessing(keras: Any) -> Iterator[Case]:
+    layers = keras.layers
+    image = normal(2, 6, 8, 4)
+    flat = np.concatenate([image[..., :3], np.ones_like(image[..., 3:])], axis=-1)
+    yield called(keras, "AutoContrast", lambda x: [
+        layers.AutoContrast(value_range=(-3, 3))(x), layers.AutoContrast()(x * 100.0)], flat, accuracy=1e-4)
+    yield called(keras, "Solarization", layers.Solarization(), image)
+    for mode in ("log", "magnitude", "psd", "real", "imag", "angle", "stft"):
+        yield called(keras, f"STFTSpectrogram-{mode}", lambda x, mode=mode: [
+            layers.STFTSpectrogram(mode, frame_length=16, padding="same", expand_dims=True)(x),
+            layers.STFTSpectrogram(mode, 12, frame_step=5, fft_length=16, window="hamming")(x)], normal(2, 50, 2),
+            is_random=False, accuracy=1e-4)
+    yield called(keras, "MelSpectrogram", lambda x: [
+        layers.MelSpectrogram(64, 16, sampling_rate=8000, num_mel_bins=8)(x),
+        layers.MelSpectrogram(64, 16, sequence_length=40, window="hamming", num_mel_bins=6, power_to_db=False, mag_exp=1.0)(x)],
+        normal(2, 200), accuracy=1e-4)
+
+
+GROUPS = (windows, norms, activations, merges, shapes, preprocessing, types, more_preprocessing)

@@ -97,7 +97,7 @@ def reversible_embedding(
     "RandomZoom", "RandomContrast", "RandomBrightness", "RandomColorJitter", "RandomColorDegeneration", "RandomErasing",
     "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization",
     "RandomSaturation", "RandomSharpness", "RandomShear", "RandomElasticTransform", "MixUp", "CutMix", "AugMix",
-    "RandAugment", "StochasticDepth")
+    "RandAugment", "StochasticDepth", "Solarization", "Equalization")
 def identity(g: Context, x: Any, **training_only: Any) -> Any:
     """Layers that act only in training."""
     return x

@@ -34,6 +34,18 @@ def rescaling(g: Context, x: Value, *, scale: Any, offset: Any = None) -> Value:
     return scaled if not more.any() else g.call("add", scaled, g.constant(more, data.dtype))
 
 
+@converts("AutoContrast")
+def auto_contrast(g: Context, x: Value, *, value_range: Any = (0, 255), data_format: Any = None) -> Value:
+    """Each channel of an image fills the range; one that has the same number everywhere stays."""
+    low, high = (float(end) for end in numbers(g, value_range, "value_range"))
+    data = g.cast(x, g.layer.policy.compute)
+    least, most = (g.call(op, data, axis=(1, 2), keepdims=True) for op in ("min", "max"))
+    spread = g.call("subtract", most, least)
+    share = g.call("divide", g.call("subtract", data, least), spread)
+    stretched = g.call("add", g.call("multiply", share, g.scalar(high - low, data)), g.scalar(low, data))
+    return g.call("where", g.call("equal", most, least), data, g.call("clip", stretched, a_min=low, a_max=high))
+
+
 @converts("Normalization")
 def normalization(
     g: Context, x: Value, *, axis: Any = None, mean: Any = None, variance: Any = None, invert: bool = False
