@@ -331,6 +331,6 @@ def contents(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 def random_inputs(rng: np.random.Generator, graph: Graph, batch: int) -> dict[str, np.ndarray]:
-    """Contents of the inputs that are no states."""
+    """Contents of the inputs that are not states."""
     given = [v for v in graph.inputs if v.name not in graph.states]
     return {v.name: contents(rng, tuple(batch if d == BATCH else int(str(d)) for d in v.shape), v.dtype) for v in given}

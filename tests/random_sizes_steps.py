@@ -264,7 +264,7 @@ def broadcast(net: SizedNetwork) -> None:
 
 
 def gate(net: SizedNetwork) -> None:
-    """Squeeze and excite; onnxruntime's sigmoid is right to 1e-7, which is no accuracy at all where it is next to 0."""
+    """Squeeze and excite; onnxruntime's sigmoid is right to 1e-7, which is not an accuracy at all where it is next to 0."""
     x = features(net)
     channels = net.arrays[x].shape[1]
     (mean,) = net.node("GlobalAveragePool", x)

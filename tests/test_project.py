@@ -122,3 +122,21 @@ def test_machine_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest
 
 def test_machine_check_passes_here() -> None:
     assert check_machine.main() == 0
+
+
+NOT_ENGLISH = {
+    r"\b(multiplied|divided) with\b": "by",
+    r"^\s*(#|\"\"\"|f?\")\s*So (many|much)\b": "the number of, at most this many",
+    r"\bnobody (else|reads|uses)\b": "nothing",
+    r"(?<![Tt]here )\b(is|are) no (?!(\w+er|less|more|reason|need|way|place|room|use|such)\b)": "is not a",
+    r"\bat the begin\b": "at the beginning",
+}
+"""What reads as a translation, and what to write instead."""
+
+
+@pytest.mark.parametrize("pattern", NOT_ENGLISH, ids=NOT_ENGLISH.values())
+def test_prose_is_english(pattern: str) -> None:
+    sources = [path for folder in ("src/forge", "runtime/src") for path in (ROOT / folder).rglob("*.py")]
+    lines = [(path, number, line) for path in sources for number, line in enumerate(path.read_text().splitlines(), 1)]
+    found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for path, number, line in lines if re.search(pattern, line)]
+    assert found == []

@@ -164,7 +164,7 @@ WRONG: dict[str, tuple[Any, list[Spec], str]] = {
     "complex to float": (X + 1j, ONE, "got complex64; expected float32"),
     "text": (np.array([["a", "b", "c"]]), ONE, "got string; expected float32"),
     "missing": ({"x": X}, TWO, "input 'ids' is missing; got x; expected x, ids"),
-    "unknown": ({"x": X, "y": X}, ONE, "'y' is no input of the model; expected x"),
+    "unknown": ({"x": X, "y": X}, ONE, "'y' is not an input of the model; expected x"),
     "too few": ((X,), TWO, "sample 0: got 1 arrays; expected 2 arrays: x, ids"),
     "one for two": ([X, X], TWO, "sample 0: got ndarray; expected a tuple of 2 arrays, or arrays by name: x, ids"),
     "counts": ({"x": np.zeros((4, 2, 3), "f"), "ids": np.zeros((3, 2), "i")}, TWO, "'ids': got 3 samples; expected 4, as 'x'"),

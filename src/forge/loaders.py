@@ -45,7 +45,7 @@ def load(source: Any, **options: Any) -> IRModule:
         known = ", ".join(door.options) or "none"
         near = get_close_matches(unknown[0], door.options)
         hint = f"; did you mean {' or '.join(near)}" if near else ""
-        raise OptionError(f"load: {unknown[0]!r} is no option of {door.title} models; expected one of: {known}{hint}")
+        raise OptionError(f"load: {unknown[0]!r} is not an option of {door.title} models; expected one of: {known}{hint}")
     if door is SAVED:
         return IRModule._loaded(door.load(model), simplify=False)
     return loader(door.name)(model, **options)

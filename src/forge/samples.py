@@ -160,7 +160,7 @@ class _Reader:
         unknown = next((name for name in entry if name not in names), None)
         missing = next((name for name in names if name not in entry), None)
         if unknown is not None:
-            raise InputError(f"{self.where}: {unknown!r} is no input of the model; expected {self.listed}")
+            raise InputError(f"{self.where}: {unknown!r} is not an input of the model; expected {self.listed}")
         if missing is not None:
             got = ", ".join(map(str, entry)) or "nothing"
             raise InputError(f"{self.where}: input {missing!r} is missing; got {got}; expected {self.listed}")

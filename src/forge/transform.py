@@ -37,7 +37,7 @@ class Pass:
         raise NotImplementedError(f"{self.name}: has no transform_module(mod, ctx)")
 
     def __call__(self, mod: IRModule) -> IRModule:
-        """Raises OptionError: what goes in or comes out is no module."""
+        """Raises OptionError: what goes in or comes out is not a module."""
         ctx = PassContext.current()
         given = checked(self.name, "got", mod)
         if ctx is not None and ctx.opt_level < self.opt_level:
@@ -81,7 +81,7 @@ def checked(name: str, verb: str, mod: Any) -> IRModule:
     """``mod``, of a step called ``name``.
 
     Raises:
-        OptionError: it is no module.
+        OptionError: it is not a module.
     """
     if not isinstance(mod, IRModule):
         raise OptionError(f"pass {name!r}: {verb} {type(mod).__name__}; expected an IRModule")

@@ -1,4 +1,4 @@
-"""Runs compiled models on another machine, in the emulator where that is no other than this one, and compares their results.
+"""Runs compiled models on another machine, in the emulator where that differs from this one, and compares their results.
 
 python -m tests.foreign                                       # all cases on AArch64
 python -m tests.foreign --target 'llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72' --suite onnx

@@ -136,9 +136,9 @@ def test_models_of_forge(tmp_path: Path) -> None:
     for name in ("m.forge", "m.relay", "m"):
         ir.save(tmp_path / name)
         assert forge.load(tmp_path / name).fingerprint == ir.fingerprint
-    with pytest.raises(OptionError, match=r"^load: 'shape' is no option of Forge models; expected one of: none$"):
+    with pytest.raises(OptionError, match=r"^load: 'shape' is not an option of Forge models; expected one of: none$"):
         forge.load(tmp_path / "m.forge", shape={})
-    with pytest.raises(OptionError, match=r"^load: 'shap' is no option of ONNX models; .*: shape, .*; did you mean shape$"):
+    with pytest.raises(OptionError, match=r"^load: 'shap' is not an option of ONNX models; .*: shape, .*; did you mean shape$"):
         forge.load(DIGITS, shap={})
 
 

@@ -246,7 +246,7 @@ MISTAKES = [
     ("exp(%x) /* ty=Tensor[(2, 3), float32]", 2, 11, "'/*' without '*/'"),
     ("exp(%x) /* results=[1] */", 2, 14, "results= is not a list of strings"),
     ("exp(%x) /* results=[\"a\", \"b\"] */", 2, 3, "2 names for 1 results"),
-    ("exp(%x) /* name=\"\\q\" */", 2, 19, "which is no JSON string"),
+    ("exp(%x) /* name=\"\\q\" */", 2, 19, "which is not a JSON string"),
     ("exp(%x) */", 2, 11, "'*/' without '/*'"),
     ("exp(%x) /* note", 2, 11, "'/*' without '*/'"),
     ("exp(%\"x)", 2, 8, "a string without end on its line"),

@@ -33,7 +33,7 @@ class Values:
         return rng.choice(BINARY).format(self.float32(depth - 1), self._typed(depth - 1))
 
     def _typed(self, depth: int) -> str:
-        """One that is no plain number."""
+        """One that is not a plain number."""
         if self.rng.random() < 0.2:
             return f"float32({self.integer(0)})"
         return f"({self.rng.choice(self.reads)} + {self.float32(depth)})"

@@ -165,7 +165,7 @@ def test_nested_arguments_and_results() -> None:
     assert result["sum"].tolist() == [1, 1] and result["rest"][0].tolist() == [6, 6]
     with pytest.raises(OptionError, match="got arguments 1 by position; expected: pair, scale"):
         run((a, [b, c]))
-    with pytest.raises(OptionError, match="'other' is no method"):
+    with pytest.raises(OptionError, match="'other' is not a method"):
         run["other"]
 
 
@@ -298,8 +298,8 @@ def test_containers() -> None:
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"other": {}}, "'other' is no method of Stack"),
-    ({"forward": {"y": "int"}}, "'y' is no argument; expected some of: x"),
+    ({"other": {}}, "'other' is not a method of Stack"),
+    ({"forward": {"y": "int"}}, "'y' is not an argument; expected some of: x"),
     ({"forward": {}}, "argument 'x' is missing"),
     ({"forward": {"x": 3}}, "got 3; expected spec.Tensor"),
     ({"forward": {"x": "int", "$": {"param_mode": "tuple"}}}, "got 'tuple'; expected one of: plain, packed, none"),

@@ -198,7 +198,7 @@ def test_an_object_file(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no file"):
         nn.ObjectModule({"acme_scale": len}, tmp_path / "other.o")
     (tmp_path / "text.o").write_text("no object")
-    with pytest.raises(CompileError, match="is no ELF object file"):
+    with pytest.raises(CompileError, match="is not an ELF object file"):
         forge.compile(Scaled(nn.ObjectModule({"acme_scale": lambda x, f: x}, tmp_path / "text.o")).export(SPEC))
 
 
@@ -269,7 +269,7 @@ def test_artifacts_of_c_need_no_library_of_cpp(tmp_path: Path) -> None:
     (lambda: nn.SourceModule({"f": len}, "int g() {", "c").load(), CompileError, r"(?s)refuses the source of f: .*expected"),
     (lambda: nn.SourceModule({"f": len}, "int g(void) { return 0; }", "c").load(), CompileError, "has no function 'f'; export"),
     (lambda: nn.SourceModule({"f": len}, "int f;", "c", compiler="no-such-cc").load(), ToolchainError, "'no-such-cc' is not"),
-    (lambda: nn.SourceModule({"f": len}, "int f;", "c")["g"], OptionError, "'g' is no function of it; expected one of: f"),
+    (lambda: nn.SourceModule({"f": len}, "int f;", "c")["g"], OptionError, "'g' is not a function of it; expected one of: f"),
     (lambda: nn.extern("f", [], nn.Tensor.placeholder((1,), "float32")), OptionError, "outside of an export"),
 ])  # fmt: skip
 def test_misuse(make: Any, error: type[Exception], message: str) -> None:

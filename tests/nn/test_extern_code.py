@@ -357,15 +357,15 @@ def elf(code: bytes, at: int, value: bytes) -> bytes:
 
 
 DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "empty": (lambda code: b"", "is no ELF object file"),
-    "a text": (lambda code: b"int f;" * 100, "is no ELF object file"),
+    "empty": (lambda code: b"", "is not an ELF object file"),
+    "a text": (lambda code: b"int f;" * 100, "is not an ELF object file"),
     "a header alone": (lambda code: code[:64], "the object file is damaged"),
     "half of it": (lambda code: code[: len(code) // 2], "the object file is damaged"),
     "sections nowhere": (lambda code: elf(code, 0x28, b"\xff" * 8), "the object file is damaged"),
     "too many sections": (lambda code: elf(code, 0x3C, b"\xff\xff"), "the object file is damaged"),
     "another machine": (lambda code: elf(code, 18, b"\x08\x00"), r"is for another machine \(number 8 of ELF\)"),
-    "32 bits": (lambda code: elf(code, 4, b"\x01"), "is no ELF object file"),
-    "a library": (lambda code: elf(code, 16, b"\x03\x00"), "is no ELF object file"),
+    "32 bits": (lambda code: elf(code, 4, b"\x01"), "is not an ELF object file"),
+    "a library": (lambda code: elf(code, 16, b"\x03\x00"), "is not an ELF object file"),
 }
 
 

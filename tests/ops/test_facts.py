@@ -42,7 +42,7 @@ HEADS = {
     "append_states": "concatenate transpose",
     "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "
                     "power repeat reshape strided_slice subtract take tile",
-    "choose_layouts": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
+    "choose_layouts": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose transpose",
     "convert_layout": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose qnn.dequantize",
     "fold_batch_norm": "add nn.batch_norm nn.bias_add",
     "fold_scale": "add divide multiply subtract",
@@ -64,7 +64,7 @@ HEADS = {
     "matching": "divide mean multiply negative power sum",
     "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
     "pack_weights": "nn.dense",
-    "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
+    "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul nn.pad",
     "split_groups": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "recurrent_codes": "qnn.dequantize",
     "recurrent_rules": "add multiply nn.dense nn.gru nn.lstm reshape scan sigmoid strided_slice subtract tanh",
@@ -77,8 +77,8 @@ HEADS = {
     "untranspose": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "use_winograd": "nn.conv1d nn.conv2d nn.contrib_conv2d_NCHWc nn.contrib_conv2d_winograd_NCHWc nn.contrib_conv3d_NCDHWc "
                     "nn.contrib_conv3d_winograd_NCDHWc nn.conv3d",
-    "view_rules": "add concatenate expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take "
-                  "transpose",
+    "view_rules": "add all any concatenate count_nonzero expand_dims logsumexp max mean min nn.batch_flatten nn.dense nn.matmul "
+                  "prod reshape split squeeze strided_slice sum take transpose",
     "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
                 "nn.dense subtract",
     "widen_conv1d": "nn.conv1d nn.conv1d_transpose",

@@ -1,4 +1,4 @@
-"""scripts/release.py refuses what is no release, and makes one that installs and runs."""
+"""scripts/release.py refuses what is not a release, and makes one that installs and runs."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_scale_for_each_direction() -> None:
 
 @pytest.mark.parametrize("zero", [128, 3])
 def test_codes_of_uint8_are_int8(zero: int) -> None:
-    """With a zero point only where they are no int8 without it."""
+    """With a zero point only where they are not int8 without it."""
     point = np.uint8(zero)
     graph = layer("nn.rnn", 1, 1, (codes(1, INPUTS, np.uint8), 0.01, point), (codes(1, HIDDEN, np.uint8), 0.01, point))
     assert check(recurrent_codes.run, graph) == 2

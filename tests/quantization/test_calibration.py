@@ -79,7 +79,7 @@ def _interrupted() -> Iterator[np.ndarray]:
 @pytest.mark.parametrize(("bad", "error", "message"), [
     ([np.full_like(SAMPLES[0], np.nan)], ValueError, "'x'.*nan"), ([SAMPLES[0], SAMPLES[0] / 0], ValueError, "'x'.*(inf|nan)"),
     ([SAMPLES[0][:, :2]], ValueError, "'x'.*shape"), ([], ValueError, "no sample"), (["text"], ValueError, "'x'"),
-    ([{"y": SAMPLES[0]}], ValueError, "'y' is no input"), (_failing, ZeroDivisionError, ""),
+    ([{"y": SAMPLES[0]}], ValueError, "'y' is not an input"), (_failing, ZeroDivisionError, ""),
     (_interrupted, KeyboardInterrupt, ""),
 ], ids=["NaN", "infinity", "shape", "nothing", "text", "name", "failing", "interrupted"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -176,7 +176,7 @@ static void refuse(const forge_sequence *given, const char *reason) {
   REQUIRE(forge_run(&MODEL, &in, &out, NULL, &error) == FORGE_ERROR_INPUT && strstr(error.message, reason) && out.data == NULL);
 }
 
-/* Inputs that are no sequences of vectors of int64. */
+/* Inputs that are not sequences of vectors of int64. */
 static void check_refusals(void) {
   int64_t memory[LONGEST];
   const forge_tensor good = vector(3, memory);

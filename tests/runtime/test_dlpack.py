@@ -104,7 +104,7 @@ def test_negative_numbers_of_four_bits_are_packed_and_unpacked() -> None:
 
 
 class Lender:
-    """Something that is no NumPy array."""
+    """Something that is not a NumPy array."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -459,7 +459,7 @@ def test_copies_and_read_only_memory() -> None:
         (np.array(["a"]), {}, r"tensor: element type str32 has no type in DLPack; got <U1 \[1\]"),
         (np.array([None]), {}, r"tensor: element type object has no type in DLPack; got object \[1\]"),
         (np.ones(2, ">f4"), {}, "tensor: byte order; got >f4; expected this machine's"),
-        (np.zeros(3, "f4,i1")["f0"], {}, "tensor: its strides are no multiples of its elements"),
+        (np.zeros(3, "f4,i1")["f0"], {}, "tensor: its strides are not multiples of its elements"),
     ],
 )
 def test_what_cannot_be_lent(array: Any, options: dict[str, Any], message: str) -> None:

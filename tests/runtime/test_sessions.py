@@ -167,7 +167,7 @@ def test_wrong_states_change_nothing(run: Runtime, states: dict[str, Any], messa
 def test_damaged_files_are_refused(run: Runtime, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s.safetensors"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"s.safetensors: (is no state that `save` has written, or damaged|got format None)"):
+    with pytest.raises(InputError, match=r"s.safetensors: (is not a state that `save` has written, or damaged|got format None)"):
         run.session().load_state(path)
 
 

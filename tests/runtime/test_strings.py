@@ -1,4 +1,4 @@
-"""Tensors of strings at the border of a model: from Python, from C, and the routines on bytes that are no text."""
+"""Tensors of strings at the border of a model: from Python, from C, and the routines on bytes that are not text."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_zeros_inside_and_empty_tensors(runtime: Runtime) -> None:
 @pytest.mark.parametrize(("given", "message"), [
     (np.zeros(1), "wrong dtype; got float64; expected strings"),
     (strings(1), "wrong element; got int; expected str or bytes"),
-    (strings("\ud800"), "which is no text"),
+    (strings("\ud800"), "which is not text"),
     (3.5, "not an array; got float"),
 ])
 def test_refuses_other_inputs(runtime: Runtime, given: Any, message: str) -> None:

@@ -115,7 +115,7 @@ def test_printed_module() -> None:
 @differs(
     "the printed `mod`: `%v193` for a weight called 193",
     "the printed `mod`: `nn.batch_flatten` twice, `multiply(1f, %fc.bias)`",
-    why="names are kept, quoted where they are no identifiers; operators that do nothing are left out",
+    why="names are kept, quoted where they are not identifiers; operators that do nothing are left out",
 )
 def test_quoted_names() -> None:
     proto = model("g (float[n] x) => (float[n] y) { y = Add(x, w) }", w=example(0, 1))

@@ -264,7 +264,7 @@ def _encoded(value: object, where: str) -> bytes:
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: got {value!r}, which is no text ({error.reason}); expected characters of Unicode") from error
+        raise InputError(f"{where}: got {value!r}, which is not text ({error.reason}); expected characters of Unicode") from error
 
 
 def _strings(memory: Any, shape: tuple[int, ...]) -> Array:

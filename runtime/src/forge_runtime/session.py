@@ -33,10 +33,10 @@ class Session:
         self._siblings: dict[str, Session] = {}
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
-        """Calls the function: its inputs that are no states, as in a call of `Runtime`.
+        """Calls the function: its inputs that are not states, as in a call of `Runtime`.
 
         Returns:
-            The output that is no state, or a list if there are several or none.
+            The output that is not a state, or a list if there are several or none.
 
         Raises:
             InputError: wrong number, name, dtype, rank or shape; another thread uses the session; a state is undefined.
@@ -57,7 +57,7 @@ class Session:
         """Calls the function; outputs that are given are written in place.
 
         Returns:
-            All outputs that are no states, in order.
+            All outputs that are not states, in order.
 
         Raises:
             InputError: as a call; also for given outputs.

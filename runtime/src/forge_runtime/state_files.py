@@ -29,7 +29,7 @@ _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 _METADATA = "__metadata__"
 _MAX_HEADER = 100 << 20
 _SIZE_BYTES = 8
-_DAMAGED = "is no state that `save` has written, or damaged"
+_DAMAGED = "is not a state that `save` has written, or damaged"
 
 
 def write(path: str | os.PathLike[str], arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:

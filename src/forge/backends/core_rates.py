@@ -98,7 +98,7 @@ def _seconds(target: Target, function: Function, size: int = 4096) -> float:
     """The shortest of many runs on a buffer of ``size`` bytes."""
     kernel = native(target, function)
     memory = np.empty(max(size, 4096) + _LINE, np.uint8)
-    memory.fill(0)  # pages that nobody has written are all one
+    memory.fill(0)  # pages that nothing has written are all one
     data = memory.ctypes.data + -memory.ctypes.data % _LINE
     return best_seconds(lambda: kernel(data), _REPEAT)
 

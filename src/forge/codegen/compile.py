@@ -137,7 +137,7 @@ class WorkerPool:
     def compile(self, jobs: Sequence[tuple[str, list[bytes]]], progress: Progress | None = None) -> list[bytes | str]:
         """For each (name, frames): object code, or the message of what went wrong.
 
-        Interrupted in the middle, it ends the workers, whose replies nobody would read.
+        Interrupted in the middle, it ends the workers, whose replies nothing would read.
         """
         with self._lock:
             try:

@@ -17,7 +17,7 @@ _STATE_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x i64], [{abi.MAX_RANK} x i64]
 
 
 REGION_FIELDS = (*["ptr null"] * 6, *["i32 0"] * 4)
-"""Of ``forge_model``, since version 4: a region is no function of a library."""
+"""Of ``forge_model``, since version 4: a region is not a function of a library."""
 
 
 class Strings:

@@ -31,7 +31,7 @@ def check_object(code: bytes, functions: Iterable[str], target: Target, where: s
         CompileError: it is none, is damaged, is for another machine, or lacks a function.
     """
     if not is_relocatable(code):
-        raise CompileError(f"{where}: is no ELF object file; expected one of 64 bits, as 'cc -c -fPIC' makes it")
+        raise CompileError(f"{where}: is not an ELF object file; expected one of 64 bits, as 'cc -c -fPIC' makes it")
     if machine_of(code) != target.architecture.elf_machine:
         got, wanted = machine_of(code), target.architecture.elf_machine
         raise CompileError(f"{where}: is for another machine (number {got} of ELF); expected one for {target.triple} ({wanted}); "

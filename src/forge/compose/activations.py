@@ -1,4 +1,4 @@
-"""Activations that are no operators: with thresholds, factors and gates. None of them changes the element type."""
+"""Activations that are not operators: with thresholds, factors and gates. None of them changes the element type."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from forge.ops.core.composer import Composer
 
 @dataclass(frozen=True)
 class Masks:
-    """Bits for entries of a strided slice: which bounds do not count, and which entries are no bounds of an axis."""
+    """Bits for entries of a strided slice: which bounds do not count, and which entries are not bounds of an axis."""
 
     begin_mask: int = 0
     end_mask: int = 0

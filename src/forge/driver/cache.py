@@ -149,7 +149,7 @@ def _split(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 def store(entry: str, compiled: CompiledModel, arrays: Arrays) -> None:
-    """Keeps ``compiled``, of its weights only what is no view of ``arrays``. A cache that cannot be written is left alone."""
+    """Keeps ``compiled``, of its weights only what is not a view of ``arrays``. A cache that cannot be written is left alone."""
     home = folder()
     with contextlib.suppress(OSError):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)

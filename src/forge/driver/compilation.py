@@ -77,7 +77,7 @@ class Compilation:
         """The user's functions that the module calls.
 
         Raises:
-            CompileError: no code has a function, or several have; or what has it is no object code for the target.
+            CompileError: no code has a function, or several have; or what has it is not object code for the target.
         """
         called = dict.fromkeys(name for graph in self.module.graphs.values() for name in external_functions(graph))
         if not called:

@@ -7,7 +7,7 @@ times are the least of each kernel.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from forge.backends.compiled import CompiledModel
 from forge.driver.compiler import compile_module
 from forge.driver.profiler import items_of, sample
-from forge.ir.graph import Module
+from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node
 from forge.ir.op import Category
 from forge.lowering.texts import parts
@@ -71,10 +71,10 @@ def in_turns(ways: Mapping[Key, Way], seconds: float) -> dict[Key, np.ndarray]:
     return best
 
 
-def marked(module: Module, operators: tuple[str, ...]) -> Module:
-    """A copy in which the nodes with these operators bear their numbers among them as names, which compilation keeps."""
+def marked(module: Module, layers: Callable[[Graph], Sequence[Node]]) -> Module:
+    """A copy in which the nodes that ``layers`` gives bear their numbers among them as names, which compilation keeps."""
     copy = module.copy()
-    for number, node in enumerate(n for n in copy.main.nodes if n.op in operators):
+    for number, node in enumerate(layers(copy.main)):
         node.name = MARK.format(number)
     return copy
 

@@ -50,7 +50,7 @@ def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: st
 
 
 def interface(graph: Graph) -> dict[str, list[dict[str, Any]]]:
-    """What a caller of the function gives and gets: inputs and outputs that are no states."""
+    """What a caller of the function gives and gets: inputs and outputs that are not states."""
     kept = replaced(graph)
     inputs = [v for v in graph.inputs if v.name not in graph.params and v.name not in graph.states]
     outputs = [(v, name) for k, (v, name) in enumerate(zip(graph.outputs, graph.output_names)) if kept.get(k) not in graph.states]

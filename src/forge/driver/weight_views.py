@@ -22,7 +22,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def described(weights: Weights, arrays: Arrays) -> tuple[dict[str, Any], Weights]:
-    """What `restored` takes, and the block of those weights that are no views of ``arrays``."""
+    """What `restored` takes, and the block of those weights that are not views of ``arrays``."""
     places = _Places(arrays)
     entries: list[list[Any]] = []
     made: list[tuple[int, np.ndarray]] = []

@@ -1,6 +1,6 @@
 """Branches and loops of formats whose bodies are functions that are called with tensors and with handles.
 
-A handle is whatever a converter passes on that is no tensor: it leads to a variable, say. What leads to what is known while a
+A handle is whatever a converter passes on that is not a tensor: it leads to a variable, say. What leads to what is known while a
 model is converted, so handles are in no graph.
 """
 

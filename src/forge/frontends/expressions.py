@@ -102,7 +102,7 @@ def module_of(expression: Expr | Sequence[Expr] | Function) -> Module:
     """The module whose main function it is; free variables are parameters, after those that a function lists.
 
     Raises:
-        InvalidGraphError: it is no expression.
+        InvalidGraphError: it is not an expression.
     """
     function = expression if isinstance(expression, Function) else Function([], expression)
     results = _results(function.body)

@@ -148,7 +148,7 @@ def _load_saved(path: Path) -> Module:
 SAVED = Format(
     name="saved", title="Forge", suffixes=(".forge", ".relay", ".txt"), load=_load_saved,
     magic=(Magic(entries=(b"forge.json", b"module.relay")),))
-"""Files of ``IRModule.save``; they are no door: only ``forge.load`` reads them."""
+"""Files of ``IRModule.save``; they are not a door: only ``forge.load`` reads them."""
 
 
 def suffixes() -> list[str]:
@@ -172,7 +172,7 @@ def recognize(source: object, where: str = "load") -> tuple[Format, object]:
     Args:
         source: a path, bytes, or an object of a framework. A file is known by its contents, or by its ending; a folder by the
             names of its files, or by the one model in it.
-        where: names the caller at the begin of messages, or is empty.
+        where: names the caller at the beginning of messages, or is empty.
 
     Raises:
         ImportModelError: there is no such file, or several formats or none of them fit: what was tried is said.

@@ -23,7 +23,7 @@ class DimensionNames:
     """Turns dimension texts of a model into symbols.
 
     A text is a label, never arithmetic: equal texts are equal sizes, ``2*n`` and ``n`` have nothing in common. The symbol has the
-    label as its name, shortened where it is longer than names may be. ``UNKNOWN_SIZES`` are no labels.
+    label as its name, shortened where it is longer than names may be. ``UNKNOWN_SIZES`` are not labels.
     """
 
     def __init__(self, labels: Iterable[str] = ()) -> None:

@@ -91,7 +91,7 @@ def parse(data: bytes | str, label: str) -> Record:
     """The document in ``data``, called ``label``.
 
     Raises:
-        ImportModelError: it is no JSON, has a key twice, or is nested too deeply.
+        ImportModelError: it is not JSON, has a key twice, or is nested too deeply.
     """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
@@ -112,4 +112,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")

@@ -102,7 +102,7 @@ class Graph:
         return node
 
     def remove(self, node: Node) -> None:
-        """Removes a node whose results nobody uses.
+        """Removes a node whose results nothing uses.
 
         Raises:
             InvalidGraphError: a result is used by a node or is an output, or the node is in another graph.

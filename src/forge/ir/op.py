@@ -39,7 +39,7 @@ class Trait(Flag):
     STATEFUL = auto()  # reads or writes state: keeps its order, never removed
     MAY_FAIL = auto()  # may raise an error for some operand values: never moved out of a region
     COMMUTATIVE = auto()  # operands 0 and 1 may be swapped
-    HOST = auto()  # works on sequences or optionals, which are no arrays: its results are no constants
+    HOST = auto()  # works on sequences or optionals, which are not arrays: its results are not constants
 
 
 _IMPURE = Trait.RANDOM | Trait.STATEFUL | Trait.MAY_FAIL

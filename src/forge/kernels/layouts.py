@@ -19,7 +19,7 @@ from forge.target import Target, blocking
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
 # That of products of bytes in pairs, which need a register before they are added: three vectors leave room for few rows.
 _PAIR_PENALTY: Final = {1: 1.15, 2: 1.0, 3: 1.1}
-# Sums of so many products of 8 bits with 12 bits fit into 32 bits.
+# Sums of this many products of 8 bits by 12 bits fit into 32 bits.
 _MOST_IN_PAIRS: Final = 4096
 # The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
 _WINOGRAD_MARGIN: Final = 1.1

@@ -4,7 +4,7 @@ A group has an *anchor*, whose loops the kernel runs; an *epilogue*, a chain of 
 result before it is stored; and *inlined* producers, recomputed where they are read (in front of the anchor or next to the
 epilogue). Only the results of the last node of the chain are written to memory.
 
-A node joins the group of its consumers only if nobody else needs its result. Views (reshape and kin) cost nothing and belong to
+A node joins the group of its consumers only if nothing else needs its result. Views (reshape and kin) cost nothing and belong to
 no group. The rules, in the order in which they are tried:
 
 1. every contraction, reduction and other anchor opens a group and takes the element-wise chain after it, but for conversions to

@@ -215,7 +215,7 @@ class _Sharer(Generic[Item]):
         assert done, f"memory plan: donated input %{old.name} is read after everything"
 
     def update_intermediates(self) -> None:
-        """Updates follow intermediate results that nobody reads later."""
+        """Updates follow intermediate results that nothing reads later."""
         for group in [i for i in self.items if isinstance(i, Group)]:
             value = group.sink.results[0]
             if value not in self.followed and is_update(group.sink) and self._updates_intermediate(value):

@@ -73,7 +73,7 @@ class IRModule(Doors):
         self._take(module.copy(), {} if params is None else params, inline_partitions, fold_constants, fold_batch_norms)
 
     def _take(self, module: Module, params: Mapping[str, np.ndarray], inline: bool, constants: bool, batch_norms: bool) -> None:
-        """Makes ``module``, which was verified and belongs to nobody else, that of this object."""
+        """Makes ``module``, which was verified and belongs to nothing else, that of this object."""
         self._module = module
         self._bind(params)
         self._simplify(inline, constants, batch_norms)
@@ -420,7 +420,7 @@ def join(modules: Mapping[str, IRModule]) -> IRModule:
     Weights of equal contents become one. States of one name are one tensor: what ``prefill`` leaves there, ``decode`` finds.
 
     Raises:
-        OptionError: something is no module, or has several public functions.
+        OptionError: something is not a module, or has several public functions.
         InvalidGraphError: a module breaks a rule of the IR, or they mean different tensors by one name of a state.
     """
     if not isinstance(modules, Mapping) or not modules or not all(isinstance(n, str) and n for n in modules):

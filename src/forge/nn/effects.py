@@ -19,7 +19,7 @@ from forge.nn.tracing import Context, tensor_type, tracing
 class Effect:
     """A state that methods read and replace. A subclass says what it is at first; methods of it change ``state``.
 
-    ``create``, ``set_state`` and ``finalize`` are called at the begin and end of each method that is exported.
+    ``create``, ``set_state`` and ``finalize`` are called at the beginning and end of each method that is exported.
 
     Attributes:
         state: the values that are the state now, while a method is traced.

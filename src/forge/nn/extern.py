@@ -44,7 +44,7 @@ class ExternModule:
             `Tensor.placeholder`.
         link_options: options of the linker, such as ``-lopenblas``, for libraries that the functions need. The model then needs
             them, too, where it runs.
-        is_pure: results depend on the arguments alone: equal calls become one, and one whose results nobody reads none.
+        is_pure: results depend on the arguments alone: equal calls become one, and one whose results nothing reads none.
 
     Raises:
         OptionError: there is no function, or a name is none that C can have.
@@ -75,7 +75,8 @@ class ExternModule:
             OptionError: the module has no such function.
         """
         if name not in self.symbols:
-            raise OptionError(f"{type(self).__name__}: {name!r} is no function of it; expected one of: {', '.join(self.symbols)}")
+            known = ", ".join(self.symbols)
+            raise OptionError(f"{type(self).__name__}: {name!r} is not a function of it; expected one of: {known}")
 
         def call(*arguments: Any) -> Any:
             add_extern(self)

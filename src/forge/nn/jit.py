@@ -35,7 +35,7 @@ class CompiledModule:
         """
         methods = self._exporter.spec.methods
         if method not in methods:
-            raise OptionError(f"jit: {method!r} is no method of the specification; expected one of: {', '.join(methods)}")
+            raise OptionError(f"jit: {method!r} is not a method of the specification; expected one of: {', '.join(methods)}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._call(method, args, kwargs)

@@ -112,7 +112,7 @@ def tensor_ir_inplace_op(
             for a new one. One number stands for a list of it. At least one is not -1.
         out: see there.
 
-    Tensors stay what they were for all who use them: the memory is shared where nobody else reads it later, else the operand is
+    Tensors stay what they were for all who use them: the memory is shared where nothing else reads it later, else the operand is
     copied first.
 
     Raises:

@@ -53,7 +53,7 @@ class Tensor:
 
 
 class Object:
-    """What is no tensor: ``object_type`` wraps it for the method, as ``object_type(_expr=value, _name=name)``.
+    """What is not a tensor: ``object_type`` wraps it for the method, as ``object_type(_expr=value, _name=name)``.
 
     Args:
         object_type: a subclass of ``nn.Object``.
@@ -121,7 +121,7 @@ class MethodSpec:
         """Of a specification, or arguments by name; the key ``"$"`` sets ``param_mode`` and ``effect_mode``.
 
         Raises:
-            OptionError: a name is no argument of the method, an argument without default is missing, or a mode is unknown.
+            OptionError: a name is not an argument of the method, an argument without default is missing, or a mode is unknown.
         """
         if isinstance(given, MethodSpec):
             return given
@@ -133,7 +133,7 @@ class MethodSpec:
         names = [name for name, p in signature.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
         unknown = [name for name in arguments if name not in names and not takes_any]
         if unknown:
-            raise OptionError(f"{where}: {unknown[0]!r} is no argument; expected some of: {', '.join(names) or 'none'}")
+            raise OptionError(f"{where}: {unknown[0]!r} is not an argument; expected some of: {', '.join(names) or 'none'}")
         missing = [name for name in names if name not in arguments and signature[name].default is inspect.Parameter.empty]
         if missing:
             raise OptionError(f"{where}: argument {missing[0]!r} is missing; expected all of: {', '.join(names)}")
@@ -180,7 +180,7 @@ class ModuleSpec:
         """Of specifications of methods by name; arguments by name are those of ``forward``.
 
         Raises:
-            OptionError: a name is no method, or what it has does not fit the method.
+            OptionError: a name is not a method, or what it has does not fit the method.
         """
         if isinstance(given, ModuleSpec):
             return given
@@ -192,7 +192,7 @@ class ModuleSpec:
         for name, arguments in given.items():
             method = getattr(module, name, None)
             if not callable(method):
-                raise OptionError(f"spec: {name!r} is no method of {type(module).__name__}")
+                raise OptionError(f"spec: {name!r} is not a method of {type(module).__name__}")
             methods[name] = MethodSpec.from_raw(arguments, method, f"spec of {type(module).__name__}.{name}")
         return ModuleSpec(module, methods)
 

@@ -69,7 +69,7 @@ class Tensor:
         """A constant of rank 0.
 
         Raises:
-            OptionError: it is no number, or there is no such element type.
+            OptionError: it is not a number, or there is no such element type.
         """
         if not isinstance(data, bool | int | float | np.generic):
             raise OptionError(f"Tensor.from_scalar: got {type(data).__name__}; expected a number")
@@ -315,7 +315,7 @@ class Parameter(Tensor):
 
 
 class Object:
-    """What is passed between methods and is no tensor: a sequence of tensors, say.
+    """What is passed between methods and is not a tensor: a sequence of tensors, say.
 
     Attributes:
         name: of the input.
@@ -338,7 +338,7 @@ def wrap_nested(expr: Value | Sequence[Any], name: str) -> Any:
     """Values of a graph as tensors called ``name``; sequences of values as tuples of them.
 
     Raises:
-        OptionError: something is no value of a graph.
+        OptionError: something is not a value of a graph.
     """
     if isinstance(expr, Value):
         if isinstance(expr.type, SequenceType):

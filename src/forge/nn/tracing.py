@@ -158,7 +158,7 @@ class Context(Composer):
         """``axis`` counted from the front.
 
         Raises:
-            OptionError: it is no integer, or out of range.
+            OptionError: it is not an integer, or out of range.
         """
         if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
             raise OptionError(f"{self.name}: {what}: got {axis!r}; expected an integer")
@@ -169,7 +169,7 @@ class Context(Composer):
         """One axis or several, counted from the front; all for None.
 
         Raises:
-            OptionError: one is no integer, out of range, or named twice.
+            OptionError: one is not an integer, out of range, or named twice.
         """
         if axes is None:
             return tuple(range(rank))

@@ -54,7 +54,7 @@ class Reproducer:
         """Writes ``PATH.forge``, ``PATH.npz`` and ``PATH.py``, which prints the difference; the three files.
 
         Raises:
-            OptionError: an input is no tensor; OSError: a file cannot be written.
+            OptionError: an input is not a tensor; OSError: a file cannot be written.
         """
         base = Path(path)
         files = [base.with_name(base.name + suffix) for suffix in (".forge", ".npz", ".py")]

@@ -65,7 +65,7 @@ class RuntimeException(Status, ExecutionError):
 
 
 class InvalidProtobuf(Status, ImportModelError):
-    """The file or the bytes are no ONNX model."""
+    """The file or the bytes are not an ONNX model."""
 
     code, status = 7, "INVALID_PROTOBUF"
 

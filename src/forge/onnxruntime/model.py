@@ -47,7 +47,7 @@ class NodeArg:
 
     Attributes:
         type: as in ``tensor(float)``.
-        shape: sizes, names of dimensions, None for one without; empty for what is no tensor.
+        shape: sizes, names of dimensions, None for one without; empty for what is not a tensor.
     """
 
     name: str
@@ -149,7 +149,7 @@ def _artifact(path: Path, options: SessionOptions) -> Model:
 
 
 def _refuse_options(path: Path, options: SessionOptions, kind: str, **others: object) -> None:
-    """Raises OptionError for what is asked of a model that is no ONNX model any more."""
+    """Raises OptionError for what is asked of a model that is not an ONNX model any more."""
     entries = [entry for entry in (FOLDER, OWN + UNIFY) if entry in options.entries]
     of_onnx = {"optimized_model_filepath": options.optimized_model_filepath, "add_initializer": list(options.initializers),
                "free dimensions": _sizes(options), "entries": entries}

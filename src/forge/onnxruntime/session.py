@@ -195,7 +195,7 @@ class InferenceSession(Refusing):
         try:
             return np.array(value, dtype)
         except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"input {name!r}: got a list that is no array: {error}; expected {type_}") from error
+            raise InvalidArgument(f"input {name!r}: got a list that is not an array: {error}; expected {type_}") from error
 
     def _overriding(self, feed: Mapping[str, Any]) -> Program:
         """Code for calls that give initialisers, too; compiled when the first one does."""

@@ -127,7 +127,7 @@ def _first_product(graph: Graph, value: Value, found: _Scores) -> Matmul | Decli
     while (source := _through_reshapes(graph, value)) is not None:
         node = source.producer
         if node is None:
-            return Declined("the scores are no product")
+            return Declined("the scores are not a product")
         if (product := Matmul.of(node)) is not None:
             return product
         step = STEPS.get(node.op)
@@ -363,7 +363,7 @@ def _moved_rows(shape: Sequence[Dim], axes: Sequence[int] | None, rows: Dim, siz
 
 
 def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
-    """(x, c) with value == c * x, looking through movements of elements that nobody else reads."""
+    """(x, c) with value == c * x, looking through movements of elements that nothing else reads."""
     if builder.graph.use_count(value) != 1:
         return value, 1.0
     for x, c in with_scalar(value, "multiply"):

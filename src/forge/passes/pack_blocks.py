@@ -42,11 +42,11 @@ MOST_ZERO = 255
 """Zero points are of uint8."""
 FLOATS = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 24
-"""So many codes are packed at a time."""
+"""Codes that are packed at a time."""
 SAMPLE = 1 << 16
-"""So many codes are looked at a time: few matrices need more to show that no fewer bits hold them."""
+"""Codes that are looked at together: few matrices need more to show that no fewer bits hold them."""
 MOST_DEPTH = 1 << 15
-"""Sums of so many products of 8 bits fit into 32 bits, and copies of a few rows on the stack."""
+"""Sums of this many products of 8 bits fit into 32 bits, and copies of a few rows on the stack."""
 
 
 @dataclass(frozen=True)

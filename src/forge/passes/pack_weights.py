@@ -60,7 +60,7 @@ def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Decli
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
     if integers and depth % MULTIPLE:
-        return Declined(f"the depth is no multiple of {MULTIPLE}")
+        return Declined(f"the depth is not a multiple of {MULTIPLE}")
     parts = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
     if integers or data.dtype == "bfloat16" and depth % 2 == 0 and layouts.dots_of_pairs():
         parts = [paired(part, layouts.integer_group(data.dtype) if integers else 2) for part in parts]

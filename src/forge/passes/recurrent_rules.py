@@ -24,7 +24,7 @@ from forge.passes.view_rules import reshaped
 MOST_STEPS = 64
 """Operators between a gate and the products that it is made of."""
 
-NO_LAYER = Declined("the body is no step of an LSTM or GRU")
+NO_LAYER = Declined("the body is not a step of an LSTM or GRU")
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Layer:
     gates: tuple[_Affine, ...]
     states: tuple[int, ...]
     inner: _Affine = _Affine()
-    """Of a GRU: what the reset gate is multiplied with."""
+    """Of a GRU: what the reset gate is multiplied by."""
 
 
 def _lstm(body: _Body, graph: Graph) -> _Layer | None:
@@ -233,7 +233,7 @@ def recurrent_layer(builder: RuleBuilder, scan: Node) -> Sequence[Value] | Decli
     sequence = operand(scan, graph.inputs.index(body.row))
     hidden, features = operand(scan, layer.states[0]).shape[-1], sequence.shape[-1]
     if not all(isinstance(n, int) for n in (hidden, features)) or sequence.rank != 3 or sequence.dtype != "float32":
-        return Declined("rows are no matrices of float32, or their sizes are unknown")
+        return Declined("rows are not matrices of float32, or their sizes are unknown")
     if not all(gate.fits(features, hidden) for gate in (*layer.gates, layer.inner)):
         return Declined("gates are not as wide as the state")
     new, unused = graph.outputs[layer.states[0]], [builder.graph.use_count(v) == 0 for v in scan.results]

@@ -1,7 +1,7 @@
 """The products of a recurrent layer's input with constant weights become one matrix product over all steps.
 
 ``nn.lstm(%x, w, %r, ...)`` --> ``nn.lstm(nn.dense(%x, w), None, %r, ...)`` with the directions of w one below the other; a w of
-bfloat16 with float32 is multiplied with the rounded %x and the products stay float32.
+bfloat16 with float32 is multiplied by the rounded %x and the products stay float32.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def from_exported_program(
     Args:
         keep_params_as_input: parameters stay inputs of ``main``, after its own; their values are ``IRModule.params``. Buffers and
             constants are part of the graph.
-        unwrap_unit_return_tuple, no_bind_return_tuple: of no effect: results are a flat list, in which a single one is no tuple.
+        unwrap_unit_return_tuple, no_bind_return_tuple: of no effect: results are a flat list, a single one is not a tuple.
         custom_convert_map: as of `forge.from_torch`.
         run_ep_decomposition: torch decomposes what has no converter; with a ``custom_convert_map``, whose names are those of
             decomposed programs, the whole program. False: nothing is decomposed.
@@ -98,7 +98,7 @@ def from_fx(
         input_info: ``(shape, dtype)`` of each input; they are called ``inp_0`` and so on. Texts in shapes are dynamic
             dimensions.
         keep_params_as_input: parameters stay inputs of ``main``, after its own; their values are ``IRModule.params``.
-        unwrap_unit_return_tuple, no_bind_return_tuple: of no effect: results are a flat list, in which a single one is no tuple.
+        unwrap_unit_return_tuple, no_bind_return_tuple: of no effect: results are a flat list, a single one is not a tuple.
         custom_convert_map: as of `forge.from_torch`: names are those of the exported program (``relu.default``, or ``relu`` for
             all overloads), not of modules.
         default_image_layout: only "NCHW", which is PyTorch's.

@@ -89,7 +89,7 @@ def difference(x: Expr) -> dict[Var | None, int] | None:
 
 
 def linear(x: Expr) -> dict[Var | None, int] | None:
-    """The factor of every variable in ``x``, and under None what is added; None: ``x`` is no such sum."""
+    """The factor of every variable in ``x``, and under None what is added; None: ``x`` is not such a sum."""
     match x:
         case E.Const() if isinstance(x.value, int) and not isinstance(x.value, bool):
             return {None: x.value}

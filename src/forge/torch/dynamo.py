@@ -47,8 +47,8 @@ def dynamo_capture_subgraphs(
         keep_params_as_input: parameters stay inputs, after the other ones; ``detach_params`` gives their values.
 
     Raises:
-        OptionError: ``keep_params_as_input`` is no bool; ImportModelError: Dynamo captures nothing; OpNotImplemented: operators
-        have no converter, all listed.
+        OptionError: ``keep_params_as_input`` is not a bool; ImportModelError: Dynamo captures nothing; OpNotImplemented:
+        operators have no converter, all listed.
     """
     if not isinstance(keep_params_as_input, bool):
         raise OptionError(f"dynamo_capture_subgraphs: keep_params_as_input: got {keep_params_as_input!r}; expected True or False")

@@ -24,7 +24,7 @@ Sizes = Callable[[Sequence[Any], Sequence[Any]], dict[str, int]]
 
 @dataclass(frozen=True)
 class Constant:
-    """A result that is no tensor and was known when the graph was captured."""
+    """A result that is not a tensor and was known when the graph was captured."""
 
     value: Any
 
@@ -233,7 +233,7 @@ def storage_of(node: Node) -> int:
 
 
 def memory_of(value: Any) -> int | None:
-    """What tells the memory of a tensor from other memory; None: it is no tensor, or none with elements one after the other."""
+    """What tells the memory of a tensor from other memory; None: it is not a tensor, or its elements have gaps."""
     tensor = without_batch(value)
     is_strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
     return int(tensor.untyped_storage()._cdata) if is_strided else None

@@ -152,7 +152,7 @@ def _is_wrapped(tensor: torch.Tensor) -> bool:
 
 
 def _check_constants(traced: GraphModule) -> None:
-    """A tensor without contents is no constant: tracing lost where it comes from."""
+    """A tensor without contents is not a constant: tracing lost where it comes from."""
     for node in traced.graph.nodes:
         value = getattr(traced, node.target, None) if node.op == "get_attr" else None
         if isinstance(without_batch(value), FakeTensor) or without_batch(value) is not value:

@@ -74,7 +74,7 @@ def _common(paths: Sequence[Scopes]) -> Scopes:
 
 
 def grouped(nodes: Sequence[Node]) -> list[Node | NameGroup]:
-    """The top level of the groups. Scopes with one entry are no groups; names of scopes with one scope inside are joined."""
+    """The top level of the groups. Scopes with one entry are not groups; names of scopes with one scope inside are joined."""
     root = NameGroup("")
     known: dict[Scopes, NameGroup] = {(): root}
     for node, path in zip(nodes, scopes(nodes)):

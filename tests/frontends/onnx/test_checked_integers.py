@@ -111,7 +111,7 @@ SIZES: dict[str, tuple[str, list[Any], list[Any], str]] = {  # graph, inputs tha
     "Split": ("g (float[5, 4] x, int64[2] s) => (float[n, 4] a, float[m, 4] b) { a, b = Split(x, s) }",
               [DATA, np.array([2, 3])], [DATA, np.array([2, 2])], "sizes of parts do not add up to 5"),
     "DepthToSpace": ("g (float[1, n, 2, 2] x) => (float[1, m, 4, 4] y) { y = DepthToSpace<blocksize = 2>(x) }",
-                     [example(0, 1, 8, 2, 2)], [example(0, 1, 9, 2, 2)], "is no multiple of 4"),
+                     [example(0, 1, 8, 2, 2)], [example(0, 1, 9, 2, 2)], "is not a multiple of 4"),
     "steps of Slice": (
         "g (float[5, 4] x, int64[1] b, int64[1] e, int64[1] a, int64[1] s) => (float[n, m] y) { y = Slice(x, b, e, a, s) }",
         [DATA, *map(np.array, ([0], [5], [0], [2]))], [DATA, *map(np.array, ([0], [5], [0], [0]))], "a step is 0"),

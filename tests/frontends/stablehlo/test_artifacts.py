@@ -34,7 +34,7 @@ def test_what_jax_exports_has_names_and_shapes() -> None:
 
 
 def test_bytecode_is_no_other_file() -> None:
-    with pytest.raises(ImportModelError, match="is no bytecode of MLIR"):
+    with pytest.raises(ImportModelError, match="is not bytecode of MLIR"):
         read_bytecode(b"module {}", "model")
     with pytest.raises(ImportModelError, match="version 40 of MLIR's bytecode; expected 6 at most"):
         read_bytecode(b"ML\xefR\x51", "model")

@@ -256,7 +256,7 @@ def test_meshes_and_shardings_are_kept_by_their_text() -> None:
     ("%0 = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", r"got elements in lists of shape \(2,\); expected \(3,\)"),
     ("%0 = stablehlo.constant dense<[1, [2]]> : tensor<2xi32>", "side by side; expected all elements equally deep"),
     ("%0 = stablehlo.constant dense<[[1], [2, 3]]> : tensor<2x1xi32>", "lists of 2 and of 1 elements; expected the same"),
-    ("%0 = stablehlo.constant dense<300> : tensor<i8>", "is no int8; expected integers of 8 bits"),
+    ("%0 = stablehlo.constant dense<300> : tensor<i8>", "is not of int8; expected integers of 8 bits"),
     ("%0 = stablehlo.constant dense<0x1FFFFFFFF> : tensor<f32>", "expected at most 32 bits"),
     ("%0 = stablehlo.constant dense<1.5> : tensor<i8>", "got a float among elements of int8"),
     ('%0 = stablehlo.constant dense<"0x0102"> : tensor<4xi32>', "got 2 bytes of elements; expected 4 x 4"),

@@ -2,7 +2,7 @@
 
     row("Add", num(4, 5), num(5), forms=(*FLOATS, "int32"))
 
-The form is the element type of ``num``, and the attribute ``T``; ``ints`` are constants that are no numbers, such as axes, and
+The form is the element type of ``num``, and the attribute ``T``; ``ints`` are constants that are not numbers, such as axes, and
 ``given`` are inputs of this kind.
 """
 
@@ -80,12 +80,12 @@ def _numbers(random: np.random.Generator, dtype: str, shape: Sequence[int], low:
 
 
 def ints(values: Any, dtype: str = "int32") -> Operand:
-    """A constant that is no number, such as axes."""
+    """A constant that is not a number, such as axes."""
     return lambda made: made.graph.constant(np.asarray(values, dtypes.numpy_dtype(dtype)))
 
 
 def given(values: Any, dtype: str = "int32") -> Operand:
-    """An input that is no number, such as indices."""
+    """An input that is not a number, such as indices."""
     return lambda made: made.input(np.asarray(values, dtypes.numpy_dtype(dtype)))
 
 

@@ -174,7 +174,7 @@ def test_invalid_graphs(change: Any, told: str) -> None:
 @pytest.mark.parametrize(("options", "told"), [
     ({"layout": "NDHWC"}, "layout: got 'NDHWC'; expected one of: NHWC, NCHW"),
     ({"outputs": "out"}, "outputs: got 'out'; expected a list of names"),
-    ({"outputs": ["nowhere"]}, "got 'nowhere', which is no node"),
+    ({"outputs": ["nowhere"]}, "got 'nowhere', which is not a node"),
     ({"convert_config": {"use_dens": True}}, "got 'use_dens': True; expected True or False for: use_dense, use_nt_batch_matmul"),
     ({"shape": {"y": (2, 3)}}, "y"),
 ])
@@ -189,7 +189,7 @@ def test_wrong_sources(tmp_path: Path) -> None:
     with pytest.raises(ImportModelError, match=r"is a folder without saved_model\.pb"):
         forge.from_tensorflow(tmp_path)
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01\x12\xff")
-    with pytest.raises(ImportModelError, match=r"saved_model\.pb: got bytes that are no SavedModel"):
+    with pytest.raises(ImportModelError, match=r"saved_model\.pb: got bytes that are not a SavedModel"):
         forge.from_tensorflow(tmp_path)
 
 

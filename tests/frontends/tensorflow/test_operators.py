@@ -1,6 +1,6 @@
 """Each operator of TensorFlow, in its element types and options, beside what TensorFlow gave (`record`).
 
-Floats agree to `ACCURACY`, relative to the largest result; infinities, NaN and all that are no floats are the same.
+Floats agree to `ACCURACY`, relative to the largest result; infinities, NaN and all that are not floats are the same.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _set(message: Any, value: Any) -> None:
         case list() | tuple():
             _extend(message.list, value)
         case _:
-            raise TypeError(f"{value!r} is no attribute")
+            raise TypeError(f"{value!r} is not an attribute")
 
 
 def _shape(message: Any, sizes: Sequence[int]) -> None:

@@ -50,7 +50,7 @@ SYMMETRIC = Fixed({"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 
 LOGARITHM = Fixed({"int8": (16 / 256, 127), "uint8": (16 / 256, 255)})
 
 Output = str | Range | Fixed
-"""A range of numbers, a quantisation, "same" as the first operand, "auto", or an element type for outputs that are no numbers."""
+"""A range of numbers, a quantisation, "same" as the first operand, "auto", or an element type for other outputs."""
 
 
 @dataclass
@@ -120,12 +120,12 @@ def num(*shape: int, low: float = -1, high: float = 1, const: bool = False, valu
 
 
 def ints(values: Any, dtype: str = "int32") -> Operand:
-    """A constant that is no number, such as axes."""
+    """A constant that is not a number, such as axes."""
     return lambda made: made.graph.constant(np.asarray(values, np.dtype(dtype)))
 
 
 def given(values: Any, dtype: str = "int32") -> Operand:
-    """An input that is no number, such as indices."""
+    """An input that is not a number, such as indices."""
     return lambda made: made.input(np.asarray(values, np.dtype(dtype)))
 
 

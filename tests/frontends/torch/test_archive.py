@@ -186,7 +186,7 @@ WEIGHT_EDITS: dict[str, tuple[Edit, str]] = {
     "symbolic": (meta(sizes=[{"as_expr": {"expr_str": "Symbol('s')"}}, {"as_int": 4}]), "a number that is not negative"),
     "behind": (meta(storage_offset={"as_int": 1}), "needs 52"),
     "ranks": (meta(strides=[]), "2 of them, as there are sizes"),
-    "many axes": (meta(sizes=sizes(*[1] * 100), strides=sizes(*[1] * 100)), "is no array"),
+    "many axes": (meta(sizes=sizes(*[1] * 100), strides=sizes(*[1] * 100)), "is not an array"),
     "sparse": (meta(layout=1), "7, a dense tensor"),
     "element type": (meta(dtype=99), "unknown dtype"),
     "other type": (meta(dtype=4), "weight 'weight' is int32.* as the graph says"),
@@ -277,7 +277,7 @@ def test_hostile_programs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text, match", [
     (b"[" * 100_000, "nested too deeply"),
-    (b'{"a": NaN}', "NaN is no number"),
+    (b'{"a": NaN}', "NaN is not a number"),
     (b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
     (b'{"a": %s}' % (b"9" * 5000), "got no JSON"),
     (b"\xff", "got no JSON"),

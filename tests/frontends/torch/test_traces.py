@@ -164,7 +164,7 @@ class Counting(torch.nn.Module):
 
 
 class Attributes(torch.nn.Module):
-    """Tensors that are no buffers, which calls replace, and one in a module of it that is only read."""
+    """Tensors that are not buffers, which calls replace, and one in a module of it that is only read."""
 
     def __init__(self) -> None:
         super().__init__()

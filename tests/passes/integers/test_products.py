@@ -179,7 +179,7 @@ def test_zero_points_that_are_cast_are_known() -> None:
 
 def test_grouped_convolutions_by_weights_of_nine_bits_stay() -> None:
     ir = forge.IRModule(Module(grouped()))
-    assert "the weight without its zero point is no int8" in ir.explain(ir.main.find("nn.conv2d"))
+    assert "the weight without its zero point does not fit into int8" in ir.explain(ir.main.find("nn.conv2d"))
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [({"depth": 32897}, "the depth is 32897")], ids=str)

@@ -304,7 +304,7 @@ def test_scales_of_any_kind(scale: float) -> None:
 
 
 def test_rounding_of_another_kind_stays() -> None:
-    """Numbers that a user clips to halves are no integers before they are cast."""
+    """Numbers that a user clips to halves are not integers before they are cast."""
     b = Builder()
     x = b.input(TensorType((40,), "float32"), "x")
     bounded = b.call("clip", b.call("add", b.call("round", x), b.constant(np.float32(0.5))), a_min=0.0, a_max=200.25)
@@ -363,7 +363,7 @@ def of_all_pairs() -> tuple[Graph, list[np.ndarray]]:
 
 
 def of_products() -> tuple[Graph, list[np.ndarray]]:
-    """Sums that float32 computes exactly, and a bias that is no multiple of their unit."""
+    """Sums that float32 computes exactly, and a bias that is not a multiple of their unit."""
     net = Net("uint8", (1, 12, 7, 7))
     weight = net.dequantize(net.b.constant(net.rng.integers(-127, 128, (8, 12, 3, 3)).astype(np.int8)), 2.0**-9)
     y = net.b.call("nn.conv2d", net.fake(net.x, 2.0**-5, 100), weight, padding=(1, 1))

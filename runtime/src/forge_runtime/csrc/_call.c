@@ -534,7 +534,7 @@ static int plan_output(const module_state *state, const forge_tensor_spec *spec,
   return plan->arguments ? 0 : -1;
 }
 
-/* Numbers of the inputs and outputs that are no states. */
+/* Numbers of the inputs and outputs that are not states. */
 static void plan_numbers(model_object *self) {
   const forge_model *model = self->model;
   for (int32_t i = 0; i < model->n_inputs; i++) {

@@ -52,7 +52,7 @@ static int64_t *new_sizes(lent_memory *lent, PyObject *shape, Py_ssize_t ndim) {
     strides[d] = shape == Py_None ? view->strides[d] / view->itemsize : contiguous;
     contiguous *= lent->sizes[d];
     if (shape == Py_None && view->strides[d] % view->itemsize != 0) {
-      PyErr_SetString(PyExc_BufferError, "its strides are no multiples of its elements");
+      PyErr_SetString(PyExc_BufferError, "its strides are not multiples of its elements");
       return NULL;
     }
   }

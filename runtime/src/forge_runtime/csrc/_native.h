@@ -15,7 +15,7 @@ typedef struct {
   PyObject *model_type, *memory_type, *session_type, *checksums_type;
 } module_state;
 
-/* An output that is no state. A fresh one is numpy.empty(*arguments), then .view(view_dtype) for types without buffer protocol. */
+/* An output that is not a state. A fresh one is numpy.empty(*arguments), then .view(view_dtype) for types without buffer protocol. */
 typedef struct {
   int32_t number; /* in forge_model.outputs */
   int32_t donor;  /* the caller's input whose memory it takes, or -1 */
@@ -31,7 +31,7 @@ typedef struct {
   forge_limits limits; /* memory and time; the rest belongs to a call */
   Py_buffer weights;   /* kept while the model uses it in place */
   PyObject *keepalive;
-  int32_t n_inputs, n_outputs; /* that are no states: what callers give and get */
+  int32_t n_inputs, n_outputs; /* that are not states: what callers give and get */
   int32_t *inputs;             /* their numbers in forge_model.inputs */
   output_plan *outputs;
   bool borrows_plans; /* they belong to the model that is kept alive */

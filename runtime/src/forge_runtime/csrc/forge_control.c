@@ -69,7 +69,7 @@ int32_t forge_hand_over(const forge_host *host, const forge_control *control, fo
 static int32_t read_scalar(const forge_host *host, const forge_control *control, const forge_tensor *operand,
                            int32_t dtype, int64_t *value) {
   if (operand->dtype != dtype || forge_byte_count(operand) <= 0)
-    return forge_node_fail(host, control, FORGE_ERROR_VALUE, "a condition or number of trips is no scalar");
+    return forge_node_fail(host, control, FORGE_ERROR_VALUE, "a condition or number of trips is not a scalar");
   *value = dtype == FORGE_BOOL ? *(const uint8_t *)operand->data != 0 : *(const int64_t *)operand->data;
   return FORGE_OK;
 }

@@ -211,7 +211,7 @@ enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of 
  * Inputs of regions: if: captured; loop: iteration (int64), condition (bool), carried, captured; scan: carried, slices, captured.
  * Results of regions: loop: condition, carried, one slice of each stacked result; scan: carried, slices.
  * Operators on sequences and optionals are run in the same way; FORGE_SEQUENCE_MAP has a body, whose inputs are an element of
- * each of the `carried` first operands (one that is no sequence: itself), captured. FORGE_CALL_REGISTERED calls `function`; its results
+ * each of the `carried` first operands (one that is not a sequence: itself), captured. FORGE_CALL_REGISTERED calls `function`; its results
  * have their data and sizes before. */
 struct forge_control {
   int32_t kind;                   /* forge_control_kind */
@@ -276,7 +276,7 @@ typedef struct {
 FORGE_API forge_session *forge_session_new(const forge_model *model, const forge_host *host, const forge_session_options *options,
                                            forge_error *error);
 /* forge_run_limited of a function of the session's library (NULL: of the model that the session was made from). `inputs` and `outputs`
- * hold those of the function that are no states, in order. A state that was not set has its initial value; else it is zeros, of the
+ * hold those of the function that are not states, in order. A state that was not set has its initial value; else it is zeros, of the
  * sizes that its type and the other inputs say, 0 where they say none.
  * A call that fails leaves states as they were. If it had begun to write over a large one (FORGE_STATE_IN_PLACE, more than
  * 4096 bytes), that one is undefined: calls that read it fail until it is reset or set. */

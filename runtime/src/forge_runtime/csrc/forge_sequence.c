@@ -150,7 +150,7 @@ static int32_t read_position(const running *r, int32_t index, int64_t length, in
   char text[TEXT_SIZE];
   *position = standard;
   if (index < r->n_in) {
-    if (integer_count(&r->in[index]) != 1) return fail(r, "the position is no integer");
+    if (integer_count(&r->in[index]) != 1) return fail(r, "the position is not an integer");
     *position = integer_at(&r->in[index], 0);
   }
   const int64_t given = *position;
@@ -285,7 +285,7 @@ static int32_t run_split(const running *r) {
     s.drops = r->control->flags & FORGE_SEQUENCE_DROP_AXIS;
     status = split_evenly(r, &s, 1, false, &parts);
   } else if (integer_count(&r->in[1]) < 0) {
-    status = fail(r, "the sizes of the parts are no integers");
+    status = fail(r, "the sizes of the parts are not integers");
   } else if (r->in[1].ndim == 0) {
     status = split_evenly(r, &s, integer_at(&r->in[1], 0), true, &parts);
   } else {

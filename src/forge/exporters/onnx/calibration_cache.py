@@ -40,7 +40,7 @@ def version_number(version: str) -> int:
     """As TensorRT counts its versions: 8.6.1 is 8601; from 10 on, with two digits for each part, 10.9.0 is 100900.
 
     Raises:
-        OptionError: it is no version.
+        OptionError: it is not a version.
     """
     parts = version.split(".") if isinstance(version, str) else []
     if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts) or any(int(p) > 99 for p in parts[:3]):

@@ -125,7 +125,7 @@ def function_of(model: Layer) -> Function:
     inputs = [leaf.place[0] for leaf in flat(structure) if isinstance(leaf, Reference)]
     outputs = _single(at_border(model.config.get("output_layers")))
     if not inputs or not flat(outputs) or not all(isinstance(leaf, Reference) for leaf in flat([structure, outputs])):
-        raise ImportModelError(f"model {model.name!r}: its inputs or outputs are no results of layers; the model is damaged")
+        raise ImportModelError(f"model {model.name!r}: its inputs or outputs are not results of layers; the model is damaged")
     calls = {}
     inside = _places(layers, lambda layer: 1 if layer.is_model else 0)
     for layer in layers.values():
@@ -213,5 +213,5 @@ def _array(config: Mapping[str, Any]) -> np.ndarray:
         kind = dtypes.numpy_dtype(dtypes.canonical(config.get("dtype")))
         found = np.asarray(config.get("value"), kind)
     except (TypeError, ValueError) as error:
-        raise ImportModelError(f"got a constant that is no array ({str(error)[:100]}); the model is damaged") from error
+        raise ImportModelError(f"got a constant that is not an array ({str(error)[:100]}); the model is damaged") from error
     return found

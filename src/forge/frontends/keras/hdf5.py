@@ -26,7 +26,7 @@ def read_hdf5(data: bytes | memoryview, where: str) -> Group:
     """The root of a file.
 
     Raises:
-        ImportModelError: it is no HDF5 file, is damaged, or has parts that Keras does not write.
+        ImportModelError: it is not an HDF5 file, is damaged, or has parts that Keras does not write.
     """
     file = Hdf5Bytes(memoryview(data).cast("B"), where)
     if bytes(file.data[:8]) != SIGNATURE:

@@ -163,7 +163,7 @@ def _backwards(layer: Mapping[str, Any]) -> dict[str, Any]:
 def _members(attribute: str, found: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Layers of a list; each is called by its class, with a number where there are several of one class.
 
-    Operations of ``keras.ops`` are no layers to Keras: they do not count.
+    Operations of ``keras.ops`` are not layers to Keras: they do not count.
     """
     used: dict[str, int] = {}
     if len(found) > MAX_LAYERS:

@@ -28,7 +28,7 @@ _TENSOR_ELSEWHERE = frozenset(
 
 
 class _DamagedError(ValueError):
-    """The bytes are no sequence of fields."""
+    """The bytes are not a sequence of fields."""
 
 
 @dataclass(frozen=True)

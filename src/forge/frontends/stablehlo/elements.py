@@ -82,7 +82,7 @@ def from_numbers(values: Sequence[Any], dtype: str, fail: Fail) -> np.ndarray[An
             return np.array(values, np.float64).astype(kind)
     bits = int(dtype.partition("int")[2])
     if any(isinstance(value, float) or not -(1 << (bits - 1)) <= value < 1 << bits for value in values):
-        fail(f"got an element that is no {dtype}; expected integers of {bits} bits")
+        fail(f"got an element that is not of {dtype}; expected integers of {bits} bits")
     low, span = (0 if dtype.startswith("u") else -(1 << (bits - 1))), 1 << bits
     holder = np.dtype(f"{'u' if low == 0 else 'i'}{max(bits // 8, 1)}")
     return np.array([(value - low) % span + low for value in values], holder).astype(kind)

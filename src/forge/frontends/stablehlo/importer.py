@@ -168,7 +168,7 @@ def converted_body(scope: StablehloScope, block: Block, arguments: Sequence[Stru
     if len(block.arguments) != len(arguments):
         raise ImportModelError(f"{where}: got {len(arguments)} arguments; expected {len(block.arguments)}")
     if not block.operations or block.operations[-1].name not in TERMINATORS:
-        raise ImportModelError(f"{where}: its last operation is no return; the module is invalid")
+        raise ImportModelError(f"{where}: its last operation is not a return; the module is invalid")
     for formal, actual in zip(block.arguments, arguments):
         scope.put(formal, actual)
     scope.state.convert_operations(scope, block.operations)

@@ -1,4 +1,4 @@
-"""Values in scope while a module is converted: tensors, and what is no tensor: tuples and tokens."""
+"""Values in scope while a module is converted: tensors, and what is not a tensor: tuples and tokens."""
 
 from __future__ import annotations
 

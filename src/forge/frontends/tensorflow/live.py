@@ -75,8 +75,8 @@ def _fill(node: Any, external: Any, known: dict[int, Any], variables: dict[str, 
         variable = known.get(id(external))
         if variable is None:
             raise ImportModelError(
-                f"{node.name!r} is a resource that is no variable; expected variables; save the model (tf.saved_model.save) and "
-                "load its folder")
+                f"{node.name!r} is a resource that is not a variable; expected variables; save the model (tf.saved_model.save) "
+                "and load its folder")
         node.op = "VarHandleOp"
         node.attr.clear()
         node.attr["shared_name"].s = node.name.encode()

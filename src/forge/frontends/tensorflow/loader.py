@@ -146,7 +146,7 @@ def _existing(model: TensorFlowModel, name: str) -> Ref:
     if ref[0] not in model.main.nodes:
         known = list(model.main.nodes)
         raise OptionError(
-            f"from_tensorflow: {option('outputs')}: got {name!r}, which is no node; expected nodes of the graph, as in "
+            f"from_tensorflow: {option('outputs')}: got {name!r}, which is not a node; expected nodes of the graph, as in "
             f"{', '.join(map(repr, known[-3:]))}, the last of {len(known)}")
     return ref
 

@@ -100,7 +100,7 @@ def parse(kind: str, data: bytes | memoryview, what: str) -> Any:
     try:
         found.ParseFromString(bytes(data))
     except (message.DecodeError, ValueError) as error:
-        raise ImportModelError(f"got bytes that are no {what}: {error}; check that the file is whole") from error
+        raise ImportModelError(f"got bytes that are not a {what}: {error}; check that the file is whole") from error
     return found
 
 
@@ -114,7 +114,7 @@ def parse_text(kind: str, text: str, what: str) -> Any:
     try:
         text_format.Parse(text, found, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
-        raise ImportModelError(f"got text that is no {what}: {error}; check that the file is whole") from error
+        raise ImportModelError(f"got text that is not a {what}: {error}; check that the file is whole") from error
     return found
 
 

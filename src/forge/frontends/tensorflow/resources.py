@@ -1,4 +1,4 @@
-"""What is no tensor in a program of TensorFlow: handles of variables and tables, and lists without elements."""
+"""What is not a tensor in a program of TensorFlow: handles of variables and tables, and lists without elements."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class TensorFlowScope(VariableScope[TensorFlowState]):
 
     Attributes:
         body: the graph that is converted.
-        handles: outputs that are no tensors.
+        handles: outputs that are not tensors.
         done: nodes that are converted.
         own: of a region inside the graph, the nodes that belong into it; others are converted outside.
         active: nodes that wait for what they read.
@@ -116,7 +116,7 @@ class TensorFlowScope(VariableScope[TensorFlowState]):
         return quantized.weight(Builder(self.graph), contents(), self.unique(label[:MAX_NAME]))
 
     def set_variable(self, label: str, value: Value) -> None:
-        """A variable is ``value`` from now on; what it is already is no write: programs of jax give all variables back."""
+        """A variable is ``value`` from now on; what it is already is not a write: programs of jax give all variables back."""
         if (self.home or self).variables.get(label) is not value:
             self.state.resources.seen.add(label)
             super().set_variable(label, value)

@@ -74,7 +74,7 @@ def _of_text(data: bytes, where: str, folder: Path) -> TensorFlowModel:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ImportModelError("is no text of UTF-8; expected a message in its text form") from error
+        raise ImportModelError("is not a text of UTF-8; expected a message in its text form") from error
     if "meta_graphs" in text:
         return _saved_model(parse_text("SavedModel", text, "SavedModel"), where, folder)
     return _graph(parse_text("GraphDef", text, "GraphDef"), where, folder)

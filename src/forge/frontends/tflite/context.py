@@ -84,12 +84,12 @@ class Context(ControlContext):
         """An input that is a variable is ``value`` from now on.
 
         Raises:
-            ImportModelError: it is no variable.
+            ImportModelError: it is not a variable.
         """
         tensor = self.tensor(position)
         label = None if tensor is None else self.scope.state.resources.labels.get(tensor)
         if label is None:
-            raise ImportModelError(f"input {position} is written, and is no variable; expected one; the model is invalid")
+            raise ImportModelError(f"input {position} is written, and is not a variable; expected one; the model is invalid")
         how = quantized.quantization(tensor)
         if tensor is not None and how is not None and value.dtype != tensor.dtype:
             value = quantized.quantize(self, value, how, tensor.dtype)

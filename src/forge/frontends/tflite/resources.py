@@ -77,7 +77,7 @@ def resources_of(model: TfliteModel, taken: set[str]) -> Resources:
         taken: names that states cannot have.
 
     Raises:
-        ImportModelError: a variable is no tensor of numbers; OpNotImplemented: what is first in one is computed.
+        ImportModelError: a variable is not a tensor of numbers; OpNotImplemented: what is first in one is computed.
     """
     found = Resources()
     for graph in model.subgraphs:

@@ -38,7 +38,7 @@ def read_program(path: Path) -> Program:
     data = mapped_file(path, ".pt2", MAX_FILE_BYTES, "expected a program of torch.export.save")
     if data[:4] != MAGIC:
         refuse_other_formats(data, path.name, "a .pt2 archive", "torch")
-        raise ImportModelError(f"{path.name}: got {len(data)} bytes that are no zip archive; expected a .pt2 file; {_SAVE}")
+        raise ImportModelError(f"{path.name}: got {len(data)} bytes that are not a zip archive; expected a .pt2 file; {_SAVE}")
     return _Archive(path.name, data).program()
 
 
@@ -112,7 +112,7 @@ class _Archive(StoredArchive):
         try:
             array: np.ndarray = np.ndarray(meta.shape, dtype, view, meta.offset * dtype.itemsize, strides)
         except ValueError as error:
-            self.fail(f"weight {label!r}: {meta.dtype}{list(meta.shape)} is no array: {error}; the file is damaged")
+            self.fail(f"weight {label!r}: {meta.dtype}{list(meta.shape)} is not an array: {error}; the file is damaged")
         if meta.dtype == "bool" and array.view(np.uint8).max() > 1:
             self.fail(f"weight {label!r}: got bytes other than 0 and 1 in a tensor of type bool; the file is damaged")
         return array

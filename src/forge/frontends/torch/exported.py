@@ -269,7 +269,7 @@ def _argument(value: Any, target: str = "") -> Any:
 
 
 def _size(value: torch.SymInt) -> Dim | None:
-    """None: it is no arithmetic on integers."""
+    """None: it is not arithmetic on integers."""
     try:
         return size_of(value)
     except ImportModelError:
@@ -294,7 +294,7 @@ def size_of(value: Any) -> Dim:
     """A size of torch, fixed or symbolic.
 
     Raises:
-        ImportModelError: it is no arithmetic on integers.
+        ImportModelError: it is not arithmetic on integers.
     """
     if isinstance(value, int):
         return value

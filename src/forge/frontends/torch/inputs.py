@@ -142,7 +142,7 @@ def keep_checks(scope: TorchScope, program: Program) -> None:
 def _checked(scope: TorchScope, program: Program, meta: TensorMeta, value: Value, checked: set[str]) -> Value:
     """An input whose sizes are within the bounds that the program was exported for; symbols in ``checked`` are, already.
 
-    A least size of 2 is no bound: torch sets it where the program was not made for 0 and 1, and lets these pass all the same.
+    A least size of 2 is not a bound: torch sets it where the program was not made for 0 and 1, and lets these pass all the same.
     """
     for axis, size in enumerate(meta.shape):
         symbol, factor, offset = dims.linear(size) or ("", 0, 0)

@@ -72,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the user. ``constant`` holds one that is no tensor and was fixed when the program was exported."""
+    """An input of the user. ``constant`` holds one that is not a tensor and was fixed when the program was exported."""
 
     name: str
     label: str

@@ -34,7 +34,7 @@ class Spec:
         where: the place, as messages name it.
         target: the path of a weight; what an output replaces: an input, or a weight by its path.
         array: reads the contents of a weight.
-        constant: an input that is no tensor and was fixed when the program was exported.
+        constant: an input that is not a tensor and was fixed when the program was exported.
     """
 
     kind: str
@@ -153,7 +153,7 @@ def number(name: str, meta: Meta, target: str) -> Dim | Ref:
 
 
 def tensor_meta(dtype: str, shape: Sequence[Dim], strides: Sequence[S] | None, offset: S, size: Callable[[S], Dim]) -> TensorMeta:
-    """A type with its layout in the storage; without one where a tensor has none, or it is no arithmetic on integers."""
+    """A type with its layout in the storage; without one where a tensor has none, or it is not arithmetic on integers."""
     try:
         return TensorMeta(dtype, tuple(shape), *(() if strides is None else (tuple(map(size, strides)), size(offset))))
     except ImportModelError:

@@ -371,7 +371,7 @@ def _extent(record: Record) -> Dim:
 
 
 def _known(record: Record) -> Dim | None:
-    """None: it is no arithmetic on integers."""
+    """None: it is not arithmetic on integers."""
     try:
         return _size(record)
     except ImportModelError:

@@ -121,7 +121,7 @@ class Cursor:
         try:
             return str(json.loads(text))
         except ValueError as error:
-            raise self.error(f"got {text}, which is no JSON string ({error})", token) from error
+            raise self.error(f"got {text}, which is not a JSON string ({error})", token) from error
 
     def string(self) -> str:
         token = self.expect_kind("string", "a string")

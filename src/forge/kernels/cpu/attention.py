@@ -122,7 +122,7 @@ class AttentionPlan:
         return loops.round_up(self.key_block, self.score_tile.width)
 
     def read_query(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None) -> Expr:
-        """What a step multiplies; without pairs, times the scale."""
+        """Elements of a query that one step multiplies; without pairs, times the scale."""
         if self.pairs:
             inside = None if mask is None else pairs.BFLOAT16.numbers(step) < self.depth
             return pairs.BFLOAT16.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)

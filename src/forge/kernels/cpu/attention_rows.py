@@ -24,9 +24,9 @@ from forge.tir.stmt import Function, Prefetch, Stmt, seq, store
 
 # At most this many rows share keys.
 MOST_ROWS: Final = 8
-# So many accumulators of scores, or of sums of values, are in registers at once.
+# Accumulators of scores, or of sums of values, that are in registers at once.
 ACCUMULATORS: Final = 12
-# Keys are prefetched so many rows before they are read, the values of a block while its keys are: the processor does not do it by
+# Keys are prefetched this many rows ahead, the values of a block while its keys are read: the processor does not do it by
 # itself where the heads lie between the rows of one.
 AHEAD: Final = 32
 CACHE_LINE: Final = 64
@@ -48,14 +48,14 @@ def attention(call: KernelCall) -> Function:
 
 
 def _few_rows(call: KernelCall, rows: int) -> Stmt | None:
-    """So many rows of each head; None: there are more than a few, or vectors along the last axes of the operands are no loads."""
+    """The rows of each head; None: there are more than a few, or vectors along the last axes of the operands are not loads."""
     joined = _with_joined_heads(call, rows)
     plan = None if joined is None else _plan(joined)
     return None if plan is None else tasks(plan, lambda batch, some: _FewRows(plan, batch, some))
 
 
 def _with_joined_heads(call: KernelCall, rows: int) -> KernelCall | None:
-    """The call with the rows of all heads that share keys as those of one; None: there are too many, or nobody knows how many."""
+    """The call with the rows of all heads that share keys as those of one; None: they are too many, or of unknown number."""
     query, key, value, mask = map(call.operand, range(4))
     result, inner = call.results[0], call.attrs.inner
     if query is None or key is None or value is None:

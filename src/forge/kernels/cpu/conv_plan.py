@@ -294,9 +294,9 @@ def plan_convolution(problem: ConvProblem, kernel: str = "") -> ConvPlan:
         row_block = round_up(row_block, height)
     if not problem.window.width.is_known:
         column_block = round_up(column_block, width)
-    return ConvPlan(problem.window, problem.target, problem.dtype, problem.in_channels, problem.in_block, problem.in_blocks,
-                    problem.staged, problem.unit, problem.pad_value, height, width, vectors, row_block, column_block, groups,
-                    chunk)
+    return ConvPlan(
+        **vars(problem), tile_height=height, tile_width=width, vectors=vectors, row_block=row_block, column_block=column_block,
+        groups=groups, chunk=chunk)
 
 
 def _alternatives(problem: ConvProblem) -> Iterator[_Plan]:

@@ -7,7 +7,7 @@ has taps [kd] before [kh].
 Of m filters per channel, the weight and the result have m times as many channels as the data.
 
 Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
-taps and multiplied with all taps that meet it. Slices and rows of taps outside the data are left out by the bounds of their
+taps and multiplied by all taps that meet it. Slices and rows of taps outside the data are left out by the bounds of their
 loops, columns outside by building the first and the last tiles of a row separately. Where sizes are known at run time only, tiles
 that are not inside ask of their first and last columns whether they are there, of as many as there is padding.
 """

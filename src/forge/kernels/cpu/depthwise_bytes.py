@@ -37,9 +37,9 @@ STEP: Final = 2
 NARROW: Final = 4
 # Outputs of a row for which there is code of its own: the last images of networks that see 224 pixels.
 SHORT: Final = 7
-# So many rows of taps are written out, others are a loop.
+# Up to this many rows of taps are written out; more are a loop.
 MOST_ROWS: Final = 8
-# So many groups are copied in one iteration.
+# Groups that one iteration copies.
 COPIES: Final = 4
 
 

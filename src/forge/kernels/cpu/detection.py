@@ -12,7 +12,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
-# So many samples of a bin along each axis are written out.
+# Up to this many samples of a bin along each axis are written out.
 FEW_SAMPLES: Final = 2
 
 

@@ -20,7 +20,7 @@ ROUNDS: Final = 30
 """For each row, at most; two or three are usual."""
 
 EXCEPTIONAL: Final = 10
-"""After as many rounds without a new zero, shifts are no eigenvalues, to leave a cycle."""
+"""After as many rounds without a new zero, shifts are not eigenvalues, to leave a cycle."""
 
 EPSILON: Final = float(np.finfo(np.float64).eps)
 HUGE: Final = 1e100

@@ -38,7 +38,7 @@ ROW_BLOCK: Final = 256
 PANEL_BYTES: Final = 192 << 10
 # A panel that holds a part of K has this many rows.
 PART_DEPTH: Final = 512
-# So many parts are added as exactly as one; where their number is a symbol, they are taken for more.
+# This many parts are added as exactly as one; where their number is a symbol, they are taken for more.
 MANY_PARTS: Final = 32
 # A product with one row reads b once and in place: column tiles of this many vectors are long pieces of its rows.
 SINGLE_VECTORS: Final = 8
@@ -70,7 +70,7 @@ class MatmulPlan:
 
     @property
     def element(self) -> str:
-        """What a step multiplies."""
+        """The dtype of what one step multiplies."""
         return pairs.PAIR if self.group.size > 1 else self.tile.dtype
 
     @property
@@ -84,12 +84,12 @@ class MatmulPlan:
         return known is None or known > self.depth_block
 
     def read_a(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None = None) -> Expr:
-        """What a step multiplies of a row of a; a mask has a lane for each k."""
+        """Elements of one row of a that one step multiplies; a mask has a lane for each k."""
         return self._step(lambda k: self._value(self.a, batch, [k, row] if self.transpose_a else [row, k], mask), step,
                           row.lanes, not self.transpose_a)
 
     def read_b(self, batch: Sequence[Expr], step: Expr, column: Expr, mask: Expr | None = None) -> Expr:
-        """What a step multiplies of a column of b."""
+        """Elements of one column of b that one step multiplies."""
         return self._step(lambda k: self.value_b(batch, k, column, mask), step, column.lanes, step.lanes > 1)
 
     def value_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:

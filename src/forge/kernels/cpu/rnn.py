@@ -3,7 +3,7 @@
 Directions and blocks of batch rows run in parallel. In each, the products of the input with its weights are computed for
 several steps at once, then step by step the products of the state with the recurrent weights, and the cell. Products are dot
 products along the rows of the weights as they are: a tile of as many accumulators as a vector has lanes, whose lanes are
-summed together at the end. Codes of 8 bits in panels are multiplied with broadcast elements of the state instead.
+summed together at the end. Codes of 8 bits in panels are multiplied by broadcast elements of the state instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A direction of a recurrent layer whose weights are codes, and whose state is multiplied with them as numbers of 24 bits.
+"""A direction of a recurrent layer whose weights are codes, and whose state is multiplied by them as numbers of 24 bits.
 
 The state of a row is its largest magnitude times whole numbers of 24 bits, which are summed as integers: each is a few numbers of
 fewer bits, that lie in planes, one plane after the other. So a product takes no conversion of codes to real numbers, which would

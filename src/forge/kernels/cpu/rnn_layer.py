@@ -104,7 +104,7 @@ class Layer:
 
     @property
     def group(self) -> Group:
-        """How packed weights, and what they are multiplied with, lie together."""
+        """How packed weights, and what they are multiplied by, lie together."""
         size = loops.known(self.r.shape[4], "rnn: a group")
         return Group.of("int8", size, self.dtype)
 
@@ -146,7 +146,7 @@ class Direction:
 
     @property
     def samples(self) -> int:
-        """How many vectors are multiplied with packed weights."""
+        """How many vectors are multiplied by packed weights."""
         return self.layer.block
 
     def body(self) -> Stmt:
@@ -303,7 +303,7 @@ class Direction:
         return kind(layer, E.const(layer.hidden), weights, samples, self.products, self.sums_width, rows, first)
 
     def group_of(self, state: Buffer) -> Callable[[Expr, Expr], Expr]:
-        """Group k of a row of ``state``, as packed weights are multiplied with it."""
+        """Group k of a row of ``state``, as packed weights are multiplied by it."""
         group = self.layer.group
         return lambda row, k: group.load(state, self.place(0) + row * self.padded + k * group.size)
 
@@ -326,5 +326,5 @@ class Direction:
         return loop(k, self.layer.block * self.padded // lanes, store(self.rounded, at, E.cast(E.load(state, at), "bfloat16")))
 
     def element(self, state: Buffer, row: int) -> Callable[[Expr], Expr]:
-        """Element k of the state of a row, as plain weights are multiplied with it."""
+        """Element k of the state of a row, as plain weights are multiplied by it."""
         return lambda k: E.load(state, self.place(row) + k)

@@ -22,7 +22,7 @@ from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
 # Kept boxes whose corners lie on the stack.
 CORNERS: Final = 1024
-# So many boxes of a class are sorted by merging, in 16 bytes of stack each: all of a detector of 25,200.
+# Up to this many boxes of a class are sorted by merging, in 16 bytes of stack each: all of a detector of 25,200.
 LARGEST: Final = 1 << 15
 
 

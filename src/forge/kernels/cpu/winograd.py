@@ -13,7 +13,7 @@ output are about those of the direct sum for m = 2, and 1e-5 for m = 4. Of volum
 alike, and the weight has taps along the depth, [O/o][16 or 36][kd][I/i][i][o]; their stride may be larger than 1.
 
 A task is a block of tiles, of a few slices of volumes: their patches are transformed into a local array, position by position
-multiplied with the weights by the register tiles of matrix products, and the sums of one group of output channels transformed
+multiplied by the weights by the register tiles of matrix products, and the sums of one group of output channels transformed
 back at a time.
 
 Reading weights is what small images take, and for m = 4 they are four times those of the direct sum. Where sizes are known at run

@@ -65,7 +65,7 @@ def ccl_scatter_from_worker0(x: Tensor, num_workers: int, axis: int = 0, name: s
     """The worker's part of ``x`` of worker 0, which is divided into ``num_workers`` equal parts along ``axis``.
 
     Raises:
-        OptionError: the size is no multiple of the number of workers, or the call is outside of an export.
+        OptionError: the size is not a multiple of the number of workers, or the call is outside of an export.
     """
     value = _operand(name, x)
     _check_workers(name, value, num_workers)

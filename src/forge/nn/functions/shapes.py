@@ -160,7 +160,7 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij", name: str = "meshgrid") -> 
         indexing: "ij"; "xy": the first two axes change places.
 
     Raises:
-        OptionError: an operand is no vector, or another ``indexing``.
+        OptionError: an operand is not a vector, or another ``indexing``.
 
     >>> [part.numpy().tolist() for part in nn.meshgrid([1, 2], [10, 20])]
     [[[1, 1], [2, 2]], [[10, 20], [10, 20]]]
@@ -242,7 +242,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int | Dim], axis: int
         indices_or_sections: the number of equal parts, or where parts end.
 
     Raises:
-        OptionError: the size is no multiple of the number of parts.
+        OptionError: the size is not a multiple of the number of parts.
 
     >>> [part.numpy().tolist() for part in nn.split([1, 2, 3, 4, 5], [1, 3])]
     [[1], [2, 3], [4, 5]]
@@ -335,7 +335,7 @@ def flip(x: Tensor, axis: int | Sequence[int] | None = None, name: str = "flip")
 
 
 def roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str = "roll") -> Tensor:
-    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the begin.
+    """Elements moved along some axes, or of the flat tensor for None; what leaves at the end comes in at the beginning.
 
     >>> nn.roll([1, 2, 3, 4], 1).numpy().tolist()
     [4, 1, 2, 3]

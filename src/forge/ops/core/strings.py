@@ -18,7 +18,7 @@ def text_of(value: object) -> str:
 
 
 def whole(text: str) -> str:
-    """``text`` in which bytes that are no UTF-8 by themselves, but are together, are the characters that they make."""
+    """``text`` in which bytes that are not UTF-8 by themselves, but are together, are the characters that they make."""
     if text.isascii() or not ESCAPED.search(text):
         return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

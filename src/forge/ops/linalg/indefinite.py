@@ -12,7 +12,7 @@ from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorType
 from forge.ops.linalg.factorization import check_square
 
 THRESHOLD = (1 + math.sqrt(17)) / 8
-"""A diagonal element that is smaller than this part of its column is no pivot: with this number elements grow least."""
+"""A diagonal element that is smaller than this part of its column is not a pivot: with this number elements grow least."""
 
 
 @register

@@ -8,11 +8,11 @@ Shapes, with T steps, B rows, I inputs, H hidden units, D directions (2 for "bid
 - with ``layout`` 1 the batch comes first: x ``[B, T, I]``, y ``[B, T, D, H]``, states ``[B, D, H]``.
 
 Where w is absent, x ``[T, B, D * G * H]`` holds its products already. w and r may be bfloat16 with float32: what they are
-multiplied with is rounded to bfloat16 then, and products are summed in float32. Steps from a row's length on give y = 0 and
+multiplied by is rounded to bfloat16 then, and products are summed in float32. Steps from a row's length on give y = 0 and
 leave its state. A reverse direction reads the steps of a row backwards, from its length on.
 
 w and r may be int8, with a scale for each row, w_scale and r_scale ``[D, G * H]``, and zero points of int8 of that shape: they
-stand for ``(code - zero point) * scale``. With ``dynamic_quantization`` what they are multiplied with is rounded to uint8, too,
+stand for ``(code - zero point) * scale``. With ``dynamic_quantization`` what they are multiplied by is rounded to uint8, too,
 so that sums are of integers: x by its range, over all steps up to the longest length, and the state at each step by its range
 over all rows that have not ended before. A range includes 0; its ends are 0 and 255. Codes of r may be packed in panels
 (``forge.ops.nn.recurrent_codes``), with r_sums ``[D, G * H]``, the sums of their rows without zero points.
@@ -239,7 +239,7 @@ class _Recurrent(Op[Any]):
         return [y, *states]
 
     def _decode(self, attrs: Any, floats: dict[str, Any], given: dict[str, Any]) -> None:
-        """Replaces codes by what they stand for, or, where they are multiplied with codes, by these without zero points."""
+        """Replaces codes by what they stand for, or, where they are multiplied by codes, by these without zero points."""
         dynamic = self.rounds_data(attrs)
         for name in ("w", "r"):
             codes, scale, zero = given[name], floats.get(f"{name}_scale"), given.get(f"{name}_zero_point")

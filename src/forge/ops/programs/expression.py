@@ -160,7 +160,7 @@ def apply_expression(
 
     Raises:
         TypeInferenceError: operands or numbers do not fit the expression.
-        ParseError: the text is no expression.
+        ParseError: the text is not an expression.
     """
     text = expression.text if isinstance(expression, Expression) else read_expression(expression).text
     return g.multi("tensor_expression", *operands, program=text, sizes=tuple(sizes))

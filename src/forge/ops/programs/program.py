@@ -129,7 +129,7 @@ def apply_program(
 
     Raises:
         TypeInferenceError: operands, numbers or shapes do not fit the program.
-        ParseError: the text is no program.
+        ParseError: the text is not a program.
     """
     text = program.text if isinstance(program, Program) else read_program(program).text
     given = None if shapes is None else tuple(map(tuple, shapes))

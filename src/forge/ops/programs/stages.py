@@ -101,7 +101,7 @@ class _Splitter:
         return data if below == above and is_row and fits and rows_fit and data.body is None else None
 
     def _with_inlined(self, tensor: Tensor) -> Tensor:
-        """``tensor`` with those that it reads and that are no reduction and no result computed where it reads them."""
+        """``tensor`` with those that it reads and that are neither reductions nor results computed where it reads them."""
         if tensor not in self.inlined:
             facts = facts_of(tensor, self.sizes, self.expression.scalars)
 
@@ -199,7 +199,7 @@ class _Splitter:
 
 
 def _reduced(tensor: Tensor, kind: str) -> tuple[Expr | None, tuple[Expr, ...]]:
-    """What is reduced along the last axis, and its indices; None: it is no reduction of this kind along one axis."""
+    """What is reduced along the last axis, and its indices; None: it is not a reduction of this kind along one axis."""
     body = tensor.body
     if not isinstance(body, E.Reduce) or body.kind != kind or len(body.axes) != 1 or tensor.axes is None:
         return None, ()

@@ -71,7 +71,7 @@ def unpacked(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def packed_bytes(array: np.ndarray) -> np.ndarray | None:
-    """What ``qnn.unpack`` makes ``array`` of; None where its type is not below a byte, or rows are no whole bytes."""
+    """What ``qnn.unpack`` makes ``array`` of; None where its type is not below a byte, or rows are not whole bytes."""
     dtype = dtypes.canonical(array.dtype)
     if dtype not in DTYPES or array.ndim == 0 or array.shape[-1] % per_byte(dtype):
         return None

@@ -51,7 +51,7 @@ class ChannelShuffle(Op[ChannelShuffleAttrs]):
 
     def requires(self, attrs: ChannelShuffleAttrs, results: TensorTypes, *_: object) -> Conditions:
         rest = dims.floormod(results[0].shape[attrs.axis], attrs.groups)
-        return required(dims.equal(rest, 0), lambda: te.dim(rest).eq(0), f"{self.name}: channels are no multiple of groups")
+        return required(dims.equal(rest, 0), lambda: te.dim(rest).eq(0), f"{self.name}: channels are not a multiple of groups")
 
     def reference(self, attrs: ChannelShuffleAttrs, data: Array) -> Arrays:
         split = np.moveaxis(data, attrs.axis, 0)
@@ -114,7 +114,7 @@ class _SubPixel(Op[SubPixelAttrs]):
         found: Conditions = []
         for axis, unit in self.divided(attrs).items():
             rest = dims.floormod(data.shape[axis], unit)
-            why = f"{self.name}: dimension {data.shape[axis]} is no multiple of {unit}"
+            why = f"{self.name}: dimension {data.shape[axis]} is not a multiple of {unit}"
             found += required(dims.equal(rest, 0), partial(_is_zero, rest), why)
         return found
 

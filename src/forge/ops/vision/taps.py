@@ -20,7 +20,7 @@ from forge.ops.core.signatures import Array, Arrays, Builder, Expr, Lowered, Ten
 from forge.ops.core.window_geometry import compute_dtype
 
 MANY_CHANNELS = 8
-"""So many are read as vectors."""
+"""Channels from which on they are read as vectors."""
 
 MORE_ELEMENTS = 8
 """Elements of an image over those that are read: a larger image is not worth reordering."""

@@ -46,7 +46,7 @@ def centred(builder: RuleBuilder, found: Dequantize, dtype: str = "int32") -> Va
 
 
 def rounded(builder: RuleBuilder, found: Dequantize) -> Value | None:
-    """`centred` as the float32 that was converted to integers, if nobody else reads these."""
+    """`centred` as the float32 that was converted to integers, if nothing else reads these."""
     cast = Cast.of(found.data.producer)
     bounded = None if cast is None else Clip.of(cast.data.producer)
     zero = np.int32(0) if found.zero_point is None else found.zero_point.constant

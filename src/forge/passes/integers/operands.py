@@ -20,13 +20,13 @@ MOST_SUM = 1 << 30
 LONGEST = MOST_SUM // (255 * 128)
 """Sums of more products, and a bias, may not fit into 32 bits."""
 SEVERAL = "the data have several scales"
-NINE_BITS = "the weight without its zero point is no int8"
-"""A reason where sums of the data, which the rest of the weight is multiplied with, would be needed for each group or phase."""
+NINE_BITS = "the weight without its zero point does not fit into int8"
+"""A reason: sums of the data, by which the rest of the weight is multiplied, would be needed for each group or phase."""
 
 
 @dataclass(frozen=True)
 class Integers:
-    """What ``(data - zero) * scale`` is made of; ``scale`` is None for integers that are no quantised numbers.
+    """What ``(data - zero) * scale`` is made of; ``scale`` is None for integers that are not quantised numbers.
 
     ``axis`` is that of the data along which vectors of scales and zero points lie, where they do not broadcast.
     """
@@ -41,7 +41,7 @@ class Integers:
 class Weight:
     """A weight without its zero points: ``array + offset``, integers of 8 bits and a number for each of the results.
 
-    ``scale``: one, or one for each of the results; None for integers that are no quantised numbers.
+    ``scale``: one, or one for each of the results; None for integers that are not quantised numbers.
     """
 
     array: np.ndarray

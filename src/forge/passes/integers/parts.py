@@ -16,14 +16,14 @@ from forge.passes.integers.terms import scaled, signed, without_zero
 HALF = 1 << 15
 """No int16 is farther from 0."""
 ROWS = 256
-"""So many rows of a weight are looked at a time."""
+"""Rows of a weight that are looked at together."""
 MOST_PARTS = 16
 """Parts of the depth: more than those of 10000 usual weights."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """How the depth, ``axis`` of the data, is cut. ``multiply`` sums products of data, which are so much more, and a weight.
+    """How the depth, ``axis`` of the data, is cut. ``multiply(data, weight, shift)`` sums products of shifted data and a weight.
 
     ``along``: the shape of numbers for each result.
     """

@@ -76,7 +76,7 @@ def _is_whole_unit(total: Sum, step: float) -> bool:
 
 @rule(Quantize, moves_rounding=True)
 def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
-    """Of two quantised numbers: whole numbers, of which the smaller tensor is multiplied with all scales first.
+    """Of two quantised numbers: whole numbers, of which the smaller tensor is multiplied by all scales first.
 
     A function of one quantised tensor is better as a table.
     """

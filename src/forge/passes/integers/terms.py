@@ -26,7 +26,7 @@ def longer(builder: RuleBuilder, data: Value, axis: int, spare: int) -> Value:
 
 
 def unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
-    """``data`` as uint8, and what that is more."""
+    """``data`` shifted to uint8, and the shift."""
     if data.dtype == "uint8":
         return data, 0
     flipped = builder.call("reinterpret", data, dtype="uint8")
@@ -34,7 +34,7 @@ def unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
 
 
 def signed(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
-    """``data`` as signed integers of as many bits, and what that is more."""
+    """``data`` shifted to signed integers of as many bits, and the shift."""
     if dtypes.is_signed(data.dtype):
         return data, 0
     half = 1 << (dtypes.bits(data.dtype) - 1)

@@ -43,7 +43,7 @@ class Holder:
     Attributes:
         kind: product, table, recurrent or convolution.
         readers: nodes with the position of the operand.
-        axis: along which rows lie: elements of one row are multiplied with the same scales.
+        axis: along which rows lie: elements of one row are multiplied by the same scales.
         layers: the readers that are products or convolutions.
         reason: why it stays as it is.
     """

@@ -30,7 +30,7 @@ A constant 1 would become an array as large as the value.
 """
 
 LARGE, STEP = 1 << 17, 3
-"""Of values of so many numbers, one in three is in the histogram: counting takes longer than all else. Ranges are of all."""
+"""Of values of more numbers, one in three is in the histogram: counting takes longer than all else. Ranges are of all."""
 
 Sample = Mapping[str, np.ndarray]
 

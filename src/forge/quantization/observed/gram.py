@@ -1,4 +1,4 @@
-"""Gram matrices of layers: sums of ``x x^T`` over what the rows of a weight are multiplied with, on samples.
+"""Gram matrices of layers: sums of ``x x^T`` over what the rows of a weight are multiplied by, on samples.
 
 For a convolution, x are the elements of a window in the order of the weight's (channels of one group, then the window).
 """
@@ -26,7 +26,7 @@ MOST_BYTES = 256 << 20
 MOST_DEPTH = 11_585
 """A matrix of this depth has 1 GiB."""
 CHUNK = 1 << 23
-"""So many elements of windows are copied at a time."""
+"""Elements of windows that are copied at a time."""
 
 
 def sums_windows(layer: Layer) -> bool:
@@ -130,7 +130,7 @@ def _product(layer: Layer, data: np.ndarray) -> np.ndarray:
 
 
 def rows_of(layer: Layer, data: np.ndarray, most: int | None = None) -> Iterator[np.ndarray]:
-    """``[groups, n, K]``: what each row of the weight is multiplied with, in parts.
+    """``[groups, n, K]``: what each row of the weight is multiplied by, in parts.
 
     Args:
         data: the layer's input.

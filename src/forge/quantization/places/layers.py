@@ -235,7 +235,7 @@ def _earlier(graph: Graph, a: Value, b: Value) -> Value:
 
 
 def reads_rounded(user: Node) -> bool:
-    """Whether a reader of a rounded value, which is no layer, reads the rounded numbers."""
+    """Whether a reader of a rounded value, which is not a layer, reads the rounded numbers."""
     if user.op == "add":
         return not any(_is_normalised(n) for n in user.succ)
     return user.op_def.category not in (Category.NORMALISATION, Category.REDUCTION, Category.CONTROL) or user.op_def.is_average

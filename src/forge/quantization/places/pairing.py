@@ -144,7 +144,7 @@ def _again(builder: Builder, node: Node, data: Value) -> Value:
 
 
 def _rounded_by_range(builder: Builder, pair: Pair, data: Value, dtype: str) -> Value:
-    """As `round_at_run_time` does it, before a layer that nobody reads then."""
+    """As `round_at_run_time` does it, before a layer whose result nothing reads."""
     node = product(builder, pair, data, builder.constant(pair.weight)).producer
     layer = None if node is None else layer_of(node)
     assert node is not None and layer is not None

@@ -8,14 +8,13 @@ from typing import Any
 from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
+from forge.ops.core.product import Product
 from forge.passes.split_recurrent import LAYERS
-
-PRODUCTS = ("nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.matmul", "nn.batch_matmul", *LAYERS)
 
 
 def products(graph: Graph) -> list[Node]:
     """Nodes that may be layers, in order, as in copies of ``graph`` in which layers are quantised."""
-    return [node for node in graph.nodes if node.op in PRODUCTS]
+    return [node for node in graph.nodes if Product.of(node) is not None or node.op in LAYERS]
 
 
 def is_recurrent(node: Node) -> bool:

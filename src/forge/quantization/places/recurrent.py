@@ -1,6 +1,6 @@
 """Recurrent layers: weights become codes of int8 with a scale for each row, and states are rounded where the loss allows it.
 
-Weights of 8 bits are multiplied with real states exactly (``forge.ops.nn.recurrent_codes``). Where the operator can round its
+Weights of 8 bits are multiplied by real states exactly (``forge.ops.nn.recurrent_codes``). Where the operator can round its
 input and its state at each step, by their ranges (``dynamic_quantization``), that takes half the time again; but the range of a
 state is that of all rows, so rows would depend on each other: by default it is done only where there is one.
 """

@@ -18,7 +18,7 @@ class QuantizationWarning(UserWarning):
 
 
 SAMPLES = 8
-"""So many of the calibration's samples are compared."""
+"""Samples of the calibration that are compared."""
 SHOWN = 3
 """Layers that a warning names."""
 

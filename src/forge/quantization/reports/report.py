@@ -27,7 +27,7 @@ from forge.quantization.chosen.sensitivity import Exclusion, Sensitivity
 from forge.quantization.chosen.variants import LEAST_GAIN, Candidate, Trials, Variant
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.places.pairing import Pair, pairs_of
-from forge.quantization.places.products import PRODUCTS
+from forge.quantization.places.products import products
 from forge.quantization.quantize import Quantised
 from forge.quantization.reports.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.reports.check import nothing_text
@@ -280,7 +280,7 @@ def _worth(found: Sensitivity, layers: int) -> list[Exclusion]:
 
 def layer_times(record: Quantised, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
     """Seconds of each layer, by way."""
-    real, quantised = marked(record.real, PRODUCTS), marked(record.module, PRODUCTS)
+    real, quantised = marked(record.real, products), marked(record.module, products)
     ways = {"float32": (real, False), "int8": (quantised, False)}
     if check_options().layouts.dots_of_pairs():
         ways["bfloat16"] = (real, True)

@@ -130,7 +130,7 @@ def _error(weights: Sequence[np.ndarray], scales: np.ndarray | None, gram: np.nd
 
 
 def divided(graph: Graph, value: Value, readers: set[Node]) -> list[Place] | None:
-    """The constants that ``value`` is divided with, along its last axis; None: that is not possible, or others read it."""
+    """The constants that ``value`` is divided by, along its last axis; None: that is not possible, or others read it."""
     node = value.producer
     if node is None or graph.is_output(value) or any(user not in readers for user, _ in value.uses):
         return None

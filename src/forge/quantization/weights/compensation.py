@@ -23,7 +23,7 @@ from forge.quantization.weights.rounding import Fit, Steps, compensated, joined
 CHECKED = 4
 """One sample in this many is held out: what is gained is measured on these."""
 GAIN = 0.9
-"""Of the squared error of rounding to the nearest, at most so much may be left."""
+"""Of the squared error of rounding to the nearest, the share that may be left at most."""
 ROWS_PER_COLUMN, LEAST_ROWS = 4, 8192
 """Rows of what a layer reads, of all samples, that are enough: for each column of its weight, and in all."""
 MOST_DEPTH = 3072

@@ -27,7 +27,7 @@ from forge.quantization.places.products import products
 BATCH = 16
 """Samples that run together."""
 BATCH_BYTES = 256 << 20
-"""Of the largest values of a batch, so much at most."""
+"""Most bytes of the largest value of a batch."""
 
 
 def corrections(real: Module, quantised: Module, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, np.ndarray]:

@@ -1,6 +1,6 @@
 """Channels of a value get ranges and weights that quantise well, without a change of what the model computes.
 
-What a layer or a normalisation gives is divided by a number for each channel, and the weights that read it are multiplied with
+What a layer or a normalisation gives is divided by a number for each channel, and the weights that read it are multiplied by
 it: between layers (Nagel et al., arXiv:1906.04721) and after normalisations (SmoothQuant, arXiv:2211.10438). Only what keeps
 ratios may lie between: biases, ``relu``, pools. Numbers are powers of two, so that nothing is rounded. A candidate is taken if it
 makes the expected squared error of the layers that read the value clearly less, as their statistics and weights say.
@@ -67,7 +67,7 @@ class Chain:
 
     Attributes:
         made: what is divided: weights and biases, or the parameters of a normalisation.
-        read: weights that are multiplied, with the values that they are multiplied with.
+        read: weights that are multiplied, with the values that they are multiplied by.
         values: those between.
     """
 
@@ -214,7 +214,7 @@ def _error(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statist
 
 
 def _squares(found: Statistics) -> np.ndarray:
-    """Mean squares of channels: as if numbers were spread evenly over their range, and as large as they are all together."""
+    """Mean square per channel, assuming a uniform distribution over its range, scaled to the observed mean over all channels."""
     low, high = found.channel_low, found.channel_high
     if not low.size:
         low, high = np.array([found.low]), np.array([found.high])

@@ -18,13 +18,13 @@ RATIOS = np.linspace(1, 0.5, 21)
 """Of the range of a block, with few bits: the one is chosen that gives the least squared error."""
 SEARCHED_BITS = 4
 COLUMNS = 128
-"""So many columns are rounded before the rest of the weight is corrected for all of them."""
+"""Columns that are rounded before the rest of the weight is corrected for all of them."""
 DAMPING = 0.01
 """Of the mean of the diagonal, added to it: inputs that samples lack, or that depend on others."""
 SMALL = 64
 """Triangular matrices of this size are inverted as others are."""
 CHUNK = 1 << 22
-"""So many elements are rounded at a time."""
+"""Elements that are rounded at a time."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _invert_upper(matrix: np.ndarray) -> None:
 
 
 def _spans(depth: int, group: int) -> list[tuple[int, int]]:
-    """Columns that are rounded together: no block begins in the middle of some, but at the begin of a column's own."""
+    """Ranges of columns that are rounded together; none straddles a block of scales."""
     step = group if group >= COLUMNS else COLUMNS // group * group
     return [(first, min(first + COLUMNS, start + step, depth))
             for start in range(0, depth, step) for first in range(start, min(start + step, depth), COLUMNS)]

@@ -37,7 +37,7 @@ EXPANSION = 0.05
 """The share of its channels that a weight gets in addition, rounded up."""
 
 MOST_LEFT, MOST_LEFT_COPIED = 0.5, 0.25
-"""So much of the squared error of a weight may be left; and where data are copied in each call."""
+"""The share of the squared error of a weight that may be left; and where data are copied in each call."""
 
 CODES = 127
 """The largest of int8."""

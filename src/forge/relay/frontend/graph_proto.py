@@ -77,7 +77,7 @@ def get_info(info_proto: onnx.ValueInfoProto) -> tuple[str, list[Any], str, list
     """Name, sizes, element type, and the sizes as the model writes them; a size that is unknown prints as ``?``.
 
     Raises:
-        ImportModelError: it is no tensor of known rank.
+        ImportModelError: it is not a tensor of known rank.
     """
     where = f"input {info_proto.name!r}"
     declared = declared_type(info_proto.type, lambda axis, dim: dim.dim_value, where)

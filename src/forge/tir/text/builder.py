@@ -132,7 +132,7 @@ class Builder:
 
         Raises:
             OptionError: something of it has no text.
-            ParseError: its text is no program: an index out of bounds, say.
+            ParseError: its text is not a program: an index out of bounds, say.
         """
         order = tuple(self._order)
         buffers = tuple(p for p in order if isinstance(p, Tensor))

@@ -27,7 +27,7 @@ def program(function: Callable[..., Any]) -> Program:
 
     Raises:
         OptionError: the source is not at hand, as in an interactive session.
-        ParseError: it is no program.
+        ParseError: it is not a program.
     """
     text, constants = _source(function, "tir.program")
     return read_program(parse_program(text, constants).text)

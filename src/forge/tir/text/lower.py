@@ -101,7 +101,7 @@ class _Lowering:
                 return self._declare(tensor, facts, following)
             case Write(tensor=tensor, indices=indices, value=value):
                 return self._write(tensor, indices, value, facts)
-        raise TypeError(f"{type(s).__name__} is no statement of programs")
+        raise TypeError(f"{type(s).__name__} is not a statement of programs")
 
     def _declare(self, tensor: Tensor, facts: Facts, following: Sequence[Stmt]) -> Stmt:
         buffer = Buffer(tensor.name, tensor.dtype, tensor.shape, scope="local")

@@ -51,7 +51,7 @@ def parse_function(text: str, what: str, constants: Constants | None = None) -> 
     """The only function in ``text``.
 
     Raises:
-        ParseError: it is too long or too deep, is no Python, or holds anything else.
+        ParseError: it is too long or too deep, is not Python, or holds anything else.
     """
     if len(text) > MAX_TEXT:
         raise ParseError(f"{what}: got {len(text)} characters; expected at most {MAX_TEXT}")
@@ -101,7 +101,7 @@ def name_of(node: ast.AST) -> str | None:
 
 
 def called(node: ast.AST) -> tuple[str, list[ast.expr], dict[str, ast.expr]] | None:
-    """Name, arguments and keywords of a call; None: it is no call of a name."""
+    """Name, arguments and keywords of a call; None: it is not a call of a name."""
     if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
         return None
     name, keywords = name_of(node.func), {k.arg: k.value for k in node.keywords}

@@ -30,7 +30,7 @@ def read_bytecode(data: bytes | memoryview, where: str) -> StablehloModule:
     """
     cursor = Cursor(memoryview(data).cast("B"), 0, len(data), where)
     if bytes(cursor.bytes(min(len(data), 4))) != MAGIC:
-        raise ImportModelError(f"{where}: is no bytecode of MLIR, which begins with {MAGIC!r}")
+        raise ImportModelError(f"{where}: is not bytecode of MLIR, which begins with {MAGIC!r}")
     version = cursor.varint()
     if version > MAX_VERSION:
         cursor.fail(f"got version {version} of MLIR's bytecode; expected {MAX_VERSION} at most: write it for an older StableHLO")

@@ -129,7 +129,7 @@ class OperationReader:
 
     def _dictionary(self, cursor: Cursor, found: Any) -> dict[str, Any]:
         if not isinstance(found, dict):
-            cursor.fail("got attributes of an operation that are no dictionary")
+            cursor.fail("got attributes of an operation that are not a dictionary")
         return found
 
     def _properties(self, cursor: Cursor, name: str, is_known: bool) -> dict[str, Any]:

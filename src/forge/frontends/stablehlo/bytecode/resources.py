@@ -8,7 +8,7 @@ _BLOB = 0
 
 
 def read_resources(sizes: Cursor, contents: Cursor) -> list[memoryview | None]:
-    """Contents of the resources of dialects, by their numbers; None for those that are no bytes."""
+    """Contents of the resources of dialects, by their numbers; None for those that are not bytes."""
     for _ in range(sizes.count()):  # groups of the program that wrote the file, which say nothing of the module
         sizes.varint()
         _group(sizes, contents)

@@ -103,7 +103,7 @@ def dynamic_reduce_window(g: Context, *operands: Value, **attributes: Any) -> li
         raise g.unsupported("windows that are computed at run time, of more than sizes, are not supported")
     sizes, strides, base_dilation, dilation, flat = ([*(found or ())] for found in known)
     if len(flat) != 2 * rank or not dims.is_static(*strides, *base_dilation, *dilation):
-        raise g.unsupported("strides and dilations of windows that are no numbers are not supported")
+        raise g.unsupported("strides and dilations of windows that are not numbers are not supported")
     windows = _Windows(*map(tuple, (sizes, strides, base_dilation, dilation, flat[::2], flat[1::2])))  # type: ignore[arg-type]
     return _windows_reduced(g, function.body, operands[:count], operands[count:2 * count], windows)
 

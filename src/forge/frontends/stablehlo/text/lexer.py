@@ -58,13 +58,13 @@ class Lexer:
         self.fail(f"got {got}; expected {expected}")
 
     def unquoted(self, token: str) -> str:
-        """The contents of a string. Bytes that are no UTF-8 are kept, as surrogates."""
+        """The contents of a string. Bytes that are not UTF-8 are kept, as surrogates."""
         if "\\" not in token:
             return token[1:-1]
         try:
             raw = token[1:-1].encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            self.fail("got text that is no Unicode; expected UTF-8")
+            self.fail("got text that is not Unicode; expected UTF-8")
         plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found[1]) or bytes([int(found[1], 16)]), raw)
         return plain.decode("utf-8", "surrogateescape")
 

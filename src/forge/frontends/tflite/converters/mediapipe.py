@@ -1,4 +1,4 @@
-"""Custom operators of MediaPipe's models. Their options are no FlexBuffers, but the numbers of a C structure, 32 bits each."""
+"""Custom operators of MediaPipe's models. Their options are not FlexBuffers, but the numbers of a C structure, 32 bits each."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _VARIANCE = 1 << 20
 _BITS = 30
 """Variances are below a power of 2."""
 _LEAST_VARIANCE = 10_000
-"""In scales of what normalised gates are multiplied with: stands in for a variance of 0."""
+"""In scales of what normalised gates are multiplied by: stands in for a variance of 0."""
 
 
 def stored(g: Context, value: Value, how: Quantization | None, dtype: str) -> Value:

@@ -274,7 +274,7 @@ def _multiply_number(activation: Activation = _same) -> Callable[..., Quantized]
 
 def _scalar(number: Any) -> float:
     if isinstance(number, torch.Tensor):
-        raise OpNotImplemented("trace: got a tensor that is no constant as an operand of quantized::add_scalar or mul_scalar; "
+        raise OpNotImplemented("trace: got a tensor that is not a constant as an operand of quantized::add_scalar or mul_scalar; "
                                "supported: numbers")
     return float(number)
 

@@ -106,7 +106,7 @@ class Replayed(nn.Module):  # type: ignore[misc]
                 self._constants[name] = label
 
     def _keep_attributes(self, block: Any, integer_bias: bool) -> None:
-        """What is read of modules and is no tensor for `torch.export`: packed weights, and buffers that are read as a number.
+        """What is read of modules and is not a tensor for `torch.export`: packed weights, and buffers that are read as a number.
 
         Tensors that are attributes become buffers.
         """
@@ -186,7 +186,7 @@ def _path_of(node: Any) -> str | None:
 
 
 def _path(node: Any) -> str | None:
-    """What a node reads of the module; None where that is no attribute of a module in the graph's first input."""
+    """What a node reads of the module; None where that is not an attribute of a module in the graph's first input."""
     names = []
     while node.kind() == "prim::GetAttr":
         names.append(node.s("name"))

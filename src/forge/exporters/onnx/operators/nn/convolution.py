@@ -68,7 +68,7 @@ def _swapped(rank: int, swap: bool) -> list[int]:
 
 @exports(BiasAdd)
 def bias_add(g: Emitter, op: BiasAdd, x: Ref, bias: Ref) -> Ref:
-    """The bias of the convolution or product before it, if nobody else reads that; else an addition."""
+    """The bias of the convolution or product before it, if nothing else reads that; else an addition."""
     rank = op.result.rank
     axis = op.attrs.axis % rank
     data = op.node.operands[0]
@@ -80,7 +80,7 @@ def bias_add(g: Emitter, op: BiasAdd, x: Ref, bias: Ref) -> Ref:
 
 @exports("add")
 def add(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    """To a product of matrices that nobody else reads, its C."""
+    """To a product of matrices that nothing else reads, its C."""
     for position, (x, other) in enumerate(((a, b), (b, a))):
         data, added = node.operands[position], node.operands[1 - position]
         product = _own_product(g, node, data, x)

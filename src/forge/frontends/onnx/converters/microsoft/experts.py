@@ -120,7 +120,7 @@ def quantised_mixture_of_experts(
     """As MoE, with shares that are a softmax of the chosen scores, whatever ``normalize_routing_weights`` says.
 
     With ``router_weights``, shares are those of them at the chosen places, which it may make sum to 1; experts whose share is
-    not positive are left out. Constant codes in blocks, of 8 bits, or of 4 with ``accuracy_level`` 4, are multiplied with data
+    not positive are left out. Constant codes in blocks, of 8 bits, or of 4 with ``accuracy_level`` 4, are multiplied by data
     that are rounded to 8 bits, each block by its own scale; others with the data as they are.
     """
     attrs.check(g)

@@ -53,7 +53,7 @@ def cholesky(g: Context, self: Value, *, upper: bool = False) -> Value:
 def solve_with_factors(
     g: Context, A: Value, B: Value, *, left: bool = True, check_errors: bool = False  # noqa: N803
 ) -> list[Value | None]:
-    """The solution, two results that nobody reads, and ``info``."""
+    """The solution, two results that nothing reads, and ``info``."""
     return [solve(g, A, B, left=left)[0], None, None, _info_of_lu(g, A, 3)]
 
 

@@ -13,7 +13,7 @@ from forge.ir.nodes import Value
 def unique(
     g: Context, self: Value, *, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False  # noqa: A002
 ) -> list[Value | None]:
-    """In order, ``sorted`` or not, as torch gives them on the CPU; what no flag asks for, nobody reads."""
+    """In order, ``sorted`` or not, as torch gives them on the CPU; what no flag asks for, nothing reads."""
     values, _, inverse, counts = g.multi("unique", ravel(g, self), axis=0, sorted=True)
     return [values, g.reshape(inverse, self.shape) if return_inverse else None, counts if return_counts else None]
 
