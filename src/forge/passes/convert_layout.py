@@ -82,7 +82,7 @@ class _Permuted(Relayout):
         return max(v.rank for v in node.operands if v is not None) in SPATIAL
 
     def convert(self, node: Node) -> bool:
-        found = transposed(node.result)
+        found = transposed(node.result) if len(node.results) == 1 else None
         if found is None or node.result.rank not in SPATIAL:
             return super().convert(node)
         source, axes = found

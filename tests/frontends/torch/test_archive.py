@@ -107,7 +107,7 @@ def test_long_archives(tmp_path: Path) -> None:
 
 
 def test_files_of_other_kinds(tmp_path: Path) -> None:
-    refused(tmp_path, b"", "no zip archive; expected a .pt2 file")
+    refused(tmp_path, b"", "not a zip archive; expected a .pt2 file")
     refused(tmp_path, b"\x80\x02}", "pickle, which Forge never loads")
     refused(tmp_path, packed({"data.pkl": b"x"}), "a PyTorch checkpoint; .*weights without a program")
     refused(tmp_path, packed({"m/constants.pkl": b"x", "m/code/a.py": b"x"}), "a TorchScript archive; .*torch.jit.load")

@@ -60,6 +60,10 @@ class Product(Op[A]):
         """The axis of the result that the weight makes: that of the channels of a convolution, of the columns of a matrix."""
         raise NotImplementedError
 
+    def channels_of(self, value: Value) -> int:
+        """The axis of the channels in ``value``, which is the result, or a view of it that moves no channel."""
+        return value.rank - 1 if self.channel_axis == self.result.rank - 1 else self.channel_axis
+
     @property
     def is_by_matrix(self) -> bool:
         """Whether each row of the data is multiplied by the same matrix."""
@@ -81,7 +85,7 @@ class Product(Op[A]):
         if len(result.uses) != 1:
             return None
         ((user, position),) = result.uses
-        axis = result.rank - 1 if self.channel_axis == self.result.rank - 1 else self.channel_axis
+        axis = self.channels_of(result)
         if user.op not in ("nn.bias_add", "add") or user.attributes.get("axis", -1) % result.rank != axis:
             return None
         other = user.operands[1 - position]

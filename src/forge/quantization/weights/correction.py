@@ -98,9 +98,10 @@ def _joined(real: Graph, quantised: Graph, numbers: Sequence[int]) -> Graph:
             result, aim = known[node.result], known[partners[node].result]
             product: Product[Any] | None = Product.of(node)
             assert product is not None
-            means = [_means(builder, v, product.channel_axis) for v in (result, aim)]
+            means = [_means(builder, v, product.channels_of(v)) for v in (result, aim)]
             outputs[node] = builder.call("subtract", means[1], means[0])
-            known[node.result] = builder.call("add", result, _spread(builder, outputs[node], product.channel_axis, result.rank))
+            known[node.result] = builder.call(
+                "add", result, _spread(builder, outputs[node], product.channels_of(result), result.rank))
     joined.outputs = [outputs[node] for node in wanted]
     return joined
 
