@@ -285,7 +285,7 @@ def _content(rng: np.random.Generator, kind: str) -> bytes:
         return bytes(ElementTree.tostring(root, "utf-8", xml_declaration=True))
     if kind == "zip":
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(f"{words[-1]!r}.txt", passage)
+            archive.writestr(zipfile.ZipInfo(f"{words[-1]!r}.txt"), passage, zipfile.ZIP_DEFLATED)  # without the time of day
     elif kind == "wav":
         with wave.open(stream, "wb") as sound:
             sound.setparams((1, 2, RATE, 0, "NONE", ""))
@@ -293,7 +293,7 @@ def _content(rng: np.random.Generator, kind: str) -> bytes:
     elif kind == "npy":
         np.save(stream, rng.normal(0, 1, (int(rng.integers(4, 40)), 16)).astype(np.float32))
     else:
-        stream.write(gzip.compress(passage.encode()) if kind == "gzip" else bz2.compress(passage.encode()))
+        stream.write(gzip.compress(passage.encode(), mtime=0) if kind == "gzip" else bz2.compress(passage.encode()))
     return stream.getvalue()
 
 
