@@ -19,14 +19,14 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
-from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue
+from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue, Start
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.pairs import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.stmt import Function, Stmt, seq
 
 # This many rows share one pass over a column tile: enough that weights may come from main memory at full speed.
 ROW_BLOCK: Final = 256
@@ -199,40 +199,27 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
 def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
     """A block of rows times the weights of a column tile."""
-    product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
-                      lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
-    many = _in_parts(plan, rows, tile, scalar) if plan.part < plan.steps else gemm.row_tiles(product, rows)
+    def write(row: Expr, value: RowValue) -> Stmt:
+        return gemm.write_units(plan.result, plan.tile, plan.units, row, tile * plan.width, value)
+
+    product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v), write,
+                      ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
+
+    def part(first: Expr, steps: int, finish: FinishRow, start: Start, is_last: bool) -> Stmt:
+        lets, begin = loops.bind("first_k", first)
+        following = (tile + 1, E.const(0)) if is_last else (tile, begin + steps)
+        own = replace(
+            product, depth=E.const(steps), scalar=lambda row, k: scalar(row, begin + k),
+            vector=lambda k, v: _weight_vector(plan, tile, begin + k, v), finish=finish, start=start,
+            ahead=_ahead(plan, *following, plan.part))
+        return seq(lets, gemm.single_row(own, E.const(0)) if plan.static_rows == 1 else gemm.row_tiles(own, rows))
+
+    whole = plan.part >= plan.steps
+    many = gemm.row_tiles(product, rows) if whole else gemm.in_parts(plan.tile, rows, plan.steps, plan.part, part, write)
     if plan.static_rows is None:
         few = plan.rows < plan.few_tiles * plan.tile.rows
         return loops.guard(few, gemm.any_rows(product, rows, plan.rows), many)
-    return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 and plan.part == plan.steps else many
-
-
-def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
-    """One column tile, K in parts: all but the last add to partial sums on the stack."""
-    partial = gemm.PartialSums(plan.tile, rows)
-
-    def part(first: Expr, steps: int, finish: FinishRow, ahead: Ahead | None) -> Stmt:
-        product = Product(
-            plan.tile,
-            E.const(steps),
-            lambda row, k: scalar(row, first + k),
-            lambda k, v: _weight_vector(plan, tile, first + k, v),
-            finish,
-            partial.load,
-            ahead=ahead,
-        )
-        return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 else gemm.row_tiles(product, rows)
-
-    def inner(number: Expr) -> Stmt:
-        lets, first = loops.bind("first_k", number * plan.part)
-        return seq(lets, part(first, plan.part, partial.keep, _ahead(plan, tile, first + plan.part, plan.part)))
-
-    count = -(-plan.steps // plan.part)
-    begin = (count - 1) * plan.part
-    last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value),
-                _ahead(plan, tile + 1, E.const(0), plan.part))
-    return seq(partial.start(), loops.serial("part", count - 1, inner), last)
+    return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 and whole else many
 
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
@@ -240,18 +227,14 @@ def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     lead = plan.data.shape[:-1]
     if not plan.staged:
         return seq(), lambda row, k: _unstaged(plan, row, k)
-    copy = loops.local("rows", plan.group.copied, plan.row_block * plan.depth)
     lanes = plan.target.lanes(plan.tile.dtype)
 
-    def copy_row(row: Expr) -> Stmt:
-        indices = loops.unravel(rows.begin + row, lead)
-        return loops.each_vector(plan.depth, lanes, lambda k, mask: store(
-            copy, row * plan.depth + k, E.broadcast(plan.group.copy(plan.data.read([*indices, k], mask)), k.lanes), mask))
+    def reader(row: Expr) -> Callable[[Expr, Expr | None], Expr]:
+        indices = loops.unravel(row, lead)
+        return lambda k, mask: E.broadcast(plan.group.copy(plan.data.read([*indices, k], mask)), k.lanes)
 
-    def copied(row: Expr, k: Expr) -> Expr:
-        return plan.group.load(copy, (row - rows.begin) * plan.depth + k * plan.group.size)
-
-    return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copied
+    stage, copy = gemm.copied_rows(rows, plan.group.copied, plan.depth, plan.depth, lanes, reader)
+    return stage, lambda row, k: plan.group.load(copy, (row - rows.begin) * plan.depth + k * plan.group.size)
 
 
 def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
@@ -299,8 +282,3 @@ def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> E
     """Number of the first element of a vector of weights."""
     panel, column = _weight_column(plan, column_tile, vector)
     return ((panel * plan.steps + k) * plan.panel + column) * plan.group.size
-
-
-def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
-    """Writes one row of a column tile."""
-    return gemm.write_units(plan.result, plan.tile, plan.units, row, column_tile * plan.width, value)

@@ -191,14 +191,13 @@ def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, C
     if data.buffer is not None and data.dtype == dtype:
         return seq(), data.buffer, lambda row: row * depth
     stride = depth + tiles.CACHE_LINE // dtypes.itemsize(dtype)  # rows whose distance is a power of two share lines of the cache
-    copy = loops.local("rows", dtype, plan.row_block * stride)
 
-    def copy_row(row: Expr) -> Stmt:
-        indices = loops.unravel(rows.begin + row, data.shape[:-1])
-        return loops.each_vector(depth, plan.lanes, lambda k, mask: store(
-            copy, row * stride + k, E.broadcast(E.cast(data.read([*indices, k], mask), dtype), k.lanes), mask))
+    def reader(row: Expr) -> Callable[[Expr, Expr | None], Expr]:
+        indices = loops.unravel(row, data.shape[:-1])
+        return lambda k, mask: E.broadcast(E.cast(data.read([*indices, k], mask), dtype), k.lanes)
 
-    return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copy, lambda row: (row - rows.begin) * stride
+    stage, copy = gemm.copied_rows(rows, dtype, depth, stride, plan.lanes, reader)
+    return stage, copy, lambda row: (row - rows.begin) * stride
 
 
 # --- data of int8 ---
@@ -393,27 +392,21 @@ def _tile_columns(plan: BlocksPlan, rows: Rows, panel: Expr, scalar: Element) ->
     vectors = min(2, plan.vectors)
     tile = RegisterTile(plan.tile_rows, vectors, plan.lanes, "float32")
     part = tiles.even_blocks(plan.depth, max(plan.codes, tiles.part_bytes(plan.target) // (4 * tile.width)))
-    count = -(-plan.depth // part)
     copy = loops.local("numbers", "float32", part * tile.width)
-    partial = gemm.PartialSums(tile, rows)
 
     def columns(number: Expr) -> Stmt:
         lets, vector = loops.bind("vector", number * vectors)
 
-        def of_part(first: Expr, steps: int, finish: gemm.FinishRow) -> Stmt:
+        def of_part(first: Expr, steps: int, finish: gemm.FinishRow, start: gemm.Start, is_last: bool) -> Stmt:
             def fill(k: Expr) -> Stmt:
                 return seq(store(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes),
                                  _number(plan, panel, first + k, vector + v)) for v in range(vectors))
 
             product = Product(tile, E.const(steps), lambda row, k: scalar(row, first + k),
-                              lambda k, v: E.load(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes)), finish,
-                              partial.load)
+                              lambda k, v: E.load(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes)), finish, start)
             return seq(loops.unroll_by("k", steps, plan.codes, fill), gemm.row_tiles(product, rows))
 
-        inner = loops.serial("part", count - 1, lambda n: of_part(n * part, part, partial.keep))
-        begin = (count - 1) * part
-        last = of_part(E.const(begin), plan.depth - begin, _writer(plan, tile, panel, vector))
-        return seq(lets, partial.start(), inner, last)
+        return seq(lets, gemm.in_parts(tile, rows, plan.depth, part, of_part, _writer(plan, tile, panel, vector)))
 
     return seq(Allocate(copy), loops.serial("columns", plan.tiles(panel, vectors), columns))
 

@@ -27,6 +27,7 @@ MIDDLE_TILE_ROWS: Final = 8
 
 RowValue = Callable[[int], Expr]
 FinishRow = Callable[[Expr, RowValue], Stmt]
+Start = Callable[[Expr, int], Expr]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Product:
     scalar: Callable[[Expr, Expr], Expr]
     vector: Callable[[Expr, int], Expr]
     finish: FinishRow
-    start: Callable[[Expr, int], Expr] | None = None
+    start: Start | None = None
     prefetch: Callable[[Expr], Stmt] | None = None
     ahead: Ahead | None = None
 
@@ -277,6 +278,40 @@ class PartialSums:
 
     def _index(self, row: Expr, vector: int) -> Expr:
         return (row - self.rows.begin) * self.tile.vectors + vector
+
+
+def in_parts(
+    tile: RegisterTile, rows: Rows, steps: int, part: int, of_part: Callable[[Expr, int, FinishRow, Start, bool], Stmt],
+    write: FinishRow,
+) -> Stmt:
+    """A reduction of ``steps`` in parts of ``part``: sums wait on the stack, and the last part hands them to ``write``.
+
+    Args:
+        of_part: ``of_part(first, count, finish, start, is_last)`` gives the rows over ``count`` steps from ``first`` on.
+    """
+    partial = PartialSums(tile, rows)
+    before = -(-steps // part) - 1
+    inner = loops.serial("part", before, lambda n: of_part(n * part, part, partial.keep, partial.load, False))
+    last = of_part(E.const(before * part), steps - before * part, write, partial.load, True)
+    return seq(partial.start(), inner, last)
+
+
+def copied_rows(
+    rows: Rows, dtype: str, size: ExprLike, stride: int, lanes: int, reader: Callable[[Expr], Callable[[Expr, Expr | None], Expr]]
+) -> tuple[Stmt, Buffer]:
+    """A local copy of the rows of a task, ``stride`` elements apart, and what fills it.
+
+    Args:
+        size: elements of a row.
+        reader: ``reader(row)(k, mask)`` gives elements of a row, as ``dtype``.
+    """
+    copy = loops.local("rows", dtype, rows.block * stride)
+
+    def copy_row(row: Expr) -> Stmt:
+        read = reader(rows.begin + row)
+        return loops.each_vector(size, lanes, lambda k, mask: store(copy, row * stride + k, read(k, mask), mask))
+
+    return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copy
 
 
 def column_tiles(tile: RegisterTile, columns: Expr, body: Callable[[Expr, Expr], Stmt], first: ExprLike = 0) -> Stmt:

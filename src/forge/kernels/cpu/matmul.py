@@ -27,7 +27,7 @@ from forge.target import Target
 from forge.target.blocking import byte_group, dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.stmt import Allocate, Function, Stmt, seq
 from forge.tir.visit import nodes
 
 Element = Callable[[Expr, Expr], Expr]
@@ -256,16 +256,13 @@ def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, coun
     """The copy of the rows of a that a costly prologue needs, and the function that reads an element."""
     if not plan.staged:
         return seq(), lambda row, k: plan.read_a(batch, row, first + k)
-    copy = loops.local("rows", plan.element, plan.row_block * plan.depth_block)
+
+    def reader(row: Expr) -> Callable[[Expr, Expr | None], Expr]:
+        return lambda k, mask: plan.read_a(batch, row, first + k, plan.mask_of(k, count, mask))
+
     lanes = 1 if plan.transpose_a else plan.tile.lanes
-
-    def copy_row(row: Expr) -> Stmt:
-        return loops.each_vector(count, lanes, lambda k, mask: store(
-            copy, row * plan.depth_block + k,
-            plan.read_a(batch, rows.begin + row, first + k, plan.mask_of(k, count, mask)), mask))
-
-    return (seq(Allocate(copy), loops.serial("row", rows.count, copy_row)),
-            lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k))
+    stage, copy = gemm.copied_rows(rows, plan.element, count, plan.depth_block, lanes, reader)
+    return stage, lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k)
 
 
 def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, count: Expr) -> tuple[Stmt, VectorElement]:
