@@ -40,13 +40,16 @@ MAX_PART: Final = 4096
 # Fewer register tiles read weights, however many, from the second-level cache about as fast as from the first.
 FEW_TILES: Final = 5
 
+# Register tiles have at most this many vectors.
+MAX_VECTORS: Final = 3
+
 # Tuning tries register tiles of at most this many rows.
 MAX_TILE_ROWS: Final = 14
 
 Element = Callable[[Expr, Expr], Expr]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DensePlan:
     """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``. A step of the sum takes a ``group`` of k."""
 
@@ -58,11 +61,15 @@ class DensePlan:
     depth: int
     units: int
     panel: int
-    width: int
     tile: RegisterTile
     row_block: int
     staged: bool
     group: Group
+
+    @property
+    def width(self) -> int:
+        """Columns of a column tile, of which the last may have fewer."""
+        return tiles.divisors(self.panel // self.tile.lanes, MAX_VECTORS)[0] * self.tile.lanes
 
     @property
     def last(self) -> DensePlan:
@@ -128,7 +135,7 @@ def plan_dense(call: KernelCall) -> DensePlan:
     dtype = tiles.accumulator_dtype(data.dtype, weight.dtype)
     group = Group.of(weight.dtype, size, dtype)
     lanes = tiles.vector_lanes(panel, call.target, dtype)
-    vectors = tiles.divisors(panel // lanes, 3)[0]
+    vectors = tiles.divisors(panel // lanes, MAX_VECTORS)[0]
     rows = loops.product(data.shape[:-1])
     registers = call.target.vector_registers - group.registers
     tile_rows = tiles.rows_for(loops.static(rows), vectors, registers, call.target.costs)
@@ -141,8 +148,9 @@ def plan_dense(call: KernelCall) -> DensePlan:
     tile_rows, block = call.target.choices.pick(
         key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
         call.name)
-    return DensePlan(data, weight, result, call.target, rows, depth, units, panel, vectors * lanes,
-                     RegisterTile(tile_rows, vectors, lanes, dtype), block, staged, group)
+    return DensePlan(
+        data=data, weight=weight, result=result, target=call.target, rows=rows, depth=depth, units=units, panel=panel,
+        tile=RegisterTile(tile_rows, vectors, lanes, dtype), row_block=block, staged=staged, group=group)
 
 
 def panel_key(rows: int, depth: int, units: int, dtype: str) -> str:

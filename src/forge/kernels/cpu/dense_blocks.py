@@ -37,7 +37,7 @@ Element = Callable[[Expr, Expr], Expr]
 """(row, k or block) -> scalar"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BlocksPlan:
     """Sizes of one call. A word holds ``codes`` numbers of one column, ``WORD`` to each dot product."""
 
@@ -180,9 +180,11 @@ def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
         raise CompileError(f"{call.name}: packed dense of blocks; got a depth of {depth}, of which no row fits on the stack")
     tile_rows = min(tile_rows, loops.static(rows) or tile_rows, tiles.STACK_LIMIT // row_bytes)
     block = gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // row_bytes))
-    return BlocksPlan(data, data_scale, weight.buffer, scale, call.operand(4),
-                      None if table is None else table.buffer, call.results[0], target, rows, depth, attrs.units, attrs.bits,
-                      attrs.block_size, panel, lanes, tile_rows, block)
+    return BlocksPlan(
+        data=data, data_scale=data_scale, weight=weight.buffer, scale=scale, zero=call.operand(4),
+        table=None if table is None else table.buffer, result=call.results[0], target=target, rows=rows, depth=depth,
+        units=attrs.units, bits=attrs.bits, block_size=attrs.block_size, panel=panel, lanes=lanes, tile_rows=tile_rows,
+        row_block=block)
 
 
 def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, Callable[[Expr], Expr]]:

@@ -46,7 +46,7 @@ SINGLE_VECTORS: Final = 8
 DIRECT_STRIDE_BYTES: Final = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatmulPlan:
     """Sizes and choices of one call. ``depth`` and ``depth_block`` count steps of the sum, each of a ``group`` of k."""
 
@@ -55,7 +55,6 @@ class MatmulPlan:
     result: Writer
     transpose_a: bool
     transpose_b: bool
-    target: Target
     batch: tuple[Expr, ...]
     rows: Expr
     columns: Expr
@@ -163,9 +162,11 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     staged = not view or _is_converted(a.dtype, group, transpose_a)
     most = max(tile_rows, PANEL_BYTES // (max(block, 1) * element)) if staged else ROW_BLOCK
     direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
-    return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
-                      RegisterTile(tile_rows, vectors, lanes, dtype),
-                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, group, single)
+    return MatmulPlan(
+        a=a, b=b, result=result, transpose_a=transpose_a, transpose_b=transpose_b, batch=result.shape[:-2], rows=rows,
+        columns=columns, depth=depth, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
+        row_block=gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), depth_block=block, direct=direct, staged=staged,
+        group=group, single=single)
 
 
 def _group(a: str, b: str, depth: Expr, accumulators: str, target: Target) -> Group:
