@@ -176,3 +176,16 @@ def test_refused_by_name(op: str) -> None:
     graph.node(op, [graph.placeholder("float32", [1])], "node")
     with pytest.raises(forge.OpNotImplemented, match=f"tensorflow.{op}.*\n*.*{REGISTRY.refusal('', op)[:20]}"):
         forge.from_tensorflow(graph.data())
+
+
+@pytest.mark.parametrize("op, attributes", [
+    ("AudioSpectrogram", {"window_size": 1 << 30, "stride": 1}), ("AudioSpectrogram", {"window_size": 4, "stride": 0}),
+    ("Mfcc", {"filterbank_channel_count": 1 << 30}), ("Mfcc", {"dct_coefficient_count": 1 << 30}),
+    ("Mfcc", {"upper_frequency_limit": float("inf")}), ("Mfcc", {"upper_frequency_limit": 10.0}),
+])
+def test_sizes_of_spectra_are_checked(op: str, attributes: dict[str, Any]) -> None:
+    shape = (100, 1) if op == "AudioSpectrogram" else (1, 5, 65)
+    operands: list[np.ndarray | str] = [matrices(*shape)] if op == "AudioSpectrogram" else [
+        matrices(*shape), np.array(16000, np.int32)]
+    with pytest.raises(forge.ForgeError, match="; expected"):
+        results(op, operands, (), **attributes)

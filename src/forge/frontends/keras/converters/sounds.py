@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from forge.compose import spectral
+from forge.compose import mel, spectral
 from forge.frontends.keras.context import Context
 from forge.frontends.keras.converters.convolutions import convolved, is_first
 from forge.frontends.keras.registry import converts
@@ -72,6 +72,15 @@ def mel_spectrogram(
 ) -> Value:
     """Energies of bands ``[..., num_mel_bins, F]`` of samples ``[T]`` or ``[N, T]``."""
     policy, length = g.layer.policy.compute, sequence_length or fft_length
+    end = max_freq or sampling_rate / 2
+    if any(type(n) is not int or not 1 <= n <= mel.MAX_WINDOW for n in (fft_length, length, sequence_stride, num_mel_bins)):
+        raise g.invalid(
+            f"fft_length {fft_length!r}, sequence_length {length!r}, sequence_stride {sequence_stride!r}, num_mel_bins "
+            f"{num_mel_bins!r}: expected whole numbers from 1 to {mel.MAX_WINDOW}")
+    if length > fft_length or num_mel_bins * fft_length > mel.MAX_WEIGHTS or not 0 <= min_freq < end or sampling_rate <= 0:
+        raise g.invalid(
+            f"got {num_mel_bins} bands from {min_freq} to {end} Hz, and frames of {length} samples for {fft_length}; expected at "
+            f"most {mel.MAX_WEIGHTS} weights of bands, positive rising frequencies, and frames that are no longer")
     data = g.cast(x, policy if policy == "float64" else "float32")
     if not (window is None or isinstance(window, str) and window in WINDOWS):
         raise g.unsupported(f"window: got {str(window)[:80]}; supported: {', '.join(WINDOWS)}, None")
@@ -81,7 +90,8 @@ def mel_spectrogram(
         g, data, g.constant(shape, data.dtype), size=fft_length, hop=sequence_stride, length=length, pad_mode="reflect")
     magnitude = g.call("abs", transforms)
     powers = g.call("power", magnitude, g.scalar(mag_exp, magnitude))
-    bands = mel_bands(fft_length // 2 + 1, sampling_rate, num_mel_bins, min_freq, max_freq or int(sampling_rate / 2))
+    bands = mel.triangles(fft_length // 2 + 1, sampling_rate, num_mel_bins, min_freq, max_freq or int(sampling_rate / 2))
+    bands[0] = 0
     found = g.call("nn.matmul", g.constant(bands.T, data.dtype), powers)
     if power_to_db:
         found = _decibels(g, found, top_db, min_power, ref_power)
@@ -93,15 +103,3 @@ def _decibels(g: Context, x: Value, most: float, least: float, reference: float)
     levels = g.call("multiply", g.call("log10", g.call("maximum", x, g.scalar(least, x))), ten)
     levels = g.call("subtract", levels, g.scalar(10 * float(np.log10(max(abs(reference), least))), x))
     return g.call("maximum", levels, g.call("subtract", g.call("max", levels), g.scalar(most, x)))
-
-
-def mel_bands(bins: int, rate: float, count: int, low: float, high: float) -> np.ndarray:
-    """Weights ``[bins, count]`` of triangles of height 1 that are even on HTK's mel scale; the first bin has none."""
-    mel = 1127 * np.log1p(np.linspace(0, rate / 2, bins) / 700)[:, None]
-    ends = 1127 * np.log1p(np.array([low, high]) / 700)
-    edges = np.linspace(ends[0], ends[1], count + 2)
-    rising = (mel - edges[:-2]) / (edges[1:-1] - edges[:-2])
-    falling = (edges[2:] - mel) / (edges[2:] - edges[1:-1])
-    weights: np.ndarray = np.maximum(0, np.minimum(rising, falling))
-    weights[0] = 0
-    return weights
