@@ -313,8 +313,10 @@ def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
     registers = problem.target.vector_registers - problem.unit.registers
     per_block, used = problem.window.out_block // problem.lanes, problem.window.used
     alike = problem.out_vectors if used is None else used.blocks * per_block
+    # Layers over images of unknown sizes share code more often where none has a rest.
+    whole = used is not None or not problem.window.is_known and len(tiles.divisors(alike, MAX_VECTORS)) > 1
     for vectors in range(min(alike, MAX_VECTORS), 0, -1):
-        if vectors % per_block and per_block % vectors or alike % vectors and (used is not None or vectors % per_block):
+        if vectors % per_block and per_block % vectors or alike % vectors and (whole or vectors % per_block):
             continue
         for height in range(1, min(MAX_TILE_ROWS if problem.window.height.is_known else 1, problem.window.height.out) + 1):
             for width in range(1, min(registers, _assumed(problem.window.width)) + 1):
