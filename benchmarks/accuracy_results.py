@@ -43,7 +43,7 @@ The error of long sums does not grow with the number of terms n. Bounds are rela
 units u of half a place after 1: 2^-24 for float32, 2^-53 for float64. Errors are mostly far smaller, as roundings cancel.
 `python -m pytest tests/ops/test_long_sums.py` compares 2^24 terms with float64.
 
-- `sum`, `mean`, norms, losses, `variance`, `logsumexp`, `nn.softmax`, normalisations, pools over whole images: an accumulator
+- `sum`, `mean`, norms, losses, `variance`, `logsumexp`, `nn.softmax`, normalizations, pools over whole images: an accumulator
   adds at most 256 terms, or blocks of 128, whose totals keep what rounding takes from them (two-sum); then come its lanes. 256
   u and one more for each halving. Windows that overlap are added axis by axis: as many u as they have steps along all axes.
 - `cumsum`, `logcumsumexp`: the same, in blocks of 32 terms or vectors; at most 256 terms in order. 256 u.
@@ -77,7 +77,7 @@ These do change bits, within the accuracy that each operator states:
 
 - A batch size that is fixed when the model is compiled: loops are then shaped for it. Where bits must not depend on it, compile
   once with a symbol.
-- Another target, optimisation level, tuning, or version of Forge.
+- Another target, optimization level, tuning, or version of Forge.
 - The floating-point environment of the thread that calls: rounding mode, and whether subnormal numbers are flushed
   (`torch.set_flush_denormal`). It holds in every thread of the call. Exceptions are masked meanwhile, and the caller's flags are
   as before afterwards.

@@ -6,7 +6,7 @@
 Every library has a process of its own; one that crashes, hangs or refuses a model is said to, and the rest goes on. The
 processes take turns, and all but one are held still. What is finished is kept in OUTPUT/results.json, and the same
 command measures what is missing. A ratio is the time of the fastest peer of the same precision over Forge's, by minima:
-above 1, Forge is faster. The error is the largest difference to unoptimised onnxruntime, relative to the largest output.
+above 1, Forge is faster. The error is the largest difference to unoptimized onnxruntime, relative to the largest output.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ LEAST, WANTED = 0.85, 0.95
 """Of static / dynamic: of each row, and as the geometric mean."""
 
 LIMIT = LIBRARIES[OURS["float32"]].limit
-MOST_NEW_SIZES = 7
+MAX_NEW_SIZES = 7
 _FEWEST_ROUNDS = 3
 
 
@@ -194,7 +194,7 @@ def new_sizes(variant: Variant) -> list[Sizes]:
     sums = [tuple(map(operator.add, a, b)) for a, b in itertools.combinations_with_replacement(variant.sizes, 2)]
     largest = max(map(math.prod, variant.sizes))
     found = [sizes for sizes in dict.fromkeys([*turned, *sums]) if math.prod(sizes) <= largest and sizes not in variant.sizes]
-    return sorted(found, key=math.prod)[:MOST_NEW_SIZES]
+    return sorted(found, key=math.prod)[:MAX_NEW_SIZES]
 
 
 def _first_call_excess(call: Callable[[np.ndarray], object], array: np.ndarray) -> float:

@@ -66,7 +66,7 @@ class Variant:
         module, function = self.builder.split(":")
         made: nn.Module = getattr(importlib.import_module(f"benchmarks.networks.{module}"), function)()
         calibration = smooth(self.extents(_CALIBRATION_BATCH, self.typical), seed=1000)
-        weights.randomise(made, [torch.from_numpy(calibration)])
+        weights.randomize(made, [torch.from_numpy(calibration)])
         return made
 
 

@@ -217,7 +217,7 @@ def network(name: str, *, small: bool = False, seed: int = 0) -> nn.Module:
 
     made = MODELS[name].variant(small).network()
     calibration = inputs(name, _CALIBRATION_BATCH, seed=1000 + seed, small=small)
-    weights.randomise(made, [torch.from_numpy(array) for array in calibration.values()], seed)
+    weights.randomize(made, [torch.from_numpy(array) for array in calibration.values()], seed)
     return made
 
 

@@ -1,4 +1,4 @@
-"""A Llama with weights of 4 bits, as onnxruntime's quantiser writes it, with Forge and onnxruntime in turns.
+"""A Llama with weights of 4 bits, as onnxruntime's quantizer writes it, with Forge and onnxruntime in turns.
 
     python -m benchmarks.packed_decoder [--threads 1] [--seconds 10] [--accuracy 4] [--block 32] [--bits 4] [--small]
 

@@ -1,16 +1,16 @@
-"""Quantised models with Forge, onnxruntime and openvino, and the float models that they are made of, in turns.
+"""Quantized models with Forge, onnxruntime and openvino, and the float models that they are made of, in turns.
 
     python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--activations uint16 | --by nncf]
         [--target TARGET]
     python -m benchmarks.quantized --by onnxruntime nncf
     python -m benchmarks.quantized resnet50 --inputs 500
 
-Models of ``benchmarks/models.py`` are quantised by onnxruntime: QDQ with weights of int8 for each channel and activations of
+Models of ``benchmarks/models.py`` are quantized by onnxruntime: QDQ with weights of int8 for each channel and activations of
 uint8 (or as ``--activations`` says), calibrated on a few inputs, after its own preparation; or by NNCF with its defaults; or by
 both, and each engine is given the file that it runs fastest.
 *Peer / Forge* is the time of the fastest peer over Forge's, by minima; *float / int8* is Forge's time for the float32 model over
-that for the quantised one.
-*Errors* are the largest differences of all three to onnxruntime without optimisations, relative to the largest output.
+that for the quantized one.
+*Errors* are the largest differences of all three to onnxruntime without optimizations, relative to the largest output.
 With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
 
@@ -41,14 +41,14 @@ ACTIVATIONS = {"uint8": "QUInt8", "int8": "QInt8", "uint16": "QUInt16", "int16":
 CALIBRATION = 4
 
 
-def quantised(
+def quantized(
     name: str, folder: Path, *, activations: str = "uint8", by: str = "onnxruntime", small: bool = False
 ) -> tuple[Path, Path]:
-    """The float model that onnxruntime has prepared, and the quantised one, in a folder."""
+    """The float model that onnxruntime has prepared, and the quantized one, in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    prepared, made = folder / "prepared.onnx", folder / "quantised.onnx"
+    prepared, made = folder / "prepared.onnx", folder / "quantized.onnx"
     quant_pre_process(str(models.build(name, small=small)), str(prepared), skip_symbolic_shape=True)
     if by == "nncf":
         _by_nncf(name, made, small)
@@ -101,7 +101,7 @@ def agreement(name: str, options: argparse.Namespace) -> tuple[int, int]:
     from onnx import numpy_helper
 
     with tempfile.TemporaryDirectory() as temporary:
-        _, made = quantised(name, Path(temporary), activations=options.activations, by=options.by[0], small=options.small)
+        _, made = quantized(name, Path(temporary), activations=options.activations, by=options.by[0], small=options.small)
         model = onnx.load(made)
         last = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
         step = next(float(numpy_helper.to_array(t)) for t in model.graph.initializer if t.name == last.input[1])
@@ -131,7 +131,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         for by in options.by:
             folder = Path(temporary) / by
-            prepared, made = quantised(name, folder, activations=options.activations, by=by, small=options.small)
+            prepared, made = quantized(name, folder, activations=options.activations, by=by, small=options.small)
             runs |= {
                 ("forge", by): forge_call(made, feed, options.threads, options.target, folder / "int8"),
                 ("onnxruntime", by): peers.load_onnxruntime(made, feed, options.threads),
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--activations", choices=tuple(ACTIVATIONS), default="uint8")
-    parser.add_argument("--by", nargs="+", choices=("onnxruntime", "nncf"), default=["onnxruntime"], help="what quantises")
+    parser.add_argument("--by", nargs="+", choices=("onnxruntime", "nncf"), default=["onnxruntime"], help="what quantizes")
     parser.add_argument("--inputs", type=int, default=0, help="compare classes of this many inputs, and measure nothing")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
     parser.add_argument("--target", default="llvm")

@@ -1,8 +1,8 @@
-"""Layers of quantised models next to the same layers in float32, and in bfloat16 where the CPU multiplies it.
+"""Layers of quantized models next to the same layers in float32, and in bfloat16 where the CPU multiplies it.
 
     python -m benchmarks.quantized_layers [MODEL ...] [--threads 1] [--seconds 6] [--by nncf] [--target TARGET]
 
-A layer is a convolution or a product with what is fused into its kernels. The quantised model and the one that it was made of are
+A layer is a convolution or a product with what is fused into its kernels. The quantized model and the one that it was made of are
 compiled with a clock between their kernels and run in turns; times are the least of each kernel. Listed are the layers that take
 longer as integers than in the faster of the others.
 """
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import models
-from benchmarks.quantized import USUAL, quantised
+from benchmarks.quantized import USUAL, quantized
 from forge.driver import check_options
 from forge.driver.layer_times import Way, in_turns, way
 from forge.frontends.onnx import import_model
@@ -28,7 +28,7 @@ from forge.ir.nodes import Node
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 
-LEAST_SHARE = 0.002
+MIN_SHARE = 0.002
 """Of the time of the model: shorter layers are not told from noise."""
 
 Layer = tuple[str, int, str]
@@ -64,7 +64,7 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Seconds by way, of each layer; the last is the whole model."""
     feed = models.inputs(name, small=options.small)
     with tempfile.TemporaryDirectory() as folder:
-        prepared, made = quantised(name, Path(folder), by=options.by, small=options.small)
+        prepared, made = quantized(name, Path(folder), by=options.by, small=options.small)
         ways = {"int8": (made, False), "float32": (prepared, False)}
         if dots_of_pairs(Target.parse(options.target)):
             ways["bfloat16"] = (prepared, True)
@@ -81,7 +81,7 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 def is_slower(times: Mapping[str, Any], whole: float) -> bool:
     """Whether a layer takes longer as integers."""
     others = [times[way] for way in ("float32", "bfloat16") if way in times]
-    return "int8" in times and bool(others) and times["int8"] > max(min(others), LEAST_SHARE * whole)
+    return "int8" in times and bool(others) and times["int8"] > max(min(others), MIN_SHARE * whole)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", default=USUAL, metavar="MODEL")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0, help="of calls, for each model")
-    parser.add_argument("--by", choices=("onnxruntime", "nncf"), default="onnxruntime", help="what quantises")
+    parser.add_argument("--by", choices=("onnxruntime", "nncf"), default="onnxruntime", help="what quantizes")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
     parser.add_argument("--target", default="llvm")
     options = parser.parse_args(arguments)

@@ -25,7 +25,7 @@ class Result:
         compile_seconds: to make the library's own form of the model; None where it has none.
         load_seconds: until the first outputs, in a new process.
         peak_bytes: most memory that this process had resident until the second outputs.
-        error: largest difference to unoptimised onnxruntime, relative to the largest output.
+        error: largest difference to unoptimized onnxruntime, relative to the largest output.
     """
 
     library: str

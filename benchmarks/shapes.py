@@ -36,7 +36,7 @@ Array = NDArray[Any]
 CHANNELS = (1, 3, 4, 7, 8, 13, 16, 24, 31, 32, 40, 48, 61, 64, 96, 100, 128, 160, 192, 256, 320, 384, 512, 768)
 SIDES = (5, 7, 8, 13, 14, 17, 20, 28, 31, 40, 56, 64, 80, 112)
 LENGTHS = (1, 3, 10, 24, 40, 64, 67, 100, 128, 197, 256, 333, 500, 512, 768, 1000, 1024, 1536, 3072)
-LEAST_WORK, MOST_WORK = 1e5, 1.5e9
+MIN_WORK, MAX_WORK = 1e5, 1.5e9
 """Multiply-adds of a shape."""
 TOLERANCE = 1e-3
 """Largest difference to torch, relative to the largest result: Winograd's, and sums in another order."""
@@ -160,7 +160,7 @@ def draw(count: int, seed: int, kinds: Sequence[str]) -> Iterator[Shape]:
     while count:
         shape = _convolution(rng) if rng.random() < 0.6 else _product(rng)
         wanted = ("conv" if isinstance(shape, Convolution) else "matmul") in kinds
-        if wanted and LEAST_WORK <= shape.work <= MOST_WORK:
+        if wanted and MIN_WORK <= shape.work <= MAX_WORK:
             yield shape
             count -= 1
 

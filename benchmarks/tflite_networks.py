@@ -1,4 +1,4 @@
-"""Networks of phones in Keras, seeded and untrained, as TensorFlow's converter writes them: in floats and in quantised forms."""
+"""Networks of phones in Keras, seeded and untrained, as TensorFlow's converter writes them: in floats and in quantized forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDER = Path.home() / ".cache" / "forge-benchmarks" / "tflite"
 
 
 def _separable(x: Any, channels: int, stride: int = 1, kernel: int = 3, activation: str = "relu6") -> Any:
-    """Filters by channels, and a mixture of these, each normalised."""
+    """Filters by channels, and a mixture of these, each normalized."""
     from keras import layers
 
     x = layers.BatchNormalization()(layers.DepthwiseConv2D(kernel, stride, "same", use_bias=False)(x))

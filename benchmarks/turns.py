@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
 
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 SETTLING_SECONDS = 0.01
 """Worker threads of OpenMP, as torch has them, spin on for some milliseconds after a call, and would slow the next variant."""
 
@@ -19,7 +19,7 @@ def take_turns(variants: Mapping[Name, Callable[[], Any]], seconds: float) -> di
     for run in variants.values():
         run()
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or min(map(len, times.values())) < LEAST_ROUNDS:
+    while time.perf_counter() < end or min(map(len, times.values())) < MIN_ROUNDS:
         for name, run in variants.items():
             time.sleep(SETTLING_SECONDS)
             run()

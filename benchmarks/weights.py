@@ -1,7 +1,7 @@
 """Seeded random weights under which a network's output depends on its input.
 
-Networks at their default initialisation often answer the same whatever they are shown, and then agree with any wrong
-compilation. Here activations keep their scale through the depth, normalisation layers have statistics and affine
+Networks at their default initialization often answer the same whatever they are shown, and then agree with any wrong
+compilation. Here activations keep their scale through the depth, normalization layers have statistics and affine
 parameters of their own, attention is peaked, and the outputs of the head are centred.
 """
 
@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_NORMALISATIONS = (*_BATCH_NORMS, nn.LayerNorm, nn.GroupNorm)
+_NORMALIZATIONS = (*_BATCH_NORMS, nn.LayerNorm, nn.GroupNorm)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _RESIDUAL_SCALE = 0.4
 
 
-def randomise(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int = 0) -> None:
+def randomize(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int = 0) -> None:
     """Replaces all weights of ``network`` in place and leaves it in evaluation mode.
 
     Args:
@@ -38,7 +38,7 @@ def randomise(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int
 
 
 def _fill(module: nn.Module, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
-    if isinstance(module, _NORMALISATIONS) or hasattr(module, "is_normalisation"):
+    if isinstance(module, _NORMALIZATIONS) or hasattr(module, "is_normalization"):
         if name == "weight":
             parameter.uniform_(0.5, 1.5, generator=generator)
         else:

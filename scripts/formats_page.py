@@ -33,7 +33,7 @@ LOADERS = """Loaders of formats
 
 .. currentmodule:: forge
 
-:doc:`/reference/formats` says how formats are recognised.
+:doc:`/reference/formats` says how formats are recognized.
 
 """
 METHODS = """As class methods

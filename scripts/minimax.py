@@ -26,7 +26,7 @@ def _nodes(low: float, high: float, count: int) -> list[Number]:
 
 
 def polynomial(f: Real, degree: int, low: float, high: float, weight: Real, fixed: Sequence[Number] = ()) -> list[Number]:
-    """Coefficients c, constant first, that minimise the largest |weight(x) (c(x) - f(x))|; the first ones are ``fixed``."""
+    """Coefficients c, constant first, that minimize the largest |weight(x) (c(x) - f(x))|; the first ones are ``fixed``."""
     free = range(len(fixed), degree + 1)
     points = _nodes(low, high, len(free) + 1)
     grid = _nodes(low, high, 40 * (degree + 2))

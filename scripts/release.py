@@ -33,7 +33,7 @@ from scripts import changelog
 ROOT = Path(__file__).parents[1]
 CONTENTS = {"forge_compiler": {"forge"}, "forge_compiler_runtime": {"forge_runtime"}}
 """The packages in the wheel of each distribution."""
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """Of a wheel: a file that was packed by mistake shows here before it shows in downloads."""
 RUN = "import forge, numpy; print(forge.Runtime('build')(numpy.zeros((4, 1, 8, 8), numpy.float32)).shape)"
 
@@ -128,8 +128,8 @@ def check_wheels(wheels: Iterable[Path], version: str) -> None:
         found[name] = {entry.split("/")[0] for entry in names} - {info}
         if f"{info}/licenses/LICENSE" not in names:
             fail(f"{wheel.name}: no {info}/licenses/LICENSE; see license-files in pyproject.toml")
-        if wheel.stat().st_size > MOST_BYTES:
-            fail(f"{wheel.name}: {wheel.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}; look at what it holds")
+        if wheel.stat().st_size > MAX_BYTES:
+            fail(f"{wheel.name}: {wheel.stat().st_size:,} bytes, expected at most {MAX_BYTES:,}; look at what it holds")
     if found != CONTENTS:
         fail(f"the wheels of {version} hold {found}; expected {CONTENTS}; see packages in setup.py")
 

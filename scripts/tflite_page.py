@@ -11,8 +11,8 @@ HEADING = """# Operators of TFLite
 `forge support tflite` lists them, `forge support model.tflite` those of a model. Files are read without TensorFlow.
 
 Of the {count} builtin operators of the schema {loaded} can be loaded, in all versions. Tensors may be float32, float16, integers
-and strings. Quantised ones keep their integers: by tensor, by channel, in 8, 16 and 4 bits; and so do weights that are quantised
-alone (dynamic range) or stored as float16. What a quantised operator computes is what its numbers stand for, rounded to the
+and strings. Quantized ones keep their integers: by tensor, by channel, in 8, 16 and 4 bits; and so do weights that are quantized
+alone (dynamic range) or stored as float16. What a quantized operator computes is what its numbers stand for, rounded to the
 nearest integer; kernels of TFLite round in fixed point, so that a result may be one step from theirs. Sparse weights are made
 dense.
 
@@ -22,7 +22,7 @@ of the model share, and tables are constants.
 ## Converters of your own
 
 `register` adds converters of builtin operators by their names, and of custom ones with `domain="custom"`. A converter gets
-numbers, and its result is quantised where the model says so; `g.operator.custom_options` are the bytes of its options.
+numbers, and its result is quantized where the model says so; `g.operator.custom_options` are the bytes of its options.
 
 ```text
 from forge.frontends.tflite import register

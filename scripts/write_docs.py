@@ -28,7 +28,7 @@ from tests.seeds import items as seeds
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs" / "reference"
 
-OPT_LEVELS = """# Optimisation levels
+OPT_LEVELS = """# Optimization levels
 
 `ir.compile(opt_level=...)` and `forge compile -O` take 0 to 4; the default is 3. Results agree at all levels, within the
 rounding of sums in another order. Higher levels take longer to compile. The table comes from `forge.driver.pipeline`; stages run

@@ -38,7 +38,7 @@ OPERAND_ROUNDINGS = 2
 
 RANDOM_RUNS = 4
 
-MOST_EXCLUDED = 0.05
+MAX_EXCLUDED = 0.05
 """Share of the elements of a graph's outputs that may be excluded in an informative graph."""
 
 SUMS = frozenset(
@@ -206,7 +206,7 @@ class Verdict:
 
     @property
     def informative(self) -> bool:
-        return self.excluded <= MOST_EXCLUDED * self.elements
+        return self.excluded <= MAX_EXCLUDED * self.elements
 
 
 class Judge:

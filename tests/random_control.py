@@ -19,7 +19,7 @@ from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from tests.random_graphs import LARGEST_RANK, AnyNetwork
 
-MOST_TRIPS = 4
+MAX_TRIPS = 4
 LONGEST = 1 << 20
 
 
@@ -149,9 +149,9 @@ def loop_step(net: AnyNetwork, steps: Sequence[Any]) -> None:
 
 
 def _trips(net: AnyNetwork) -> Value:
-    count = np.int64(net.rng.integers(0, MOST_TRIPS))
+    count = np.int64(net.rng.integers(0, MAX_TRIPS))
     if net.rng.random() < 0.3:
-        return net.computed("clip", scalar(net, "int64"), a_min=0.0, a_max=float(MOST_TRIPS - 1))
+        return net.computed("clip", scalar(net, "int64"), a_min=0.0, a_max=float(MAX_TRIPS - 1))
     if net.rng.random() < 0.6:
         return net.input(np.asarray(count), False)
     return net.known_constant(count)
@@ -174,10 +174,10 @@ def _grown(body: Body, value: Value) -> Value:
 
 
 def _going(body: Body, kind: str) -> Value:
-    """Whether the loop goes on: at most ``MOST_TRIPS`` times."""
+    """Whether the loop goes on: at most ``MAX_TRIPS`` times."""
     if kind == "trips":
         return body.own[1]
-    limit = body.known_constant(np.int64(body.rng.integers(0, MOST_TRIPS)))
+    limit = body.known_constant(np.int64(body.rng.integers(0, MAX_TRIPS)))
     going = body.computed("less", body.own[0], limit)
     return going if body.rng.random() < 0.5 else body.computed("logical_and", going, body.flag())
 

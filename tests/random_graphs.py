@@ -296,7 +296,7 @@ def _select(net: AnyNetwork) -> Any:
 def _normalize(net: AnyNetwork) -> Any:
     x = net.any_value()
     if not dtypes.is_float(x.dtype):
-        raise TypeInferenceError("floats are normalised")
+        raise TypeInferenceError("floats are normalized")
     axis = int(net.rng.integers(-1, max(x.rank, 1)))
     return net.call(net.pick("nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm"), x, axis=axis)
 

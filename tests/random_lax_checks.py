@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int, help="the seed after the last one")
     parser.add_argument("--most", type=int, default=12, help="steps of a program")
-    parser.add_argument("--level", type=int, action="append", help="of optimisation; 3 if none is given")
+    parser.add_argument("--level", type=int, action="append", help="of optimization; 3 if none is given")
     options = parser.parse_args(arguments)
     failed = 0
     for seed in range(options.first, options.last):

@@ -27,7 +27,7 @@ def _any_shape(net: AnyNetwork) -> tuple[int, ...]:
 def any_network(seed: int, cases: list[Case]) -> tuple[Graph, list[np.ndarray]]:
     """A random graph, and contents of its inputs.
 
-    Normalisations in parts are left to the tests of passes: one kernel computes their differences again, and of equal elements
+    Normalizations in parts are left to the tests of passes: one kernel computes their differences again, and of equal elements
     nothing but rounding errors is left.
     """
     net = AnyNetwork(seed, [c for c in cases if is_drawn(get_op(c.op))])

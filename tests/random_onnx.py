@@ -145,7 +145,7 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
 
 def run_onnxruntime(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Outputs without optimisations.
+    """Outputs without optimizations.
 
     Raises:
         Unfit: it refuses the model.

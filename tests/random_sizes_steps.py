@@ -92,7 +92,7 @@ def transposed(net: SizedNetwork) -> None:
 
 
 def byte_convolution(net: SizedNetwork) -> None:
-    """Of bytes by bytes, quantised before and after, with scales that are powers of two, so that every sum is exact."""
+    """Of bytes by bytes, quantized before and after, with scales that are powers of two, so that every sum is exact."""
     x = features(net)
     spatial, channels = net.arrays[x].ndim - 2, net.arrays[x].shape[1]
     groups = net.pick(1, 1, 1, channels)

@@ -32,7 +32,7 @@ def skip_where_sums_saturate() -> None:
 
 
 def exact_options() -> Any:
-    """Options of a session of a QDQ model: without optimisations, it computes with floats, where integers would be wrong."""
+    """Options of a session of a QDQ model: without optimizations, it computes with floats, where integers would be wrong."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -94,7 +94,7 @@ def test_functions_may_name_a_state_differently() -> None:
     assert [list(graph.states) for graph in ir.mod.public.values()] == [["input.past_key_values.layers.0.keys"]] * 2
 
 
-def test_nothing_is_recognised() -> None:
+def test_nothing_is_recognized() -> None:
     ir = module(past="old", present="new")
     before = str(ir.mod)
     with pytest.raises(OptionError, match=r"got inputs tokens, .*, old; outputs seen, new, at; .*as_session\(\{.input.: .output"):

@@ -1,4 +1,4 @@
-"""Random graphs of all operators: compiled without and with optimisation, in guard mode, against the interpreter.
+"""Random graphs of all operators: compiled without and with optimization, in guard mode, against the interpreter.
 
 ``tests/error_model.py`` says how far results may be off, and which of their elements say nothing.
 
@@ -35,7 +35,7 @@ RANDOM = settings(phases=[Phase.generate], suppress_health_check=list(HealthChec
 
 
 TALLY = Counter[str]()
-LEAST_INFORMATIVE = 0.9
+MIN_INFORMATIVE = 0.9
 """Share of graphs of which at most a few elements hang on rounding errors."""
 
 
@@ -94,7 +94,7 @@ def test_many_random_graphs(request: pytest.FixtureRequest) -> None:
     check_one()
     logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n\n".join(failures)
-    assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["graphs"]
+    assert TALLY["informative"] >= MIN_INFORMATIVE * TALLY["graphs"]
 
 
 def test_every_operator_is_drawn() -> None:

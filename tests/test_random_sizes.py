@@ -26,15 +26,15 @@ from forge.ir.graph import Module
 from forge.ir.interp import bind_symbols
 from forge.target import Target
 from tests import guard
-from tests.error_model import MOST_EXCLUDED, Contents, Judge, Noise, interpret, noises, widened
+from tests.error_model import MAX_EXCLUDED, Contents, Judge, Noise, interpret, noises, widened
 from tests.random_checks import failures_of, with_own_constants
 from tests.random_sizes import SIZES, Unfit, random_sized_network, run_onnxruntime
 
 pytest.importorskip("onnxruntime")
 COUNT = int(os.environ.get("FORGE_RANDOM_SIZES", "60"))
 FIRST = int(os.environ.get("FORGE_RANDOM_SIZES_FIRST", "100"))
-LEAST_INFORMATIVE = 0.9
-MOST_REFUSED = 0.02
+MIN_INFORMATIVE = 0.9
+MAX_REFUSED = 0.02
 """Share of the graphs that onnxruntime refuses as a whole."""
 
 TARGETS = ("llvm", "llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64")
@@ -92,7 +92,7 @@ def far_off(results: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> li
         wide, right = widened(one), widened(other)
         largest = np.abs(right[np.isfinite(right)]).max(initial=0.0)
         wrong = ~np.isclose(wide, right, rtol=0.0, atol=WINOGRAD_ERROR * largest, equal_nan=True)
-        if one.shape != other.shape or wrong.mean() > MOST_EXCLUDED:
+        if one.shape != other.shape or wrong.mean() > MAX_EXCLUDED:
             problems.append(f"with Winograd: output {number}: {wrong.sum()} of {wrong.size} elements differ")
     return problems
 
@@ -173,8 +173,8 @@ def test_many_random_networks_at_any_size() -> None:
     failures = failures_of(check, range(FIRST, FIRST + COUNT))
     logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n".join(failures)
-    assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["judged"]
-    assert TALLY["refused by onnxruntime"] <= MOST_REFUSED * COUNT * len(SIZES)
+    assert TALLY["informative"] >= MIN_INFORMATIVE * TALLY["judged"]
+    assert TALLY["refused by onnxruntime"] <= MAX_REFUSED * COUNT * len(SIZES)
 
 
 if __name__ == "__main__":

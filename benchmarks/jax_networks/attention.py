@@ -19,7 +19,7 @@ class FeedForward(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """Attention and a feed-forward network, each followed by residual addition and layer normalisation."""
+    """Attention and a feed-forward network, each followed by residual addition and layer normalization."""
 
     heads: int
 
@@ -51,7 +51,7 @@ class Bert(nn.Module):
 
 
 class GPT2Layer(nn.Module):
-    """Causal attention of one fused projection, and a feed-forward network, each after a normalisation."""
+    """Causal attention of one fused projection, and a feed-forward network, each after a normalization."""
 
     heads: int
 
@@ -85,7 +85,7 @@ class GPT2(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention over all tokens and a feed-forward network, each after a normalisation."""
+    """Attention over all tokens and a feed-forward network, each after a normalization."""
 
     heads: int
 
@@ -96,7 +96,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal attention, attention to the source, and a feed-forward network, each after a normalisation."""
+    """Causal attention, attention to the source, and a feed-forward network, each after a normalization."""
 
     heads: int
 

@@ -103,7 +103,7 @@ class ConvolutionModule(nn.Module):
 
 
 class ConformerLayer(nn.Module):
-    """Half of a feed-forward network, attention, convolution, the other half; each after a normalisation."""
+    """Half of a feed-forward network, attention, convolution, the other half; each after a normalization."""
 
     heads: int
     kernel: int

@@ -18,13 +18,13 @@ Activation = Callable[[Array], Array]
 
 
 class Norm(nn.BatchNorm):
-    """Batch normalisation with the statistics of training."""
+    """Batch normalization with the statistics of training."""
 
     use_running_average: bool | None = True
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, batch normalisation and an activation."""
+    """A convolution without bias, batch normalization and an activation."""
 
     channels: int
     kernel: int

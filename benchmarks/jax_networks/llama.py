@@ -50,7 +50,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and a gated feed-forward network, each behind a normalisation."""
+    """Attention and a gated feed-forward network, each behind a normalization."""
 
     heads: int
     shared_heads: int

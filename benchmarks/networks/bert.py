@@ -30,7 +30,7 @@ class SelfAttention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention and a feed-forward network, each followed by residual addition and layer normalisation."""
+    """Attention and a feed-forward network, each followed by residual addition and layer normalization."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

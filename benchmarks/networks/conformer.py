@@ -53,7 +53,7 @@ class ConvolutionModule(nn.Module):
 
 
 class ConformerLayer(nn.Module):
-    """Half of a feed-forward network, attention, convolution, the other half; each after a normalisation."""
+    """Half of a feed-forward network, attention, convolution, the other half; each after a normalization."""
 
     def __init__(self, width: int, heads: int, kernel: int) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from torch import nn
 
 
 class ChannelNorm(nn.LayerNorm):
-    """Layer normalisation over the channels of ``(N, C, H, W)``."""
+    """Layer normalization over the channels of ``(N, C, H, W)``."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)

@@ -10,7 +10,7 @@ from torch import nn
 
 
 class EncoderLayer(nn.Module):
-    """Pre-normalised attention and feed-forward network over ``(N, tokens, width)``."""
+    """Pre-normalized attention and feed-forward network over ``(N, tokens, width)``."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al., 2019): pre-normalised causal decoder with a head tied to the token embedding."""
+"""GPT-2 (Radford et al., 2019): pre-normalized causal decoder with a head tied to the token embedding."""
 
 from __future__ import annotations
 

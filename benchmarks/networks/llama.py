@@ -11,7 +11,7 @@ from torch import nn
 class RMSNorm(nn.Module):
     """``x / sqrt(mean(x^2) + epsilon) * weight``."""
 
-    is_normalisation = True
+    is_normalization = True
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and a gated feed-forward network, each behind a normalisation."""
+    """Attention and a gated feed-forward network, each behind a normalization."""
 
     def __init__(self, width: int, heads: int, shared_heads: int, hidden: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""U-Net (Ronneberger et al., 2015, arXiv:1505.04597), padded convolutions with batch normalisation."""
+"""U-Net (Ronneberger et al., 2015, arXiv:1505.04597), padded convolutions with batch normalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VGG (Simonyan and Zisserman, 2015, arXiv:1409.1556), configuration D, without batch normalisation."""
+"""VGG (Simonyan and Zisserman, 2015, arXiv:1409.1556), configuration D, without batch normalization."""
 
 from __future__ import annotations
 

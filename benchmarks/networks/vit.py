@@ -7,7 +7,7 @@ from torch import nn
 
 
 class EncoderLayer(nn.Module):
-    """Pre-normalised attention and feed-forward network."""
+    """Pre-normalized attention and feed-forward network."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -17,8 +17,8 @@ class EncoderLayer(nn.Module):
         self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        normalised = self.attention_norm(x)
-        attended, _ = self.attention(normalised, normalised, normalised, need_weights=False)
+        normalized = self.attention_norm(x)
+        attended, _ = self.attention(normalized, normalized, normalized, need_weights=False)
         x = x + attended
         return x + self.feed_forward(self.feed_forward_norm(x))
 

@@ -1,1 +1,1 @@
-"""The accuracy that models lose by quantisation, with Forge and with its peers, on models trained on the spot."""
+"""The accuracy that models lose by quantization, with Forge and with its peers, on models trained on the spot."""

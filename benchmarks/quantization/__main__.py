@@ -1,4 +1,4 @@
-"""How much accuracy models lose by quantisation, with Forge, onnxruntime, NNCF and torchao.
+"""How much accuracy models lose by quantization, with Forge, onnxruntime, NNCF and torchao.
 
     python -m benchmarks.quantization [TASK ...] [--seeds 5] [--methods METHOD ...] [--json FILE] [--small]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.quantization.methods import METHODS, Method, Quantised, in_float, quiet
+from benchmarks.quantization.methods import METHODS, Method, Quantized, in_float, quiet
 from benchmarks.quantization.results import FLOAT, Result, Results, failures, tables
 from benchmarks.quantization.tasks import TASKS, Case, prepare
 
@@ -26,16 +26,16 @@ WIDTH = 200
 
 
 def measured(case: Case, method: Method) -> Result:
-    """Quantises and judges; a failure is a result too."""
+    """Quantizes and judges; a failure is a result too."""
     made = Result(case.task.name, case.seed, case.folder.name, method.name)
     if importlib.util.find_spec(method.package) is None:
         return _failed(made, f"{method.package} is not installed")
     start = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory() as folder, quiet():
-            quantised = method.make(case, Path(folder))
+            quantized = method.make(case, Path(folder))
             seconds = time.perf_counter() - start
-            return _judged(case, method.name, quantised, seconds)
+            return _judged(case, method.name, quantized, seconds)
     except Exception as error:  # noqa: BLE001 peers raise classes of their own
         return _failed(made, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
@@ -44,9 +44,9 @@ def _failed(result: Result, failure: str) -> Result:
     return Result(result.task, result.seed, result.model, result.method, failure=failure)
 
 
-def _judged(case: Case, name: str, quantised: Quantised, seconds: float = 0.0) -> Result:
-    points = quantised.points(case, case.test)
-    return Result(case.task.name, case.seed, case.folder.name, name, points, quantised.size, seconds)
+def _judged(case: Case, name: str, quantized: Quantized, seconds: float = 0.0) -> Result:
+    points = quantized.points(case, case.test)
+    return Result(case.task.name, case.seed, case.folder.name, name, points, quantized.size, seconds)
 
 
 def measure(case: Case, names: Iterable[str], results: Results, again: Sequence[str] = ()) -> None:

@@ -27,7 +27,7 @@ CLASSES = 10
 _DIGITS = {"train": slice(0, 1000), "validation": slice(1000, 1300), "test": slice(1300, 1797)}
 """Of scikit-learn's order, in which the digits of one writer are neighbours."""
 SCENE = 48
-MOST_OBJECTS = 3
+MAX_OBJECTS = 3
 """In a scene of the detector."""
 MODULES = ("argparse", "_pydecimal", "doctest", "inspect", "mailbox", "statistics", "tarfile", "typing", "turtle",
            "unittest.mock")
@@ -84,12 +84,12 @@ def scenes(split: Split, seed: int, count: int) -> Samples:
     """
     rng = generator(seed, split)
     originals, classes = _originals(split)
-    rows = rng.integers(0, len(originals), (count, MOST_OBJECTS))
-    there = np.arange(MOST_OBJECTS) < rng.integers(1, MOST_OBJECTS + 1, (count, 1))
-    cells = rng.permuted(np.tile(np.arange(9), (count, 1)), axis=1)[:, :MOST_OBJECTS]
-    centres = np.stack([cells % 3, cells // 3], axis=-1) * 16.0 + 8.0 + rng.uniform(-3, 3, (count, MOST_OBJECTS, 2))
-    layers = np.empty((count, MOST_OBJECTS, SCENE, SCENE), np.float32)
-    for k in range(MOST_OBJECTS):
+    rows = rng.integers(0, len(originals), (count, MAX_OBJECTS))
+    there = np.arange(MAX_OBJECTS) < rng.integers(1, MAX_OBJECTS + 1, (count, 1))
+    cells = rng.permuted(np.tile(np.arange(9), (count, 1)), axis=1)[:, :MAX_OBJECTS]
+    centres = np.stack([cells % 3, cells // 3], axis=-1) * 16.0 + 8.0 + rng.uniform(-3, 3, (count, MAX_OBJECTS, 2))
+    layers = np.empty((count, MAX_OBJECTS, SCENE, SCENE), np.float32)
+    for k in range(MAX_OBJECTS):
         sizes, angles = rng.uniform(12, 19, count), rng.uniform(-0.3, 0.3, count)
         layers[:, k] = placed(originals[rows[:, k]], centres[:, k], sizes, angles, SCENE)
     layers *= there[:, :, None, None]

@@ -1,4 +1,4 @@
-"""What quantises: onnxruntime, NNCF, torchao and Forge, each a row of a table.
+"""What quantizes: onnxruntime, NNCF, torchao and Forge, each a row of a table.
 
 All get the same file, the same calibration inputs, one at a time, and their own defaults for what a row does not say. Files are
 run by onnxruntime, Forge's by Forge, torchao's by torch.
@@ -39,7 +39,7 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Quantised:
+class Quantized:
     """Outputs of inputs, and the bytes of the file."""
 
     predict: Predict
@@ -51,15 +51,15 @@ class Quantised:
 
 @dataclass(frozen=True)
 class Method:
-    """``make(case, folder)`` quantises the file of a case; ``package`` must be installed for it."""
+    """``make(case, folder)`` quantizes the file of a case; ``package`` must be installed for it."""
 
     name: str
     kind: Kind
     package: str
-    make: Callable[[Case, Path], Quantised]
+    make: Callable[[Case, Path], Quantized]
 
     def applies(self, task: Task) -> bool:
-        """Only of transformers, weights are quantised alone."""
+        """Only of transformers, weights are quantized alone."""
         return task.transformer or not self.kind.endswith("weights")
 
 
@@ -69,7 +69,7 @@ def predicted(predict: Predict, inputs: Array) -> Array:
 
 
 def from_file(model: Path | bytes) -> Predict:
-    """Computes an ONNX model by onnxruntime with its own optimisations, on one thread."""
+    """Computes an ONNX model by onnxruntime with its own optimizations, on one thread."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -84,13 +84,13 @@ def from_file(model: Path | bytes) -> Predict:
     return predict
 
 
-def in_float(case: Case) -> Quantised:
+def in_float(case: Case) -> Quantized:
     """The file as it is."""
     return _of_file(case.path)
 
 
-def _of_file(path: Path) -> Quantised:
-    return Quantised(from_file(path), path.stat().st_size)
+def _of_file(path: Path) -> Quantized:
+    return Quantized(from_file(path), path.stat().st_size)
 
 
 def _feeds(case: Case) -> list[dict[str, Array]]:
@@ -118,7 +118,7 @@ def _reader(case: Case) -> Any:
     return Reader()
 
 
-def _onnxruntime_static(case: Case, folder: Path, *, calibration: str, per_channel: bool) -> Quantised:
+def _onnxruntime_static(case: Case, folder: Path, *, calibration: str, per_channel: bool) -> Quantized:
     """Activations of uint8, weights of int8, in QDQ form, after onnxruntime's own preparation."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -132,7 +132,7 @@ def _onnxruntime_static(case: Case, folder: Path, *, calibration: str, per_chann
     return _of_file(made)
 
 
-def _nncf(case: Case, folder: Path) -> Quantised:
+def _nncf(case: Case, folder: Path) -> Quantized:
     import nncf
     import onnx
 
@@ -141,7 +141,7 @@ def _nncf(case: Case, folder: Path) -> Quantised:
     return _saved(made, folder)
 
 
-def _nncf_with_control(case: Case, folder: Path) -> Quantised:
+def _nncf_with_control(case: Case, folder: Path) -> Quantized:
     """May lose `MAX_DROP` points of the validation samples."""
     import nncf
     import onnx
@@ -162,14 +162,14 @@ def _nncf_with_control(case: Case, folder: Path) -> Quantised:
     return _saved(made, folder)
 
 
-def _saved(model: Any, folder: Path) -> Quantised:
+def _saved(model: Any, folder: Path) -> Quantized:
     import onnx
 
     onnx.save(model, folder / "made.onnx")
     return _of_file(folder / "made.onnx")
 
 
-def _onnxruntime_weights(case: Case, folder: Path, *, scheme: str, bits: int = 4, symmetric: bool = False) -> Quantised:
+def _onnxruntime_weights(case: Case, folder: Path, *, scheme: str, bits: int = 4, symmetric: bool = False) -> Quantized:
     """MatMulNBits with blocks of `GROUP` weights.
 
     Of "gptq" onnxruntime 1.32 makes the integers of "default": it carries errors on by the zeros of a triangular matrix.
@@ -188,7 +188,7 @@ def _onnxruntime_weights(case: Case, folder: Path, *, scheme: str, bits: int = 4
     return _of_file(folder / "made.onnx")
 
 
-def _torchao(case: Case, folder: Path, *, bits: int) -> Quantised:
+def _torchao(case: Case, folder: Path, *, bits: int) -> Quantized:
     """Weights of linear layers; 4 bits in groups of `GROUP`, 8 bits for each channel. The size is that of all numbers."""
     import torch
     from torchao import quantization
@@ -209,11 +209,11 @@ def _torchao(case: Case, folder: Path, *, bits: int) -> Quantised:
             outputs: Array = network(torch.from_numpy(inputs)).numpy()
         return outputs
 
-    return Quantised(predict, bytes_before - 4 * weights + weights * bits // 8 + 4 * scales)
+    return Quantized(predict, bytes_before - 4 * weights + weights * bits // 8 + 4 * scales)
 
 
-def _forge(case: Case, folder: Path, **options: Any) -> Quantised:
-    """Calibrated and quantised with defaults, but for the options."""
+def _forge(case: Case, folder: Path, **options: Any) -> Quantized:
+    """Calibrated and quantized with defaults, but for the options."""
     module: Any = forge.from_onnx(case.path)
     _needs(module, "calibrate", "quantize")
     module.calibrate(_feeds(case))
@@ -221,7 +221,7 @@ def _forge(case: Case, folder: Path, **options: Any) -> Quantised:
     return _of_module(module, folder)
 
 
-def _forge_with_control(case: Case, folder: Path) -> Quantised:
+def _forge_with_control(case: Case, folder: Path) -> Quantized:
     """May lose `MAX_DROP` points of the validation samples."""
     module: Any = forge.from_onnx(case.path)
     _needs(module, "calibrate", "quantize_with_accuracy")
@@ -234,7 +234,7 @@ def _forge_with_control(case: Case, folder: Path) -> Quantised:
     return _of_module(module, folder)
 
 
-def _forge_weights(case: Case, folder: Path, *, calibrated: bool = False, **options: Any) -> Quantised:
+def _forge_weights(case: Case, folder: Path, *, calibrated: bool = False, **options: Any) -> Quantized:
     module: Any = forge.from_onnx(case.path)
     _needs(module, "compress")
     module.compress(calib_data=_feeds(case) if calibrated else None, **options)
@@ -247,10 +247,10 @@ def _needs(module: Any, *names: str) -> None:
         raise Unavailable(f"this version of Forge has no IRModule.{missing[0]}")
 
 
-def _of_module(module: Any, folder: Path) -> Quantised:
+def _of_module(module: Any, folder: Path) -> Quantized:
     """Compiled; the size is that of the ONNX file: one of Forge's own has samples and statistics too."""
     module.to_onnx(folder / "made.onnx")
-    return Quantised(module.get_inference_function(), (folder / "made.onnx").stat().st_size)
+    return Quantized(module.get_inference_function(), (folder / "made.onnx").stat().st_size)
 
 
 def _onnxruntime_methods() -> list[Method]:

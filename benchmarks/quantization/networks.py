@@ -21,7 +21,7 @@ def _convolution(channels_in: int, channels_out: int, stride: int, activation: t
 
 
 def plain() -> nn.Module:
-    """Three convolutions and two linear layers for digits of 8x8 pixels, without normalisation."""
+    """Three convolutions and two linear layers for digits of 8x8 pixels, without normalization."""
     layers: list[nn.Module] = []
     for before, after, stride in ((1, 16, 1), (16, 32, 2), (32, 32, 1)):
         layers += [nn.Conv2d(before, after, 3, stride, padding=1), nn.ReLU()]
@@ -64,7 +64,7 @@ def resnet() -> nn.Module:
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """Attention and a feed-forward network, each normalised before; ``mask`` is added to the scores."""
+    """Attention and a feed-forward network, each normalized before; ``mask`` is added to the scores."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -108,10 +108,10 @@ def _sized(info: onnx.ValueInfoProto, sizes: tuple[int | str, ...]) -> None:
         shape.dim.add(**({"dim_value": size} if isinstance(size, int) else {"dim_param": size}))
 
 
-def _recogniser(model: onnx.ModelProto) -> onnx.ModelProto:
+def _recognizer(model: onnx.ModelProto) -> onnx.ModelProto:
     """Lines of one width in, numbers of characters out: the likelihoods of 6,625 for each are not kept.
 
-    It is raised to opset 13, without which onnxruntime quantises no channels.
+    It is raised to opset 13, without which onnxruntime quantizes no channels.
     """
     import onnx
     from onnx import version_converter
@@ -148,9 +148,9 @@ def _files(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-RECOGNISER = Package(
+RECOGNIZER = Package(
     "rapidocr-onnxruntime", "1.4.4", "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
-    "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", _recogniser)
+    "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", _recognizer)
 VOICE = Package(
     "silero-vad", "6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8",
     "silero_vad/data/silero_vad_16k_sequence.onnx", _voice)
@@ -158,7 +158,7 @@ FILES = Package(
     "magika", "1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
     "magika/models/standard_v3_3/model.onnx", _files)
 SPACE = 6624
-"""The recogniser's number of the space between words, which does not count."""
+"""The recognizer's number of the space between words, which does not count."""
 KINDS = {"python": 143, "json": 87, "html": 71, "csv": 32, "xml": 206, "zip": 212, "gzip": 64, "bzip": 16, "wav": 195, "npy": 110}
 """What the classifier calls the kinds of files that are made here."""
 
@@ -168,7 +168,7 @@ def lines(split: Split, seed: int, count: int) -> Samples:
     import onnx
 
     rng = generator(seed, split)
-    model = onnx.load(RECOGNISER.file(), load_external_data=False)
+    model = onnx.load(RECOGNIZER.file(), load_external_data=False)
     (alphabet,) = [entry.value for entry in model.metadata_props if entry.key == "character"]
     numbers = {text: k + 1 for k, text in enumerate(alphabet.split("\n"))}
     words = sorted({word for name in MODULES for word in inspect.getsource(import_module(name)).split()
@@ -319,4 +319,4 @@ def _distance(one: list[int], other: list[int]) -> int:
     return row[-1]
 
 
-__all__ = ["FILES", "RECOGNISER", "VOICE", "Package", "contents", "edits", "frames", "lines"]
+__all__ = ["FILES", "RECOGNIZER", "VOICE", "Package", "contents", "edits", "frames", "lines"]

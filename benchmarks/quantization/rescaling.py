@@ -1,4 +1,4 @@
-"""Changes of trained networks that leave what they compute as it is, and break naive schemes of quantisation."""
+"""Changes of trained networks that leave what they compute as it is, and break naive schemes of quantization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OFFSET = 4.0
 
 
 def _scale(producer: nn.Module, factors: torch.Tensor, *consumers: nn.Module) -> None:
-    """Multiplies channels of a layer or a normalisation, and divides the weights that read them."""
+    """Multiplies channels of a layer or a normalization, and divides the weights that read them."""
     shape = (-1, *(1,) * (producer.weight.dim() - 1))
     producer.weight.data *= factors.view(shape)
     if producer.bias is not None:
@@ -40,7 +40,7 @@ def outlier_channels(network: Stack, rng: np.random.Generator) -> None:
 
 
 def outlier_features(network: Transformer, rng: np.random.Generator) -> None:
-    """Two features of each normalised input, 30 times as large, as those of large transformers are."""
+    """Two features of each normalized input, 30 times as large, as those of large transformers are."""
     for block in network.layers:
         width, attention = block.attention_norm.normalized_shape[0], block.attention
         _scale(block.attention_norm, _outliers(rng, width, 2), attention.query, attention.key, attention.value)

@@ -30,7 +30,7 @@ class Result:
         model: The name of the folder that has the trained network, so that results of others are not taken for its own.
         points: Of the task's metric, on the test samples; NaN where it failed.
         size: Of the file, in bytes.
-        seconds: That quantising took.
+        seconds: That quantizing took.
         failure: Why there are no points.
     """
 

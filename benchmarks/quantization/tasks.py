@@ -56,7 +56,7 @@ class Task:
         samples: Of a split, a seed and a number.
         rescale: What is done to the trained network, without a change of what it computes.
         base: The task whose trained network is rescaled.
-        transformer: NNCF treats these by a scheme of its own, and their weights are quantised alone too.
+        transformer: NNCF treats these by a scheme of its own, and their weights are quantized alone too.
         package: Of networks that are trained already: where they come from. Without labels, they are what the network itself
             computes in float.
     """
@@ -79,7 +79,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Case:
-    """A trained network of a task, as a file, and the samples that it is quantised and judged with."""
+    """A trained network of a task, as a file, and the samples that it is quantized and judged with."""
 
     task: Task
     seed: int
@@ -118,8 +118,8 @@ def _tasks() -> list[Task]:
     shifted = partial(data.features, offset=rescaling.OFFSET)
     found = Counts(0, train=0, validation=1000, test=2000)
     return [
-        Task("recogniser", packaged.lines, None, None, dataclasses.replace(found, validation=300, test=500),
-             Metric("characters, %", packaged.edits), package=packaged.RECOGNISER),
+        Task("recognizer", packaged.lines, None, None, dataclasses.replace(found, validation=300, test=500),
+             Metric("characters, %", packaged.edits), package=packaged.RECOGNIZER),
         Task("voice", packaged.frames, None, None, found, metrics.VARIANCE, package=packaged.VOICE),
         Task("files", packaged.contents, None, None, found, package=packaged.FILES),
         digits8, digits32, mobilenet, resnet, vit, classifier, regression, detector, characters,

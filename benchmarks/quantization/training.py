@@ -21,15 +21,15 @@ def train(network: nn.Module, samples: Samples, loss: Loss, *, seed: int, steps:
     """AdamW; the learning rate rises to ``rate`` and falls again. Leaves the network in evaluation mode."""
     generator = torch.Generator().manual_seed(seed)
     inputs, labels = torch.from_numpy(samples.inputs), torch.from_numpy(samples.labels)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     network.train()
     for _ in range(steps):
         rows = torch.randint(len(samples), (BATCH,), generator=generator)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(network(inputs[rows]), labels[rows]).backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     network.eval()
 

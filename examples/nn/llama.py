@@ -83,7 +83,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and gated layers, each with a normalisation before and a residual."""
+    """Attention and gated layers, each with a normalization before and a residual."""
 
     def __init__(self, config: Config) -> None:
         self.self_attn, self.mlp = Attention(config), Mlp(config)

@@ -20,7 +20,7 @@ EPSILON = 1e-6
 
 
 class WithFunctions(nn.Module):
-    """Functions of ``forge.nn``, which Forge recognises and fuses."""
+    """Functions of ``forge.nn``, which Forge recognizes and fuses."""
 
     def __init__(self, size: int) -> None:
         self.weight = nn.Parameter((size,))
@@ -30,20 +30,20 @@ class WithFunctions(nn.Module):
         return x / nn.sqrt(mean + EPSILON) * self.weight
 
 
-def normalised(x: te.Tensor, weight: te.Tensor) -> te.Tensor:
+def normalized(x: te.Tensor, weight: te.Tensor) -> te.Tensor:
     """The same, element by element: what, and not in which order."""
     rows, size = x.shape
     r = te.reduce_axis(size, "r")
     squares = te.compute((rows,), lambda i: te.reduce("sum", x[i, r.var] * x[i, r.var], [r]), "squares")
     scale = te.compute((rows,), lambda i: 1.0 / te.call("sqrt", squares[i] / te.cast(size, "float32") + EPSILON), "scale")
-    return te.compute((rows, size), lambda i, j: x[i, j] * scale[i] * weight[j], "normalised")
+    return te.compute((rows, size), lambda i, j: x[i, j] * scale[i] * weight[j], "normalized")
 
 
 class WithExpression(WithFunctions):
     """A tensor expression: Forge makes the loops."""
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        return nn.tensor_expr_op(normalised, "normalised", [x, self.weight])
+        return nn.tensor_expr_op(normalized, "normalized", [x, self.weight])
 
 
 SOURCE = r"""
@@ -52,7 +52,7 @@ SOURCE = r"""
 
 typedef float lanes __attribute__((vector_size(64), aligned(4)));  // GCC's and Clang's vectors, of any CPU
 
-static void normalise(const DLTensor* x, const DLTensor* weight, double epsilon, DLTensor* y) {
+static void normalize(const DLTensor* x, const DLTensor* weight, double epsilon, DLTensor* y) {
   const int64_t rows = x->shape[0], size = x->shape[1];
   const float* w = static_cast<const float*>(weight->data);
   for (int64_t i = 0; i < rows; ++i) {
@@ -76,7 +76,7 @@ static void normalise(const DLTensor* x, const DLTensor* weight, double epsilon,
     for (; j < size; ++j) out[j] = in[j] * scale * w[j];
   }
 }
-TVM_DLL_EXPORT_TYPED_FUNC(example_normalise, normalise);
+TVM_DLL_EXPORT_TYPED_FUNC(example_normalize, normalize);
 """
 
 
@@ -86,11 +86,11 @@ class WithSource(WithFunctions):
     def __init__(self, size: int) -> None:
         super().__init__(size)
         options = [*nn.SourceModule.get_compile_options("cpp"), "-march=native", "-ffp-contract=fast", "-fno-strict-aliasing"]
-        results = {"example_normalise": lambda x, weight, epsilon: nn.Tensor.placeholder(x.shape, "float32")}
+        results = {"example_normalize": lambda x, weight, epsilon: nn.Tensor.placeholder(x.shape, "float32")}
         self.source = nn.SourceModule(results, SOURCE, "cpp", options)
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        return self.source["example_normalise"](x, self.weight, EPSILON)
+        return self.source["example_normalize"](x, self.weight, EPSILON)
 
 
 WAYS: dict[str, type[WithFunctions]] = {"functions": WithFunctions, "expression": WithExpression, "C++": WithSource}

@@ -8,7 +8,7 @@ from forge import nn
 
 
 def fill(module: nn.Module, seed: int = 0) -> None:
-    """Gives every parameter data: scales and variances around 1, biases around 0, matrices as `Linear` layers are initialised."""
+    """Gives every parameter data: scales and variances around 1, biases around 0, matrices as `Linear` layers are initialized."""
     rng = np.random.default_rng(seed)
     for name, parameter in module.named_parameters():
         shape = tuple(int(size) for size in parameter.shape)

@@ -1,4 +1,4 @@
-"""Makes ``digits_int8.tflite``: a small network of a phone's kind, trained on scikit-learn's digits, quantised by TensorFlow.
+"""Makes ``digits_int8.tflite``: a small network of a phone's kind, trained on scikit-learn's digits, quantized by TensorFlow.
 
     python examples/phone/make_model.py
 

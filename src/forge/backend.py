@@ -1,4 +1,4 @@
-"""The boundary of a backend: what makes something that runs out of optimised graphs, for one kind of target.
+"""The boundary of a backend: what makes something that runs out of optimized graphs, for one kind of target.
 
 The graph, its passes and the driver know a `Backend` only. It answers what its kernels want to read (`Layouts`), which passes
 ask, builds the loops of operators (`KernelFamilies`), and brings the stages of the compiler that come after those of the graph.
@@ -125,7 +125,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Backend:
-    """What turns optimised graphs into something that runs.
+    """What turns optimized graphs into something that runs.
 
     Attributes:
         name: as messages call it.

@@ -89,7 +89,7 @@ def create_executor(
     """A way to run a model in this process.
 
     Args:
-        kind: "graph" compiles the model; "debug" runs the optimised graph operator by operator, with NumPy.
+        kind: "graph" compiles the model; "debug" runs the optimized graph operator by operator, with NumPy.
         mod: the model.
         device: where to run: ``forge.cpu(0)``, or None for the same.
         target: what to compile for; must be able to run here.

@@ -1,4 +1,4 @@
-"""``forge.ONNXModule``: an ONNX model that is calibrated and quantised, and stays ONNX.
+"""``forge.ONNXModule``: an ONNX model that is calibrated and quantized, and stays ONNX.
 
 What it exports is run by onnxruntime or TensorRT; ``ir.compile`` makes a native library of the same module.
 """
@@ -35,7 +35,7 @@ INT8 = "int8"
 
 
 class ONNXModule:
-    """An ONNX model and what quantisation makes of it.
+    """An ONNX model and what quantization makes of it.
 
     Args:
         model: a path, the bytes of a file, or a ``ModelProto``.
@@ -132,7 +132,7 @@ class ONNXModule:
         Args:
             path: ends in ``.onnx``.
             uuid: of the model; None: a new one.
-            is_tensorrt: write what TensorRT takes, and its calibration cache (``PATH.calibration.cache``). A quantised model has
+            is_tensorrt: write what TensorRT takes, and its calibration cache (``PATH.calibration.cache``). A quantized model has
                 int8 with zero points of 0, a scale for each channel of a weight, and real biases: what `quantize` made is made
                 again so. One that is only calibrated stays in float: TensorRT rounds numbers itself, as the cache says. Not tried
                 with TensorRT itself, but by the format and in onnxruntime.
@@ -141,7 +141,7 @@ class ONNXModule:
             tensorrt_version: that may read the cache; others refuse it.
 
         Raises:
-            OptionError: a bad argument; or ``is_tensorrt`` of a model that is not calibrated, or was quantised in a way that
+            OptionError: a bad argument; or ``is_tensorrt`` of a model that is not calibrated, or was quantized in a way that
             TensorRT cannot read. OutputExistsError: a file exists, without ``force_overwrite``. OutputPathError: it cannot be
             written. OpNotImplemented: as of `IRModule.to_onnx`.
         """
@@ -169,9 +169,9 @@ class ONNXModule:
         from forge.driver.compilation import bind_params
         from forge.quantization.places.products import is_recurrent, products
         from forge.quantization.places.symmetric import check_symmetric, real_biases
-        from forge.quantization.quantize import quantise, statistics_of
+        from forge.quantization.quantize import quantize, statistics_of
 
-        module, made = self.ir.mod.copy(), self.ir._quantisation
+        module, made = self.ir.mod.copy(), self.ir._quantization
         bind_params(module.main)
         if not self.is_quantized:
             if not statistics_of(module):
@@ -181,7 +181,7 @@ class ONNXModule:
             scheme = replace(made.scheme, activation_dtype=INT8, kernel_dtype=INT8, bias_dtype=None, per_channel=True,
                              symmetric=True, quant_type="static")
             kept = {k: "no layer of TensorRT" for k, node in enumerate(products(made.before.main)) if is_recurrent(node)}
-            module = quantise(made.before, scheme, kept).module
+            module = quantize(made.before, scheme, kept).module
         real_biases(module.main)
         check_symmetric(module.main)
         return module
@@ -221,8 +221,8 @@ def _named_scales(module: Module) -> dict[str, float]:
     """Scales by name of tensor; values without name get one."""
     from forge.quantization.places.symmetric import scales_in, scales_of
 
-    is_quantised = any(node.op == "qnn.quantize" for node in module.main)
-    scales = scales_in(module.main) if is_quantised else scales_of(module, METHOD)
+    is_quantized = any(node.op == "qnn.quantize" for node in module.main)
+    scales = scales_in(module.main) if is_quantized else scales_of(module, METHOD)
     _name(module.main, scales)
     return {value.name: scale for value, scale in scales.items()}
 

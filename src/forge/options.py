@@ -109,7 +109,7 @@ class CompileOptions:
     host: Target | None = field(default=None, metadata=says(
         "Description of the host; must be of the target's architecture.", flags=("--host",)))
     opt_level: int = field(default=3, metadata=says(
-        "Optimisation level.", flags=("--opt-level", "-O"), values=OPT_LEVELS,
+        "Optimization level.", flags=("--opt-level", "-O"), values=OPT_LEVELS,
         detail="0 to 4; ``docs/reference/opt_levels.md`` says what each turns on."))
     float16: bool = field(default=False, metadata=says(
         "Compute in float16 where that is safe.", python="set_float16", flags=("--float16",), config=True,
@@ -127,8 +127,8 @@ class CompileOptions:
         flags=("--winograd/--no-winograd",), config=True,
         detail="The errors are relative to the largest output; weights are up to four times larger (from ``opt_level`` 3 on)."))
     exact: bool = field(default=False, metadata=says(
-        "Round quantised numbers where the model does.", flags=("--exact",), config=True,
-        detail="By default one product and one rounding quantise a sum of integers, less than a step from what the model says "
+        "Round quantized numbers where the model does.", flags=("--exact",), config=True,
+        detail="By default one product and one rounding quantize a sum of integers, less than a step from what the model says "
         "(``docs/guides/quantized_models.md``)."))
     check_indices: bool = field(default=True, metadata=says(
         "Let calls fail for indices out of range, integers divided by 0 and singular matrices.",

@@ -26,26 +26,26 @@ _FLOAT32: Mapping[str, str] = MappingProxyType({"INFERENCE_PRECISION_HINT": "f32
 
 
 def load_onnxruntime(path: Path, feed: Feed, threads: int) -> Call:
-    """ONNX Runtime on the CPU with all its optimisations."""
-    return _onnxruntime_call(path, feed, threads, optimised=True)
+    """ONNX Runtime on the CPU with all its optimizations."""
+    return _onnxruntime_call(path, feed, threads, optimized=True)
 
 
 def load_reference(path: Path, feed: Feed, threads: int) -> Call:
-    """ONNX Runtime with its optimisations off: the operators as the file has them. What outputs are compared with."""
-    return _onnxruntime_call(path, feed, threads, optimised=False)
+    """ONNX Runtime with its optimizations off: the operators as the file has them. What outputs are compared with."""
+    return _onnxruntime_call(path, feed, threads, optimized=False)
 
 
-def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimised: bool) -> Call:
-    return partial(open_onnxruntime(path, threads, optimised=optimised), dict(feed))
+def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimized: bool) -> Call:
+    return partial(open_onnxruntime(path, threads, optimized=optimized), dict(feed))
 
 
-def open_onnxruntime(path: Path, threads: int, *, optimised: bool = True) -> Model:
+def open_onnxruntime(path: Path, threads: int, *, optimized: bool = True) -> Model:
     """A session of ONNX Runtime, for inputs of any of the sizes that the file allows."""
     import onnxruntime
 
     levels = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     # Its workers would otherwise spin on while another library is being timed.
@@ -129,7 +129,7 @@ def load_torch_program(path: Path, feed: Feed, threads: int) -> Call:
 
 
 def onnx_reference(path: Path, names: Sequence[str]) -> Callable[[Feed], list[NDArray[Any]]]:
-    """ONNX Runtime with its optimisations off, which gives values of the graph by their ``names`` after the outputs."""
+    """ONNX Runtime with its optimizations off, which gives values of the graph by their ``names`` after the outputs."""
     import onnx
     import onnxruntime
 
@@ -158,7 +158,7 @@ def onnx_values(path: Path) -> set[str]:
 
 
 def onnx_scales(path: Path) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-    """Scales and zero points of quantised values by name, as ONNX Runtime names them: ``x_quantized`` has ``x_scale``."""
+    """Scales and zero points of quantized values by name, as ONNX Runtime names them: ``x_quantized`` has ``x_scale``."""
     import onnx
     from onnx import numpy_helper
 

@@ -22,7 +22,7 @@ CASES = [(name, batch, sizes) for name, model in DYNAMIC.items() for batch, size
 
 def outputs(name: str, feed: Inputs) -> list[NDArray[Any]]:
     """What the exported network answers."""
-    return list(peers.open_onnxruntime(dynamic_models.build(name, small=True), 1, optimised=False)(feed))
+    return list(peers.open_onnxruntime(dynamic_models.build(name, small=True), 1, optimized=False)(feed))
 
 
 @pytest.mark.sampled(4)

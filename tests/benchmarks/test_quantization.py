@@ -1,4 +1,4 @@
-"""The benchmark of quantisation: tasks can be learnt, rescaled networks compute the same, and metrics and tables are right."""
+"""The benchmark of quantization: tasks can be learnt, rescaled networks compute the same, and metrics and tables are right."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_smallest_drop_and_what_is_within_its_noise() -> None:
 def test_a_method_that_fails_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(case: tasks.Case, folder: Path) -> methods.Quantised:
+    def fail(case: tasks.Case, folder: Path) -> methods.Quantized:
         raise methods.Unavailable("not today")
 
     failing = dataclasses.replace(methods.METHODS["onnxruntime-minmax"], make=fail)

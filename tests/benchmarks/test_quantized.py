@@ -1,4 +1,4 @@
-"""The benchmark of quantised models runs all peers on one file."""
+"""The benchmark of quantized models runs all peers on one file."""
 
 from __future__ import annotations
 

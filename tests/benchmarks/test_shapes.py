@@ -14,7 +14,7 @@ def test_shapes_depend_on_the_seed_only() -> None:
 
 def test_shapes_are_what_they_say() -> None:
     for shape in shapes.draw(200, 0, ("conv", "matmul")):
-        assert shapes.LEAST_WORK <= shape.work <= shapes.MOST_WORK
+        assert shapes.MIN_WORK <= shape.work <= shapes.MAX_WORK
         if isinstance(shape, shapes.Convolution):
             assert shape.channels % shape.groups == 0 and shape.out_channels % shape.groups == 0
 

@@ -53,7 +53,7 @@ def test_json_and_exclusions(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("ending", [".html", ".json"])
 def test_reports(ending: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"--data x.npy --report report{ending} --seconds 1") == 0
-    assert "as quantised" in capsys.readouterr().out
+    assert "as quantized" in capsys.readouterr().out
     assert (here / f"report{ending}").stat().st_size > 1000
 
 
@@ -64,12 +64,12 @@ def test_suggestions_are_options_of_the_command(capsys: pytest.CaptureFixture[st
     for line in lines:
         options = line.removeprefix("suggestion: ").partition(": ")[0]
         assert run(f"--data x.npy {options} --json") == 0, options
-        assert json.loads(capsys.readouterr().out)["layers"], "some layer is quantised"
+        assert json.loads(capsys.readouterr().out)["layers"], "some layer is quantized"
 
 
-def test_nothing_to_quantise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_quantize_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--data x.npy --exclude nn.*") == 0
-    assert "warning: no layer was quantised, the model is as it was: " in capsys.readouterr().out
+    assert "warning: no layer was quantized, the model is as it was: " in capsys.readouterr().out
 
 
 def test_values_say_what_was_cut(capsys: pytest.CaptureFixture[str]) -> None:

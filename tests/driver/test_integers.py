@@ -1,4 +1,4 @@
-"""What is told of the layers of quantised models: whether they are computed with integers, and why not."""
+"""What is told of the layers of quantized models: whether they are computed with integers, and why not."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_layers_and_reasons() -> None:
     found = [(layer.operator, layer.reason) for layer in told(MODEL)]
     assert found == [
         ("nn.dense", ""), ("nn.relu", ""), ("nn.dense", REASON),
-        ("nn.softmax", "what it reads is not quantised"), ("tanh", "floats are computed from quantised values"),
-        ("nn.log_softmax", "what it reads is not quantised"),
+        ("nn.softmax", "what it reads is not quantized"), ("tanh", "floats are computed from quantized values"),
+        ("nn.log_softmax", "what it reads is not quantized"),
     ]
 
 
@@ -71,8 +71,8 @@ def test_the_command_prints_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     forge.IRModule(MODEL).save("model.forge")
     assert main(["compile", "model.forge", "--explain"]) == 0
     text = capsys.readouterr().out
-    assert "layers of the quantised model" in text and REASON in text
-    assert "1 rounding to quantised numbers moved, and may be one step off; --exact leaves them: " in text
+    assert "layers of the quantized model" in text and REASON in text
+    assert "1 rounding to quantized numbers moved, and may be one step off; --exact leaves them: " in text
     assert main(["compile", "model.forge", "--explain", "--exact", "--json", "-o", "exact"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rules"]["moved"] == []

@@ -1,4 +1,4 @@
-"""What a format gets from its `Format` alone, and how the format of a model is recognised."""
+"""What a format gets from its `Format` alone, and how the format of a model is recognized."""
 
 from __future__ import annotations
 

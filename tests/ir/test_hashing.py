@@ -215,7 +215,7 @@ def test_memory_layout_does_not_count() -> None:
 
 def test_memory_layout_of_large_arrays_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Larger than what is copied at once, in rows and in columns."""
-    monkeypatch.setattr(hashing, "_MOST_COPIED", 1 << 14)
+    monkeypatch.setattr(hashing, "_MAX_COPIED", 1 << 14)
     array = np.random.default_rng(0).standard_normal((5, 3, 1300))
     stored = np.zeros((5, 3, 2600))
     stored[..., ::2] = array

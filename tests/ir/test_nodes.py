@@ -210,7 +210,7 @@ def test_builder_mistakes(op: str, count: int, attributes: dict[str, object], me
     assert not builder.graph.nodes and not x.uses
 
 
-def test_attributes_are_normalised() -> None:
+def test_attributes_are_normalized() -> None:
     builder = Builder()
     x = builder.input(TensorType((2, 3), "float32"))
     assert builder.call("transpose", x, axes=[np.int64(1), 0]).producer.attrs == get_op("transpose").make_attrs({"axes": (1, 0)})  # type: ignore[union-attr]

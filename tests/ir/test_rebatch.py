@@ -147,7 +147,7 @@ def test_replace_batch_keeps_constants_that_differ_along_the_batch() -> None:
 def test_a_batch_behind_other_axes_that_are_split_elsewhere() -> None:
     text = "def @main(%x: Tensor[(1, 4, 6), float32]) { %0 = transpose(%x, axes=[1, 0, 2]); reshape(%0, newshape=[8, 3]) }"
     module = parse_module(text)
-    with pytest.raises(ValueError, match="expected a shape in which the batch can be recognised"):
+    with pytest.raises(ValueError, match="expected a shape in which the batch can be recognized"):
         replace_batch(module, module.main.inputs, 1, 3)
 
 

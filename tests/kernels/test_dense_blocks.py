@@ -95,24 +95,24 @@ RUNS = {
 
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize(("bits", "zeros"), CODES)
-@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("quantized", [False, True])
 @pytest.mark.parametrize("index", RUNS.values(), ids=RUNS)
-def test_indexed(index: list[int], quantised: bool, bits: int, zeros: bool, target: str) -> None:
+def test_indexed(index: list[int], quantized: bool, bits: int, zeros: bool, target: str) -> None:
     """Rows next to each other with the same index are one product; those of no weight are zero, before the epilogue."""
     depth, units, block, rows = 64, 70, 32, len(index)
     weights = [Weight(units, depth, block, bits, zeros, CpuLayouts(Target.parse(target)).blocks_panel(units)) for _ in range(3)]
-    x = RNG.integers(-8, 9, (rows, depth)).astype(np.int8 if quantised else np.float32)
+    x = RNG.integers(-8, 9, (rows, depth)).astype(np.int8 if quantized else np.float32)
     scale = (2.0 ** RNG.integers(0, 2, (rows, depth // block))).astype(np.float32)
     operands = [np.stack(parts) for parts in zip(*(w.operands for w in weights))]
     specs = [None if s is None else Spec((3, *s.shape), s.dtype) for s in weights[0].specs]
-    data = [Spec(x.shape, "int8"), Spec(scale.shape)] if quantised else [Spec(x.shape), None]
+    data = [Spec(x.shape, "int8"), Spec(scale.shape)] if quantized else [Spec(x.shape), None]
     case = Case("indexed_blocks_pack", [*data, *specs, Spec((rows,), "int64")], Spec((rows, units)), weights[0].attrs,
                 epilogue=lambda v, extra: v + extra(0), extras=[Spec((units,))])
     bias = RNG.integers(-9, 9, units).astype(np.float32)
-    real = x * np.repeat(scale, block, 1).astype(np.float64) if quantised else x.astype(np.float64)
+    real = x * np.repeat(scale, block, 1).astype(np.float64) if quantized else x.astype(np.float64)
     want = np.tile(bias.astype(np.float64), (rows, 1))
     for row, g in enumerate(index):
         if 0 <= g < 3:
             want[row] += (weights[g].differences * np.repeat(weights[g].scale, block, 1)) @ real[row]
-    got = run(case, [x, *([scale] if quantised else []), *operands, np.array(index, np.int64), bias], target)
+    got = run(case, [x, *([scale] if quantized else []), *operands, np.array(index, np.int64), bias], target)
     assert_close(got, want, depth)

@@ -1,4 +1,4 @@
-"""Kernels that work row by row, where memory holds rows in blocks: normalisation and softmax after blocked convolutions."""
+"""Kernels that work row by row, where memory holds rows in blocks: normalization and softmax after blocked convolutions."""
 
 from __future__ import annotations
 

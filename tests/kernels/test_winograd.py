@@ -217,7 +217,7 @@ def test_strides_are_refused() -> None:
 
 BYTES = {**{name: row for name, row in ROWS.items() if name not in DILATIONS},
          "most channels": (0, 16, (4, 4), (1, 1, 1, 1), 1), "an odd number": (37, 16, (5, 7), (1, 1, 1, 1), 1)}
-MOST_CHANNELS = {4: 1824, 8: 1536, 16: 768}
+MAX_CHANNELS = {4: 1824, 8: 1536, 16: 768}
 # A machine with AVX-512 and VNNI can run what is compiled for one without.
 BYTE_TARGETS = [*targets_here(), *(["llvm -mcpu=x86-64-v4"] if Target.parse("llvm").has("avx512vnni") else [])]
 
@@ -225,7 +225,7 @@ BYTE_TARGETS = [*targets_here(), *(["llvm -mcpu=x86-64-v4"] if Target.parse("llv
 def bytes_case(name: str, lanes: int) -> tuple[Case, list[np.ndarray], np.ndarray]:
     """A call, its operands, and the integers that are expected; numbers are extreme in the first channel, or in all."""
     inner, out, image, (top, left, bottom, right), batch = BYTES[name]
-    inner = max(inner, lanes) if inner else MOST_CHANNELS[lanes]
+    inner = max(inner, lanes) if inner else MAX_CHANNELS[lanes]
     x, w = RNG.integers(0, 256, (batch, inner, *image), np.uint8), RNG.integers(-128, 128, (out, inner, 3, 3), np.int8)
     extreme = slice(0, inner if name == "most channels" else 1)
     x[:, extreme], w[:, extreme] = 255, -128

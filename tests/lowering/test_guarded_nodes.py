@@ -134,7 +134,7 @@ def test_on_this_machine(row: Row, threads: int) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
-def test_without_optimisation(row: Row) -> None:
+def test_without_optimization(row: Row) -> None:
     check(row, "host", 2, level=0)
 
 

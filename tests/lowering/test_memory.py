@@ -19,7 +19,7 @@ from forge.ir.types import TensorType
 from forge.lowering import arena
 from forge.lowering.arena import Block, most_live_bytes
 from forge.lowering.groups import form_groups
-from forge.lowering.memory import ALIGNMENT, MemoryPlan, Step, materialise_outputs, plan_memory, steps_of, view_root
+from forge.lowering.memory import ALIGNMENT, MemoryPlan, Step, materialize_outputs, plan_memory, steps_of, view_root
 from tests import guard
 
 Apply = Callable[[Builder, list[Value]], Value]
@@ -69,7 +69,7 @@ _KINDS: dict[str, Apply] = {
 
 
 def planned(graph: Graph, fuse: bool = True) -> tuple[list[Step], MemoryPlan]:
-    materialise_outputs(graph)
+    materialize_outputs(graph)
     steps = steps_of(form_groups(graph, fuse))
     return steps, plan_memory(graph, steps)
 

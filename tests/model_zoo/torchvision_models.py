@@ -18,7 +18,7 @@ VIDEO, FLOW, DETECTION, QUANTIZED = (PARTS + part for part in ("video", "optical
 
 
 def names() -> list[str]:
-    """Those of detection end in operators that have no kernel here, and quantised ones take other weights."""
+    """Those of detection end in operators that have no kernel here, and quantized ones take other weights."""
     found = {name: torchvision.models.get_model_builder(name).__module__ for name in torchvision.models.list_models()}
     kept = {name: module for name, module in found.items() if not module.startswith((DETECTION, QUANTIZED))}
     return families.smallest(kept, made)

@@ -1,4 +1,4 @@
-"""The benchmark networks, exported by torch, against unoptimised onnxruntime and the interpreter."""
+"""The benchmark networks, exported by torch, against unoptimized onnxruntime and the interpreter."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ AREAS = (
     Area("torch", (f"{_FORGE}/frontends/torch", f"{_FORGE}/frontends/state", f"{_FORGE}/frontends/stored_archive.py"), (
         "tests/frontends/torch", "tests/cli/test_torch_files.py", "tests/torch")),
     Area("ops", (f"{_FORGE}/ops",), ("tests/ops",)),
-    Area("quantisation", (f"{_FORGE}/quantization",), ("tests/quantization", "tests/cli/test_quantize.py")),
+    Area("quantization", (f"{_FORGE}/quantization",), ("tests/quantization", "tests/cli/test_quantize.py")),
     Area("runtime", (_RUNTIME,), ("tests/runtime", "tests/driver", "tests/faults")),
     Area("runtime in C", (f"{_RUNTIME}/csrc",), ("tests/runtime", "tests/driver", "tests/lowering"), ".c"),
 )

@@ -174,7 +174,7 @@ def test_no_engine() -> None:
         collectives.use("nccl")
 
 
-def test_torch_has_to_be_initialised() -> None:
+def test_torch_has_to_be_initialized() -> None:
     pytest.importorskip("torch")
     with pytest.raises(FunctionError, match="init_process_group first"):
         collectives.use("torch")

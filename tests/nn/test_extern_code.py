@@ -120,7 +120,7 @@ CODE = {
 
 @pytest.mark.parametrize("how", FORMS)
 @pytest.mark.parametrize("what", CODE)
-def test_code_is_initialised(what: str, how: str, tmp_path: Path) -> None:
+def test_code_is_initialized(what: str, how: str, tmp_path: Path) -> None:
     text, form, expected = CODE[what]
     run = runner(calling(source(text, form)), how, tmp_path)
     assert [run(X).tolist() for _ in range(2)] == [(X + expected).tolist()] * 2
@@ -479,9 +479,9 @@ def test_modules_made_of_others_keep_their_code(attached: nn.ObjectModule) -> No
     for executor in made.values():
         np.testing.assert_allclose(executor.evaluate()(x), expected, rtol=1e-5, atol=1e-4)
     assert forge.bisect(ir, [x]).kind == ""
-    quantised = ir.copy()
-    quantised.quantize(calib_data=[{"x": x}])
-    error = np.abs(np.asarray(forge.compile(quantised)(x)) - expected).max()
+    quantized = ir.copy()
+    quantized.quantize(calib_data=[{"x": x}])
+    error = np.abs(np.asarray(forge.compile(quantized)(x)) - expected).max()
     assert error < 0.05 * np.abs(expected).max()
 
 

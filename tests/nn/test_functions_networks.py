@@ -1,4 +1,4 @@
-"""Convolutions, pooling, normalisations, attention, resizing and sampling of ``forge.nn`` against NumPy."""
+"""Convolutions, pooling, normalizations, attention, resizing and sampling of ``forge.nn`` against NumPy."""
 
 from __future__ import annotations
 

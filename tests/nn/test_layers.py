@@ -87,7 +87,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], tuple[int, .
 
 
 def loaded(layer: nn.Module, other: Any) -> tuple[nn.Module, Any]:
-    """Both layers with the same random parameters, statistics of batch normalisations included."""
+    """Both layers with the same random parameters, statistics of batch normalizations included."""
     torch.manual_seed(0)
     with torch.no_grad():
         for name, tensor in other.state_dict().items():

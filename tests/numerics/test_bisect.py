@@ -80,7 +80,7 @@ def test_agreement(digits: forge.IRModule) -> None:
 
 
 @pytest.mark.parametrize("level", range(5))
-def test_quantised_models_agree_at_all_levels(level: int) -> None:
+def test_quantized_models_agree_at_all_levels(level: int) -> None:
     text = """
     def @main(%x: Tensor[(n, 4, 6, 6), float32]) {
       %0 = qnn.dequantize(qnn.quantize(%x, 0.02f, 3i8), 0.02f, 3i8);

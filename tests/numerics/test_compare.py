@@ -28,7 +28,7 @@ def @main(%x: Tensor[(n, 8), float32]) {
   add(%1, 1f)
 }
 """
-QUANTISED = """
+QUANTIZED = """
 def @main(%x: Tensor[(n, 8), float32]) {
   %0 = nn.relu(multiply(%x, 2f));
   %1 = qnn.quantize(%0, 0.05f, 0i8);
@@ -43,8 +43,8 @@ def names(found: Any) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def quantised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The digits in both formats of onnxruntime's quantiser."""
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The digits in both formats of onnxruntime's quantizer."""
     quantization = pytest.importorskip("onnxruntime.quantization")
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
@@ -54,7 +54,7 @@ def quantised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         def get_next(self) -> Any:
             return next(self.batches, None)
 
-    folder, found = tmp_path_factory.mktemp("quantised"), {}
+    folder, found = tmp_path_factory.mktemp("quantized"), {}
     for form in quantization.QuantFormat:
         found[form.name] = folder / f"{form.name}.onnx"
         quantization.quantize_static(MODEL, found[form.name], Reader(), quant_format=form)
@@ -96,9 +96,9 @@ def test_samples_are_summed_and_the_data_may_be_random(digits: forge.IRModule) -
 
 
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
-def test_quantised_layers_are_matched_with_what_they_stand_for(form: str, quantised: dict[str, Path]) -> None:
+def test_quantized_layers_are_matched_with_what_they_stand_for(form: str, quantized: dict[str, Path]) -> None:
     """Activations are merged into layers, whose clipped results must not be compared with those before the activation."""
-    found = compare(MODEL, quantised[form], pictures(16))
+    found = compare(MODEL, quantized[form], pictures(16))
     assert set(names(found)) >= {"div", "relu", "relu_1", "getitem_6", "relu_2", "relu_3", "mean"}
     assert not {"getitem", "getitem_3", "add_45", "getitem_9"} & set(names(found))
     assert found.threshold == 20
@@ -106,14 +106,14 @@ def test_quantised_layers_are_matched_with_what_they_stand_for(form: str, quanti
     assert all(20 < row.sqnr < 80 for row in found.layers)
 
 
-def test_a_quantised_model_against_its_framework(quantised: dict[str, Path]) -> None:
-    found = compare(quantised["QDQ"], data=pictures(4))
+def test_a_quantized_model_against_its_framework(quantized: dict[str, Path]) -> None:
+    found = compare(quantized["QDQ"], data=pictures(4))
     assert found.agrees
     assert len(found.layers) >= 7
 
 
 def test_structure_where_names_say_nothing() -> None:
-    found = compare(forge.IRModule(FLOAT), forge.IRModule(QUANTISED), np.linspace(-3, 3, 24, dtype="f").reshape(3, 8))
+    found = compare(forge.IRModule(FLOAT), forge.IRModule(QUANTIZED), np.linspace(-3, 3, 24, dtype="f").reshape(3, 8))
     assert names(found) == ["multiply_0", "nn.relu_0", "nn.softmax_0"]
     assert found.threshold == 20
     multiply, relu, softmax = found.layers
@@ -122,7 +122,7 @@ def test_structure_where_names_say_nothing() -> None:
 
 
 def test_the_first_divergence_is_marked() -> None:
-    wrong = QUANTISED.replace("0.05f", "1.5f")
+    wrong = QUANTIZED.replace("0.05f", "1.5f")
     found = compare(forge.IRModule(FLOAT), forge.IRModule(wrong), np.linspace(-3, 3, 24, dtype="f").reshape(3, 8), threshold=30)
     assert found.divergence is not None
     assert found.divergence.name == "nn.softmax_0"

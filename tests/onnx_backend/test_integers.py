@@ -1,4 +1,4 @@
-"""The suite's products of quantised numbers, with constant weights: kernels on integers of 8 bits give what the suite says."""
+"""The suite's products of quantized numbers, with constant weights: kernels on integers of 8 bits give what the suite says."""
 
 from __future__ import annotations
 

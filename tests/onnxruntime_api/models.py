@@ -122,7 +122,7 @@ def voice() -> onnx.ModelProto:
 
 
 def linear(extents: str = "N, 3") -> onnx.ModelProto:
-    """Two outputs of one input: a product, whose weights are an initialiser, and a sum with one that is an input, too."""
+    """Two outputs of one input: a product, whose weights are an initializer, and a sum with one that is an input, too."""
     text = f"""
         linear (float[{extents}] x, float[3] shift) => (float[N, 2] product, float[N, 3] sum) {{
             product = MatMul(x, w)  sum = Add(x, shift)

@@ -143,7 +143,7 @@ def detector(ort: Ort, folder: Path) -> Any:
     return found, batch
 
 
-def recogniser(ort: Ort, folder: Path) -> Any:
+def recognizer(ort: Ort, folder: Path) -> Any:
     """A wrapper as OCR packages have it: checks the file and the providers, reads the alphabet, wraps errors."""
     class Session:
         def __init__(self, path: Path) -> None:
@@ -288,7 +288,7 @@ def overridden_initializer(ort: Ort, folder: Path) -> Any:
 
 
 def initializers_of_old_models(ort: Ort, folder: Path) -> Any:
-    """Before version 4 of the IR all initialisers are inputs, and calls cannot give them."""
+    """Before version 4 of the IR all initializers are inputs, and calls cannot give them."""
     proto = models.linear()
     proto.ir_version = 3
     proto.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [3, 2]))
@@ -359,12 +359,12 @@ def external_data(ort: Ort, folder: Path) -> Any:
 
 
 def optimized_model(ort: Ort, folder: Path) -> Any:
-    """The optimised model is written, and runs."""
+    """The optimized model is written, and runs."""
     options = ort.SessionOptions()
-    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     ort.InferenceSession(models.network().SerializeToString(), options, ["CPUExecutionProvider"])
-    session = ort.InferenceSession(str(folder / "optimised.onnx"))
+    session = ort.InferenceSession(str(folder / "optimized.onnx"))
     return session.run(["output0"], {"images": np.ones((1, 3, 8, 8), np.float32)})
 
 
@@ -395,7 +395,7 @@ def name_of_error(attempt: Any) -> str:
 
 
 PROGRAMS = [
-    embeddings, generation, generation_with_binding, preallocated_caches, images, detector, recogniser, regression,
+    embeddings, generation, generation_with_binding, preallocated_caches, images, detector, recognizer, regression,
     speech, subclass, texts, bytes_as_texts, examples, passed_through, lists, ortvalues, nested_lists,
     overridden_initializer, initializers_of_old_models, one_row, described, free_dimensions, added_initializer,
     external_data, optimized_model, errors,

@@ -123,8 +123,8 @@ REFUSALS = {
     "value of an entry": (lambda o: o.add_session_config_entry("forge.tuned", "yes"), "expected '0' or '1'"),
     "format": (lambda o: o.add_session_config_entry("session.load_model_format", "ORT"), "got 'ORT'; expected 'ONNX'"),
     "kind of an entry": (lambda o: o.add_session_config_entry("session.disable_prepacking", 1), "expected two texts"),
-    "initialiser": (lambda o: o.add_initializer("w", np.ones(3)), "got ndarray; expected an OrtValue with a tensor"),
-    "initialisers": (lambda o: o.add_external_initializers(["w"], []), "got 1 names and 0 values"),
+    "initializer": (lambda o: o.add_initializer("w", np.ones(3)), "got ndarray; expected an OrtValue with a tensor"),
+    "initializers": (lambda o: o.add_external_initializers(["w"], []), "got 1 names and 0 values"),
     "size": (lambda o: o.add_free_dimension_override_by_name("N", -1), "N: got -1; expected a size"),
     "threads": (lambda o: setattr(o, "intra_op_num_threads", -1), "got -1; expected a number of threads"),
     "kind": (lambda o: setattr(o, "enable_profiling", "yes"), "enable_profiling: got 'yes'; expected True or False"),
@@ -234,7 +234,7 @@ def test_severity_of_what_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_added_initializers_that_the_model_has_not() -> None:
     options = ours.SessionOptions()
     options.add_initializer("none", ours.OrtValue.ortvalue_from_numpy(np.ones(3, np.float32)))
-    with pytest.raises(OptionError, match=r"no initialiser 'none'; expected one of \['w', 'shift'\]"):
+    with pytest.raises(OptionError, match=r"no initializer 'none'; expected one of \['w', 'shift'\]"):
         ours.InferenceSession(models.linear().SerializeToString(), options)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from forge import dtypes
 
-MOST_SHOWN = 64
+MAX_SHOWN = 64
 """Elements of constants that a row's name lists."""
 
 
@@ -82,14 +82,14 @@ class Case:
     def arrays(self) -> list[np.ndarray | None]:
         """The operands' contents, the same in every run."""
         rng = np.random.default_rng(zlib.crc32(self.id.encode()))
-        return [_realised(x, rng) for x in self.operands]
+        return [_realized(x, rng) for x in self.operands]
 
 
 def _describe(operand: Any) -> str:
     if operand is None:
         return "-"
     if isinstance(operand, Constant):
-        return f"const{operand.value.tolist()}" if operand.value.size <= MOST_SHOWN else f"const {_describe(operand.value)}"
+        return f"const{operand.value.tolist()}" if operand.value.size <= MAX_SHOWN else f"const {_describe(operand.value)}"
     if isinstance(operand, Fixed):
         return f"fixed {_describe(operand.operand)}"
     if isinstance(operand, Draw):
@@ -101,11 +101,11 @@ def _describe(operand: Any) -> str:
     return f"{dtypes.canonical(operand.dtype)} {whole if short else f'{list(operand.shape)}#{digest:x}'}"
 
 
-def _realised(operand: Any, rng: np.random.Generator) -> np.ndarray | None:
+def _realized(operand: Any, rng: np.random.Generator) -> np.ndarray | None:
     if isinstance(operand, Draw):
         return operand.array(rng)
     if isinstance(operand, Fixed):
-        return _realised(operand.operand, rng)
+        return _realized(operand.operand, rng)
     return operand.value if isinstance(operand, Constant) else operand
 
 

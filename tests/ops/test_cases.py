@@ -1,6 +1,6 @@
 """Every row of ``tests/ops/cases``: reference against oracle, lowering against reference (static and symbolic), text.
 
-``test_compiled`` runs the same rows as machine code; here they are compiled without optimisation. ``test_sweep`` has the rows
+``test_compiled`` runs the same rows as machine code; here they are compiled without optimization. ``test_sweep`` has the rows
 that are made from declarations.
 """
 
@@ -92,7 +92,7 @@ def check_lowering(case: Case) -> None:
 
 @pytest.mark.slow
 @by_id([c for c in CASES if not get_op(c.op).traits & Trait.HOST])
-def test_compiled_without_optimisation_agrees_with_reference(case: Case) -> None:
+def test_compiled_without_optimization_agrees_with_reference(case: Case) -> None:
     expected = harness.run_reference(case)
     actual = harness.compile_and_run(case, opt_level=0)
     assert len(actual) == len(expected)

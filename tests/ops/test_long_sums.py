@@ -74,7 +74,7 @@ def _softmax(axis: int) -> Callable[[Array], Array]:
     return lambda x: np.exp(x) / np.exp(x).sum(axis, keepdims=True)
 
 
-def _normalised(x: Array, gamma: Array, beta: Array) -> Array:
+def _normalized(x: Array, gamma: Array, beta: Array) -> Array:
     return np.asarray((x - x.mean()) / np.sqrt(x.var() + 1e-5) * gamma + beta)
 
 
@@ -103,7 +103,7 @@ CASES = [
     Case("logsumexp", "logsumexp(%x)", (TERMS,), lambda x: np.log(np.exp(x).sum()), values=_random),
     Case("softmax", "nn.softmax(%x)", (1, TERMS), _softmax(1), values=_random),
     Case("softmax of columns", "nn.softmax(%x, axis=0)", MATRIX[::-1], _softmax(0), values=_random),
-    Case("layer_norm", "nn.layer_norm(%x, %g, %b)", (1, TERMS), _normalised, 2 * OF_BLOCKS, (("%g", ONES), ("%b", ZEROS)),
+    Case("layer_norm", "nn.layer_norm(%x, %g, %b)", (1, TERMS), _normalized, 2 * OF_BLOCKS, (("%g", ONES), ("%b", ZEROS)),
          _random),
     Case("global_avg_pool", "nn.global_avg_pool2d(%x)", (1, 4, 2048, 2048), lambda x: x.mean((2, 3), keepdims=True)),
     Case("avg_pool", "nn.avg_pool2d(%x, pool_size=[2048, 2048], strides=[2048, 2048])", (1, 1, 4096, 4096),

@@ -1,4 +1,4 @@
-"""Softmax and normalisations against torch."""
+"""Softmax and normalizations against torch."""
 
 from __future__ import annotations
 

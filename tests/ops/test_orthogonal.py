@@ -13,7 +13,7 @@ from tests.ops import harness
 from tests.ops.case import row
 
 TIMES = 4
-"""Errors of a factorisation are a multiple of the size of the matrix, and of epsilon."""
+"""Errors of a factorization are a multiple of the size of the matrix, and of epsilon."""
 
 
 def compiled(op: str, data: np.ndarray, **attributes: Any) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Types and refusals of windows, placed slices, diagonals, searching, segments, factorisations, regions and random bits."""
+"""Types and refusals of windows, placed slices, diagonals, searching, segments, factorizations, regions and random bits."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FACTORIZATIONS = {
 }
 """What they make of NaN depends on the order of elimination."""
 TRANSFORMS = {"fft.dft", "fft.fft"}
-"""Where a NaN goes depends on the factorisation of the length."""
+"""Where a NaN goes depends on the factorization of the length."""
 PACKED = {
     "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_NCDHWc",
     "nn.contrib_conv3d_winograd_NCDHWc", "nn.contrib_depthwise_conv2d_NCHWc", "nn.contrib_depthwise_conv3d_NCDHWc",

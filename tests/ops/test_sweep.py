@@ -87,7 +87,7 @@ def test_all_rows_on_all_machines(op: str, target: str) -> None:
 
 @pytest.mark.slow
 @operators
-def test_all_rows_without_optimisation(op: str) -> None:
+def test_all_rows_without_optimization(op: str) -> None:
     def check(case: Case) -> None:
         for result, wanted in zip(harness.compile_and_run(case, opt_level=0), harness.run_reference(case), strict=True):
             harness.check_result(case, result, wanted)

@@ -70,7 +70,7 @@ def test_wheels_hold_their_packages_and_the_licence_only(tmp_path: Path) -> None
 
 
 def test_a_large_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "MOST_BYTES", 10)
+    monkeypatch.setattr(release, "MAX_BYTES", 10)
     with pytest.raises(SystemExit, match="bytes, expected at most 10; look at what it holds"):
         release.check_wheels(wheels(tmp_path), "1.0.0")
 

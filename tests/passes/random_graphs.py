@@ -67,7 +67,7 @@ def image_network(seed: int) -> Graph:
 
 
 def sequence_network(seed: int) -> Graph:
-    """Matrix products, normalisations, views and slices, on sequences of a symbolic batch."""
+    """Matrix products, normalizations, views and slices, on sequences of a symbolic batch."""
     net = Network(seed)
     shape = (dims.symbol("n"), 4, 12) if net.rng.random() < 0.5 else (2, 4, 12)
     net.values.append(net.builder.input(TensorType(shape, "float32"), "x"))

@@ -119,9 +119,9 @@ def test_channels_come_first_where_a_kernel_is_of_integers(scale: str) -> None:
     options = ', data_layout="NHWC", kernel_layout="OHWI"'
     kernel = np.random.default_rng(0).integers(-127, 128, (5, 3, 3, 3)).astype(np.int8)
     body = f"%0 = qnn.dequantize(meta[relay.Constant][0], {scale}, axis=0); %1 = nn.conv2d(%x, %0{options}); nn.relu(%1)"
-    quantised = parse(f"def @main(%x: Tensor[(2, 8, 8, 3), float32]) {{ {body} }}", [kernel])
-    assert check(convert_layout.run_integers_to_first, quantised) > 0
-    assert [n.attrs.data_layout for n in quantised.nodes if n.op == "nn.conv2d"] == ["NCHW"]
+    quantized = parse(f"def @main(%x: Tensor[(2, 8, 8, 3), float32]) {{ {body} }}", [kernel])
+    assert check(convert_layout.run_integers_to_first, quantized) > 0
+    assert [n.attrs.data_layout for n in quantized.nodes if n.op == "nn.conv2d"] == ["NCHW"]
     floats = parse_image(f"nn.conv2d(%x, meta[relay.Constant][0]{options})", (5, 3, 3, 3), type_="Tensor[(2, 8, 8, 3), float32]")
     assert check(convert_layout.run_integers_to_first, floats) == 0
 

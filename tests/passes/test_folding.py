@@ -93,7 +93,7 @@ def test_constant_arithmetic_goes_into_weights(op: str, shape: tuple[int, ...]) 
     assert [n.op for n in graph.nodes if n.op != "constant"] == ["nn.conv2d", "nn.bias_add"]
 
 
-def test_a_normalisation_in_primitives_goes_into_weights() -> None:
+def test_a_normalization_in_primitives_goes_into_weights() -> None:
     builder = with_weighted("nn.conv2d", (2, 3, 4, 4), (4, 3, 3, 3))
     centred = builder.call("subtract", builder.graph.nodes[-1].result, builder.constant(weights(4, 1, 1)))
     scaled = builder.call("multiply", centred, builder.constant(weights(4, 1, 1, seed=1)))

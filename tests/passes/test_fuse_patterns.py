@@ -68,7 +68,7 @@ CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 
         ("nn.matmul(%x, meta[relay.Constant][2])", "nn.dense(%x, meta[relay.Constant][0], units=5)"),
     ],
 )
-def test_recognised(before: str, after: str) -> None:
+def test_recognized(before: str, after: str) -> None:
     before = before.replace("a_min=0f", "a_min=0").replace("a_max=6f", "a_max=6")
     graph = parse(f"def @main({X}) {{ {before} }}", [weights(8), weights(8, seed=1), weights(8, 5)])
     assert check(fuse_patterns.run, graph, symbols={"n": 2}) >= 1
@@ -95,7 +95,7 @@ def test_recognised(before: str, after: str) -> None:
         ("%0 = nn.hard_sigmoid(%x, alpha=0.2, beta=0.5); multiply(%x, %0)",
          {"alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2"}),
         ("%0 = nn.layer_norm(%x); multiply(%0, meta[relay.Constant][0])",
-         {"the parameter has more axes than are normalised"}),
+         {"the parameter has more axes than are normalized"}),
         ("nn.matmul(%x, meta[relay.Constant][1], transpose_a=True)", {"the first operand is transposed"}),
     ],
 )

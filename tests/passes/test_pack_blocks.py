@@ -180,7 +180,7 @@ def test_declined(options: dict[str, Any], reason: str) -> None:
 def test_a_great_depth_is_declined() -> None:
     """Whose sums might not fit into 32 bits, nor copies of rows on a thread's stack."""
     b = Builder()
-    depth = 2 * pack_blocks.MOST_DEPTH
+    depth = 2 * pack_blocks.MAX_DEPTH
     x, codes = b.input(TensorType((2, depth), "float32"), "x"), np.ones((3, depth), np.int8)
     b.output(b.call("nn.dense", x, b.call("qnn.dequantize", b.constant(codes), b.constant(np.float32(0.5)))))
     with recorded() as journal:

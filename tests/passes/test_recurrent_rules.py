@@ -51,7 +51,7 @@ REVERSED = ", input_directions=[1], output_directions=[1]"
     (scan(GRU, "h", "(%16, %16)", REVERSED, "(%scan.0, %scan.1)"), "nn.gru"),
     (scan(GRU, "h", "(%16, %16)", outside="%scan.1"), "nn.gru"),
 ])
-def test_recognised(text: str, op: str) -> None:
+def test_recognized(text: str, op: str) -> None:
     graph = parse(text, CONSTANTS)
     assert check(fuse_patterns.run, graph) >= 1
     assert len(graph.select(op)) == 1

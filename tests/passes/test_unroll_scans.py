@@ -44,8 +44,8 @@ def test_frames_of_convolutions() -> None:
 
 
 @pytest.mark.parametrize(("text", "shape"), [
-    (frames(unroll_scans.MOST_FRAMES + 1), (2, 2, 3, 3)),
-    (layers(), (unroll_scans.MOST_LAYERS + 1, 64, 64)),
+    (frames(unroll_scans.MAX_FRAMES + 1), (2, 2, 3, 3)),
+    (layers(), (unroll_scans.MAX_LAYERS + 1, 64, 64)),
     (layers().replace("(64, 64)", "(2, 64)").replace("nn.matmul", "add"), (3, 2, 64)),
 ])
 def test_many_rounds_and_small_rows_stay_a_loop(text: str, shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Small models that the tests of quantisation share: their weights are constants, and drawn anew for each seed."""
+"""Small models that the tests of quantization share: their weights are constants, and drawn anew for each seed."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def cnn(seed: int = 0) -> forge.IRModule:
 def transformer(seed: int = 0) -> forge.IRModule:
     """A block: attention of two heads and a feed-forward part, each after a layer norm."""
     net = Net(6, 8, seed=seed)
-    x = net.call("add", net.x, _attention(net, _normalised(net, net.x)))
-    wide = net.call("nn.gelu", net.dense(_normalised(net, x), 16))
+    x = net.call("add", net.x, _attention(net, _normalized(net, net.x)))
+    wide = net.call("nn.gelu", net.dense(_normalized(net, x), 16))
     return net.module(net.call("add", x, net.dense(wide, 8)))
 
 
-def _normalised(net: Net, x: Value) -> Value:
+def _normalized(net: Net, x: Value) -> Value:
     one = net.builder.constant(np.ones(8, np.float32))
     return net.call("nn.layer_norm", x, one, net.weight(8), axis=-1)
 

@@ -8,7 +8,7 @@ import forge
 from forge.ir import Builder, Module, TensorType
 from forge.ir.nodes import Value
 from forge.quantization.chosen.scheme import Scheme
-from forge.quantization.quantize import Quantised, quantise
+from forge.quantization.quantize import Quantized, quantize
 
 SIZE, WIDTH = 8, 8
 
@@ -38,9 +38,9 @@ def samples(count: int = 4) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((count, 1, 3, SIZE, SIZE)).astype(np.float32)
 
 
-def record(ir: forge.IRModule | None = None, **arguments: object) -> Quantised:
+def record(ir: forge.IRModule | None = None, **arguments: object) -> Quantized:
     """What ``quantize`` would keep of a calibrated module."""
     ir = small_net() if ir is None else ir
     ir.calibrate(samples())
     scheme = Scheme.of(**arguments)
-    return quantise(ir.mod, scheme)
+    return quantize(ir.mod, scheme)

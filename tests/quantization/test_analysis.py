@@ -13,8 +13,8 @@ from forge.ir.nodes import Value
 from forge.quantization.chosen.scheme import Scheme
 from forge.quantization.chosen.sensitivity import sensitivity
 from forge.quantization.places.pairing import pairs_of
-from forge.quantization.quantize import Quantised, quantise
-from forge.quantization.reports.analysis import MOST_DB, OutputSums, analyse, decibels
+from forge.quantization.quantize import Quantized, quantize
+from forge.quantization.reports.analysis import MAX_DB, OutputSums, analyse, decibels
 from tests.quantization.nets import record, samples, small_net
 
 SCHEMES = {"static": {}, "dynamic": {"quant_type": "dynamic"}, "unsigned": {"activation_dtype": "uint8", "per_channel": True},
@@ -30,12 +30,12 @@ def interpreted(graph: Graph, values: list[Value]) -> list[list[np.ndarray]]:
     return found
 
 
-def expected_decibels(made: Quantised) -> list[float]:
+def expected_decibels(made: Quantized) -> list[float]:
     """Cumulative errors, by the interpreter."""
     results = [pair.results for pair in pairs_of(made.real, made.module)]
     real = interpreted(made.real.main, [a for a, _ in results])
-    quantised = interpreted(made.module.main, [b for _, b in results])
-    sums = np.array([[(np.sum(a**2), np.sum((a - b) ** 2)) for a, b in zip(*pair)] for pair in zip(real, quantised)])
+    quantized = interpreted(made.module.main, [b for _, b in results])
+    sums = np.array([[(np.sum(a**2), np.sum((a - b) ** 2)) for a, b in zip(*pair)] for pair in zip(real, quantized)])
     return [decibels(*pair) for pair in sums.sum(axis=0)]
 
 
@@ -87,7 +87,7 @@ def test_a_model_is_equal_to_itself() -> None:
     ir = small_net()
     ir.calibrate(samples())
     found = analyse(ir.mod, ir.mod, ir.mod.calibration.samples)
-    assert (found.layers, found.sqnr, found.agreement) == ((), MOST_DB, 1.0)
+    assert (found.layers, found.sqnr, found.agreement) == ((), MAX_DB, 1.0)
 
 
 def test_products_of_two_activations() -> None:
@@ -96,7 +96,7 @@ def test_products_of_two_activations() -> None:
     module = Module(b.output(b.call("nn.batch_matmul", b.call("tanh", x), b.call("tanh", y), name="product")))
     ir = forge.IRModule(module)
     ir.calibrate([{n: s.reshape(-1)[:128].reshape(2, 8, 8) for n in "xy"} for s in samples()])
-    made = quantise(ir.mod, Scheme())
+    made = quantize(ir.mod, Scheme())
     (layer,) = analyse(ir.mod, made.module, ir.mod.calibration.samples).layers
     assert layer.weight is None
     assert layer.alone == layer.data
@@ -116,16 +116,16 @@ def test_agreement_counts_rows_and_equal_integers() -> None:
 
 
 @pytest.mark.parametrize(("signal", "error", "expected"), [
-    (1.0, 0.1, 10.0), (1.0, 0.0, MOST_DB), (0.0, 0.0, MOST_DB), (0.0, 1.0, -MOST_DB), (1.0, float("nan"), -MOST_DB),
-    (1.0, float("inf"), -MOST_DB), (float("inf"), 1.0, MOST_DB),
+    (1.0, 0.1, 10.0), (1.0, 0.0, MAX_DB), (0.0, 0.0, MAX_DB), (0.0, 1.0, -MAX_DB), (1.0, float("nan"), -MAX_DB),
+    (1.0, float("inf"), -MAX_DB), (float("inf"), 1.0, MAX_DB),
 ])
 def test_decibels(signal: float, error: float, expected: float) -> None:
     assert decibels(signal, error) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_switches_give_the_model_that_is_quantised_so(name: str) -> None:
-    """All switches on give the quantised model, all off the real one."""
+def test_switches_give_the_model_that_is_quantized_so(name: str) -> None:
+    """All switches on give the quantized model, all off the real one."""
     made = record(**SCHEMES[name])
     given = made.real.calibration.samples
     found = sensitivity(made.real, made.module, given, seconds=60)
@@ -146,7 +146,7 @@ def test_a_switch_that_is_off_is_an_exclusion(name: str) -> None:
     found = sensitivity(made.real, made.module, given, seconds=60)
     (worst,) = found.exclusions[1].numbers
     label = pairs_of(made.real, made.module)[worst].name
-    other = quantise(made.real, Scheme.of(**arguments, exclude=label))
+    other = quantize(made.real, Scheme.of(**arguments, exclude=label))
     outputs = analyse(made.real, other.module, given, layers=False)
     assert found.exclusions[1].sqnr == pytest.approx(outputs.sqnr, abs=NEAR)
 

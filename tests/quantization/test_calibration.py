@@ -228,4 +228,4 @@ def test_layers_are_ranked_on_samples_of_unequal_lengths() -> None:
 
     found = ir.quantize_with_accuracy(nearness, 0.05, calib_data=TEXTS)
     assert 0 < len(found.kept) < 5
-    assert found.quantised >= -0.05 > found.trials[0].metric
+    assert found.quantized >= -0.05 > found.trials[0].metric

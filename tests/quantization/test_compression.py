@@ -29,7 +29,7 @@ def constant(b: Builder, rng: np.random.Generator, *shape: int, name: str = "") 
 
 
 def network(tied: bool = False) -> forge.IRModule:
-    """An embedding, a normalisation with channels of different sizes, and two layers around an activation."""
+    """An embedding, a normalization with channels of different sizes, and two layers around an activation."""
     rng = np.random.default_rng(3)
     b = Builder()
     index = b.input(TensorType((N,), "int64"), "index")
@@ -217,8 +217,8 @@ def test_recurrent_layers_get_8_bits() -> None:
     real = ir.get_inference_function("reference")(data)
     found = ir.compress()
     assert [(w.kind, w.bits) for w in found.weights] == [("recurrent", 8)] * 2
-    quantised = ir.get_inference_function("reference")(data)
-    np.testing.assert_allclose(quantised, real, atol=0.02)
+    quantized = ir.get_inference_function("reference")(data)
+    np.testing.assert_allclose(quantized, real, atol=0.02)
     assert "keep_codes: replaced it" in ir.explain(ir.main.find("nn.lstm"))
 
 
@@ -277,8 +277,8 @@ def test_gptq_of_convolutions() -> None:
 def test_layers_in_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the matrices of all layers do not fit into memory."""
     whole, parts = network(), network()
-    for ir, limit in ((whole, gram.MOST_BYTES), (parts, 1)):
-        monkeypatch.setattr(gram, "MOST_BYTES", limit)
+    for ir, limit in ((whole, gram.MAX_BYTES), (parts, 1)):
+        monkeypatch.setattr(gram, "MAX_BYTES", limit)
         ir.compress(scheme="gptq", calib_data=samples())
     assert parts.fingerprint == whole.fingerprint
 

@@ -48,7 +48,7 @@ def calibrated(path: Path) -> forge.ONNXModule:
 
 
 def outputs(path: Path, samples: list[np.ndarray]) -> list[np.ndarray]:
-    """Of onnxruntime, with its optimisations."""
+    """Of onnxruntime, with its optimizations."""
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(path, exact_options(), providers=["CPUExecutionProvider"])
     return [session.run(None, {"x": sample})[0] for sample in samples]
@@ -119,7 +119,7 @@ def test_scales_of_a_cache_hold_the_numbers(cnn: Path, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", [{}, {"activation_dtype": "int8", "calib_method": "percentile"}], ids=["uint8", "int8"])
-def test_quantised_model_for_tensorrt(name: str, model: Path, tmp_path: Path, arguments: dict[str, Any]) -> None:
+def test_quantized_model_for_tensorrt(name: str, model: Path, tmp_path: Path, arguments: dict[str, Any]) -> None:
     path = tmp_path / "made.onnx"
     made = calibrated(model)
     real = [made.ir.get_inference_function()(x) for x in data(name)]
@@ -239,11 +239,11 @@ def test_models_that_came_with_zero_points_are_refused(cnn: Path, tmp_path: Path
     assert near(outputs(tmp_path / "a.onnx", data("cnn")), outputs(tmp_path / "symmetric.onnx", data("cnn")), 0.03)
 
 
-def test_edits_after_quantisation_are_not_lost(cnn: Path, tmp_path: Path) -> None:
+def test_edits_after_quantization_are_not_lost(cnn: Path, tmp_path: Path) -> None:
     """What `quantize` made is made again only as long as it is what it made."""
     made = calibrated(cnn)
     made.quantize(check=False)
     with made.ir.edit() as e:
         e.set_attributes(made.ir.main.find("clip"), a_max=3.0)
-    with pytest.raises(OptionError, match="got quantised values of uint8"):
+    with pytest.raises(OptionError, match="got quantized values of uint8"):
         made.export(tmp_path / "a.onnx", is_tensorrt=True)

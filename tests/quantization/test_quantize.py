@@ -13,9 +13,9 @@ import forge
 from forge.errors import OptionError
 from forge.quantization.chosen.scheme import Scheme
 from forge.quantization.observed.ranges import METHODS
-from forge.quantization.quantize import quantise, statistics_of
+from forge.quantization.quantize import quantize, statistics_of
 from forge.quantization.reports.check import QuantizationWarning
-from forge.quantization.weights.equalization import equalise
+from forge.quantization.weights.equalization import equalize
 
 RNG = np.random.default_rng(0)
 SAMPLES = [RNG.standard_normal((1, 4, 8, 8)).astype(np.float32) for _ in range(8)]
@@ -63,7 +63,7 @@ def sqnr(real: np.ndarray, other: np.ndarray) -> float:
     return float(10 * np.log10(np.sum(real**2) / np.sum((real - other) ** 2)))
 
 
-def quantised(ir: forge.IRModule, **options: Any) -> forge.IRModule:
+def quantized(ir: forge.IRModule, **options: Any) -> forge.IRModule:
     copied = ir.copy()
     copied.quantize(**options)
     return copied
@@ -83,13 +83,13 @@ def real() -> forge.IRModule:
     ({"bias_dtype": "int8"}, 20),
 ], ids=str)
 def test_outputs_are_near(real: forge.IRModule, options: dict[str, Any], least: float) -> None:
-    made = quantised(real, **options)
+    made = quantized(real, **options)
     assert made.is_quantized
     assert sqnr(outputs(real), outputs(made)) > least
 
 
 def test_compiled_integers_are_those_of_the_graph(real: forge.IRModule) -> None:
-    made = quantised(real)
+    made = quantized(real)
     reference, run = made.get_inference_function("reference"), made.get_inference_function()
     for sample in SAMPLES[:3]:
         np.testing.assert_allclose(run(sample), reference(sample), atol=0.02 * np.abs(reference(sample)).max())
@@ -97,7 +97,7 @@ def test_compiled_integers_are_those_of_the_graph(real: forge.IRModule) -> None:
 
 def test_values_are_rounded_where_they_are_made(real: forge.IRModule) -> None:
     """Before pools, and parts of a concatenation alike."""
-    made = quantised(real)
+    made = quantized(real)
     rounded = made.main.select("qnn.quantize")
     sources = [node.operands[0] for node in rounded]
     assert not any(v is not None and v.op in ("nn.max_pool2d", "concatenate") for v in sources)
@@ -107,35 +107,35 @@ def test_values_are_rounded_where_they_are_made(real: forge.IRModule) -> None:
 
 
 def test_depthwise_weights_have_scales_for_each_channel(real: forge.IRModule) -> None:
-    made = quantised(real)
+    made = quantized(real)
     sizes = {node.attributes["groups"]: node.operands[1].producer.operands[1].size for node in made.main.select("nn.conv2d")}
     assert sizes == {1: 1, 8: 8}
 
 
-def test_outlier_channels_are_equalised() -> None:
+def test_outlier_channels_are_equalized() -> None:
     outlying = network(OUTLIER)
     np.testing.assert_allclose(outputs(outlying), outputs(network()), rtol=1e-5, atol=1e-6)
-    without, with_ = (sqnr(outputs(outlying), outputs(quantised(outlying, equalize=e, check=False))) for e in (False, True))
+    without, with_ = (sqnr(outputs(outlying), outputs(quantized(outlying, equalize=e, check=False))) for e in (False, True))
     assert with_ > 40 > without + 10
 
 
-def test_equalisation_changes_no_result() -> None:
-    module = quantise(network(OUTLIER)._verified(), Scheme(bias_correction=False)).real
-    equalised = forge.IRModule(module, fold_constants=False, fold_batch_norms=False)
-    np.testing.assert_array_equal(outputs(equalised), outputs(network(OUTLIER)))
-    assert equalise(module.main, dict(statistics_of(module)), per_channel=False) == 0
+def test_equalization_changes_no_result() -> None:
+    module = quantize(network(OUTLIER)._verified(), Scheme(bias_correction=False)).real
+    equalized = forge.IRModule(module, fold_constants=False, fold_batch_norms=False)
+    np.testing.assert_array_equal(outputs(equalized), outputs(network(OUTLIER)))
+    assert equalize(module.main, dict(statistics_of(module)), per_channel=False) == 0
 
 
 def test_bias_correction_keeps_means() -> None:
     """Of the outputs, on the samples that were corrected on."""
     real = network()
-    means = [np.abs((outputs(quantised(real, calib_method="percentile", bias_correction=c)) - outputs(real)).mean(axis=0)).max()
+    means = [np.abs((outputs(quantized(real, calib_method="percentile", bias_correction=c)) - outputs(real)).mean(axis=0)).max()
              for c in (False, True)]
     assert means[1] < 0.6 * means[0]
 
 
 def test_exclusions_stay_real(real: forge.IRModule) -> None:
-    made = quantised(real, exclude=[real.main.find("nn.dense"), lambda node: node.attributes.get("groups") == 8])
+    made = quantized(real, exclude=[real.main.find("nn.dense"), lambda node: node.attributes.get("groups") == 8])
     kinds = {(n.op, n.attributes.get("groups")): n.operands[1].op for n in made.main.select("nn.*") if len(n.operands) == 2}
     assert kinds["nn.dense", None] == kinds["nn.conv2d", 8] == "constant"
     assert kinds["nn.conv2d", 1] == "qnn.dequantize"
@@ -164,7 +164,7 @@ def onnx_network(symbolic: bool = False) -> forge.IRModule:
     (["nn.dense", "conv1"], {"/fc/Gemm", "/conv1/Conv"}), (lambda node: node.name == "/fc/Gemm", {"/fc/Gemm"}),
 ], ids=["node", "gemm", "result", "pattern", "several", "predicate"])
 def test_layers_are_excluded_by_the_names_of_the_file(exclude: Any, kept: set[str]) -> None:
-    made = quantised(onnx_network(), exclude=exclude, check=False)
+    made = quantized(onnx_network(), exclude=exclude, check=False)
     products = {n.name: n.operands[1].op for n in made.main.nodes if n.op in ("nn.conv2d", "nn.dense")}
     assert set(products) == {"/conv1/Conv", "/conv2/Conv", "/fc/Gemm"}
     assert {name for name, weight in products.items() if weight == "constant"} == kept
@@ -180,28 +180,28 @@ def test_exclusions_that_keep_no_layer_are_refused(exclude: Any, message: str) -
         onnx_network().quantize(exclude=exclude)
 
 
-def test_nothing_to_quantise_is_said() -> None:
+def test_nothing_to_quantize_is_said() -> None:
     ir = onnx_network()
-    with pytest.warns(QuantizationWarning, match=r"no layer was quantised, the model is as it was: /conv1/Conv .*: excluded; "):
+    with pytest.warns(QuantizationWarning, match=r"no layer was quantized, the model is as it was: /conv1/Conv .*: excluded; "):
         ir.quantize(exclude="nn.*", check=False)
     assert not ir.is_quantized
-    assert ir.quantization_report(tries=False).warnings[0].startswith("no layer was quantised")
+    assert ir.quantization_report(tries=False).warnings[0].startswith("no layer was quantized")
     elementwise = forge.IRModule("def @main(%x: Tensor[(2), float32]) { exp(%x) }")
     with pytest.warns(QuantizationWarning, match="the model has no convolution, matrix product or recurrent layer"):
         elementwise.quantize()
 
 
-def test_symbolic_sizes_are_quantised() -> None:
-    fixed, symbolic = (quantised(onnx_network(s)) for s in (False, True))
+def test_symbolic_sizes_are_quantized() -> None:
+    fixed, symbolic = (quantized(onnx_network(s)) for s in (False, True))
     assert symbolic.is_quantized
     assert len(symbolic.main.select("qnn.quantize")) == len(fixed.main.select("qnn.quantize"))
     np.testing.assert_allclose(outputs(symbolic), outputs(fixed), atol=1e-5)
 
 
 def test_methods_make_models_of_their_own() -> None:
-    """Also of values whose channels are equalised."""
+    """Also of values whose channels are equalized."""
     for real in (network(), network(OUTLIER)):
-        made = [quantised(real, calib_method=method, calib_guard=False, check=False) for method in METHODS]
+        made = [quantized(real, calib_method=method, calib_guard=False, check=False) for method in METHODS]
         assert len({ir.fingerprint for ir in made}) == len(METHODS)
         reports = [ir.quantization_report(tries=False).values for ir in made]
         (values,), cuts = set(map(len, reports)), [sum(v.choice.startswith("cut to [") for v in report) for report in reports]
@@ -234,9 +234,9 @@ def test_static_without_statistics_names_the_layers() -> None:
     assert {n.op for n in ir.main.nodes} >= {"min", "max"}, "ranges of each call"
 
 
-def test_quantised_models_are_refused(real: forge.IRModule) -> None:
-    made = quantised(real)
-    with pytest.raises(OptionError, match="quantised already"):
+def test_quantized_models_are_refused(real: forge.IRModule) -> None:
+    made = quantized(real)
+    with pytest.raises(OptionError, match="quantized already"):
         made.quantize()
     made.reload()
     assert not made.is_quantized
@@ -245,10 +245,10 @@ def test_quantised_models_are_refused(real: forge.IRModule) -> None:
 def test_a_loss_is_said() -> None:
     """Of a network whose data have outliers, when nothing is done about them."""
     with pytest.warns(QuantizationWarning, match=r"dB from those in float.*lose most: .*quantize_with_accuracy"):
-        quantised(network(OUTLIER**2), equalize=False, bias_correction=False)
+        quantized(network(OUTLIER**2), equalize=False, bias_correction=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        quantised(network(OUTLIER**2))
+        quantized(network(OUTLIER**2))
 
 
 def test_accuracy_keeps_the_layers_that_cost_most() -> None:
@@ -256,7 +256,7 @@ def test_accuracy_keeps_the_layers_that_cost_most() -> None:
     expected = outputs(real)
     made = real.copy()
     found = made.quantize_with_accuracy(lambda run: min(100, sqnr(expected, np.concatenate([run(x) for x in SAMPLES]))), 46.5)
-    assert 0 < len(found.kept) < 4 and found.quantised >= 53.5 > found.trials[0].metric
+    assert 0 < len(found.kept) < 4 and found.quantized >= 53.5 > found.trials[0].metric
     made = real.copy()
     found = made.quantize_with_accuracy(lambda run: 1.0)
     assert not found.kept and len(found.trials) == 1

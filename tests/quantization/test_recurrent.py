@@ -50,7 +50,7 @@ def cell(ir: forge.IRModule) -> Node:
     return next(node for node in ir.main.nodes if node.op in CELLS)
 
 
-def quantised(*given: Any, rows: int = 1, **arguments: Any) -> tuple[forge.IRModule, forge.IRModule]:
+def quantized(*given: Any, rows: int = 1, **arguments: Any) -> tuple[forge.IRModule, forge.IRModule]:
     real = network(*given)
     made = real.copy()
     made.calibrate(samples(rows))
@@ -68,7 +68,7 @@ def sqnr(real: forge.IRModule, made: forge.IRModule, data: list[np.ndarray]) -> 
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("op", CELLS)
 def test_weights_become_codes_and_outputs_are_near(op: str, directions: int) -> None:
-    real, made = quantised(op, directions)
+    real, made = quantized(op, directions)
     assert operand_of(cell(made), "w").dtype == operand_of(cell(made), "r").dtype == "int8"
     assert operand_of(cell(made), "w_scale").shape == (directions, CELLS[op][0] * UNITS)
     assert cell(made).attributes.get("dynamic_quantization", False) == (op == "nn.lstm")
@@ -83,22 +83,22 @@ def test_weights_become_codes_and_outputs_are_near(op: str, directions: int) -> 
     (3, {}, False), ("batch", {}, False), (3, {"quant_type": "dynamic"}, True), (1, {"quant_type": "static"}, False)])
 def test_states_are_rounded_where_rows_stay_independent(rows: int | str, arguments: dict[str, Any], rounds: bool) -> None:
     count = rows if isinstance(rows, int) else 2
-    real, made = quantised("nn.lstm", 1, rows, rows=count, **arguments)
+    real, made = quantized("nn.lstm", 1, rows, rows=count, **arguments)
     assert cell(made).attributes["dynamic_quantization"] == rounds
     assert sqnr(real, made, samples(count)) > 28
 
 
-def test_without_samples_weights_alone_are_quantised() -> None:
+def test_without_samples_weights_alone_are_quantized() -> None:
     made = network("nn.lstm", head=False)
     made.quantize()
     assert made.is_quantized and not cell(made).attributes["dynamic_quantization"]
 
 
 def test_what_would_lose_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "LEAST_ROUNDED_SQNR", 200.0)
-    assert not cell(quantised("nn.lstm")[1]).attributes["dynamic_quantization"]
-    monkeypatch.setattr(recurrent, "LEAST_SQNR", 200.0)
-    _, made = quantised("nn.lstm")
+    monkeypatch.setattr(recurrent, "MIN_ROUNDED_SQNR", 200.0)
+    assert not cell(quantized("nn.lstm")[1]).attributes["dynamic_quantization"]
+    monkeypatch.setattr(recurrent, "MIN_SQNR", 200.0)
+    _, made = quantized("nn.lstm")
     assert operand_of(cell(made), "w").dtype == "float32"
     (reason,) = made.quantization_report(tries=False).left.values()
     assert "with weights of 8 bits its results are" in reason
@@ -106,18 +106,18 @@ def test_what_would_lose_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_excluded_by_name_and_by_operator() -> None:
     for exclude in ("cell", "nn.lstm"):
-        _, made = quantised("nn.lstm", exclude=exclude)
+        _, made = quantized("nn.lstm", exclude=exclude)
         assert operand_of(cell(made), "w").dtype == "float32" and made.is_quantized
         assert list(made.quantization_report(tries=False).left.values()) == ["excluded"]
     only = network("nn.gru", head=False)
     only.calibrate(samples())
-    with pytest.warns(QuantizationWarning, match="no layer was quantised"):
+    with pytest.warns(QuantizationWarning, match="no layer was quantized"):
         only.quantize(exclude="cell")
 
 
 @pytest.mark.parametrize("op", CELLS)
 def test_reports_have_a_row(op: str) -> None:
-    real, made = quantised(op)
+    real, made = quantized(op)
     report = made.quantization_report(tries=False)
     assert [row.operator for row in report.layers] == [op, "nn.dense"]
     row = report.layers[0]
@@ -140,11 +140,11 @@ def test_accuracy_control_keeps_a_recurrent_layer() -> None:
         return -float(max(np.abs(run(x) - whole(x)).max() for x in samples()))
 
     found = careful.quantize_with_accuracy(near, max_drop=-near(network_with_real_head()) * 1.01 + 1e-6)
-    assert found.kept and found.real - found.quantised <= -near(network_with_real_head()) * 1.01 + 1e-6
+    assert found.kept and found.real - found.quantized <= -near(network_with_real_head()) * 1.01 + 1e-6
 
 
 def network_with_real_head() -> Any:
-    """The network with its dense layer quantised alone."""
+    """The network with its dense layer quantized alone."""
     made = network("nn.lstm")
     made.calibrate(samples())
     made.quantize(per_channel=True, exclude="cell")
@@ -155,7 +155,7 @@ def test_layers_are_exported_as_they_are(tmp_path: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     skip_where_sums_saturate()
     for op in CELLS:
-        _, made = quantised(op)
+        _, made = quantized(op)
         path = tmp_path / f"{op}.onnx"
         made.to_onnx(path)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

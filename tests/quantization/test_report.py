@@ -53,7 +53,7 @@ def test_layers_values_and_variants(report: Report) -> None:
     assert all(sum(v.counts) == 4 * n for v, n in zip(report.values, (3 * 64, 8 * 64, 8)))
     assert all(len(v.counts) <= SHOWN_BINS and v.saturated < 5 for v in report.values)
     titles = [v.title for v in report.variants]
-    assert {"float32", "as quantised"} < set(titles)
+    assert {"float32", "as quantized"} < set(titles)
     assert report.chosen is not None
     assert report.chosen.layers == 3
     assert report.chosen.bytes < report.variants[0].bytes
@@ -79,7 +79,7 @@ def test_errors_only(report: Report) -> None:
     assert "Variants" not in found.to_html()
 
 
-def test_a_model_without_quantised_layers() -> None:
+def test_a_model_without_quantized_layers() -> None:
     made = record(exclude="nn.*")
     found = make_report(made, made.real.calibration.samples, tries=False)
     assert found.layers == ()
@@ -196,7 +196,7 @@ def test_narrow_screens_scroll_tables_and_break_no_words(report: Report, browser
 
 
 def test_points_beyond_the_axis_say_so() -> None:
-    exact, rounded = Variant("float32", None, (), 0, 150.0, None, 8, 2.0), Variant("as quantised", {}, (), 1, 40.0, None, 2, 1.0)
+    exact, rounded = Variant("float32", None, (), 0, 150.0, None, 8, 2.0), Variant("as quantized", {}, (), 1, 40.0, None, 2, 1.0)
     shown = charts.pareto([exact, rounded])
     assert ">1 \u2191 150 dB<" in shown and ">2<" in shown
     assert "\u2191 150 dB" in charts.curve([Exclusion((), 40.0, None), Exclusion((0,), 150.0, None)])

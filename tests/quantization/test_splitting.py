@@ -10,8 +10,8 @@ import pytest
 import forge
 from forge.errors import OptionError
 from forge.ir.nodes import Value
-from forge.quantization.weights.codes import quantised_weight
-from forge.quantization.weights.splitting import EXPANSION, MOST_LEFT, best_split, splits
+from forge.quantization.weights.codes import quantized_weight
+from forge.quantization.weights.splitting import EXPANSION, MAX_LEFT, best_split, splits
 from tests.quantization.models import TINY, Net, data
 
 
@@ -126,10 +126,10 @@ def test_layers_without_outliers_and_groups_stay_as_they_are() -> None:
     assert split.is_split_tensors
 
 
-def test_quantised_models_are_refused() -> None:
+def test_quantized_models_are_refused() -> None:
     ir, samples = chain()
     ir.quantize(calib_data=samples)
-    with pytest.raises(OptionError, match="quantised; expected float weights"):
+    with pytest.raises(OptionError, match="quantized; expected float weights"):
         ir.split_tensors()
 
 
@@ -160,9 +160,9 @@ def test_the_flag_goes_with_the_model(tmp_path: Path) -> None:
         assert forge.load(path).fingerprint == split.fingerprint
     fixed = split.copy()
     fixed.set_batch_size(2)
-    quantised = split.copy()
-    quantised.quantize(calib_data=samples)
-    assert fixed.is_split_tensors and quantised.is_split_tensors and split.function("main").is_split_tensors
+    quantized = split.copy()
+    quantized.quantize(calib_data=samples)
+    assert fixed.is_split_tensors and quantized.is_split_tensors and split.function("main").is_split_tensors
     split.compile(output_path=tmp_path / "build")
     assert_equal_results(ir, split, samples[0], "llvm")
 
@@ -189,12 +189,12 @@ def test_parts_are_rounded_to_the_rounded_weight(axis: int, outliers: tuple[int,
     made = split.weight(array, axis)
     assert made.shape[axis] <= np.ceil(40 * (1 + EXPANSION))
     np.testing.assert_allclose(split.joined(made, axis), array, rtol=0, atol=1e-6)
-    codes = quantised_weight(made, axis, "int8", per_channel=False)
+    codes = quantized_weight(made, axis, "int8", per_channel=False)
     np.testing.assert_allclose(codes.scale, split.step, rtol=1e-6)
     whole = np.abs(split.joined(codes.real, axis) / split.step - array / split.step)
     assert whole.max() <= 0.5 + 1e-3
     if len(outliers) < 3:
-        assert left < MOST_LEFT
+        assert left < MAX_LEFT
 
 
 def test_a_channel_may_have_many_parts() -> None:
@@ -209,10 +209,10 @@ def test_a_channel_may_have_many_parts() -> None:
 @pytest.mark.parametrize("array", [np.zeros((3, 4)), np.full((3, 4), np.nan), np.zeros((3, 0)), np.ones((3, 4))])
 def test_weights_with_nothing_to_gain(array: np.ndarray) -> None:
     found = best_split(array.astype(np.float32), 1)
-    assert found is None or found[1] > MOST_LEFT
+    assert found is None or found[1] > MAX_LEFT
 
 
-def test_errors_of_quantised_models_fall() -> None:
+def test_errors_of_quantized_models_fall() -> None:
     errors = []
     for is_split in (False, True):
         net = Net(3, 8, 8, seed=4)

@@ -14,7 +14,7 @@ from forge.quantization.observed import trial
 from tests.quantization.nets import record
 
 
-def test_light_trials_are_compiled_quickly_and_quantise_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_light_trials_are_compiled_quickly_and_quantize_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_CACHE", "objects")
     used: list[int] = []
 

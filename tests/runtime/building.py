@@ -25,7 +25,7 @@ def compile_c(*arguments: str | Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-MOST_KEPT = 20
+MAX_KEPT = 20
 """Of the C runtime, compiled with some flags from some sources."""
 
 
@@ -44,7 +44,7 @@ def runtime_objects(*flags: str) -> list[Path]:
         except OSError:  # another process was faster
             shutil.rmtree(work)
     os.utime(folder)
-    for old in sorted(home.iterdir(), key=lambda path: -path.stat().st_mtime)[MOST_KEPT:]:
+    for old in sorted(home.iterdir(), key=lambda path: -path.stat().st_mtime)[MAX_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return [folder / f"{source.stem}.o" for source in static_sources()]
 

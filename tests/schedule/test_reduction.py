@@ -104,7 +104,7 @@ def test_nan_wins(target: str, axes: tuple[int, ...], kind: str) -> None:
 @TARGETS
 @pytest.mark.parametrize("sizes", [(3, 5), (100, 77), (1, 1), (30, 300)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_symbolic_normalisation(target: str, sizes: tuple[int, int], axis: int) -> None:
+def test_symbolic_normalization(target: str, sizes: tuple[int, int], axis: int) -> None:
     """Mean, variance and their use: three stages, in one loop nest."""
     n, m = te.symbol_var("n"), te.symbol_var("m")
     x = te.placeholder((n, m), "float32")

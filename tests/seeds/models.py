@@ -36,7 +36,7 @@ def weights(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def network(seed: int = 0, **replaced: Any) -> onnx.ModelProto:
-    """A convolution with a batch normalisation, pooling and a dense layer: input ``x``, output ``y``, symbolic batch."""
+    """A convolution with a batch normalization, pooling and a dense layer: input ``x``, output ``y``, symbolic batch."""
     return model(NETWORK, **{**weights(seed), **replaced})
 
 

@@ -131,7 +131,7 @@ def test_opset() -> None:
             forge.from_onnx(proto, opset=wrong)
 
 
-@works("parameter `freeze_params`: initialisers become constants instead of variables")
+@works("parameter `freeze_params`: initializers become constants instead of variables")
 def test_freeze_params() -> None:
     frozen, free = forge.from_onnx(network()), forge.from_onnx(network(), freeze_params=False)
     assert frozen.params == {}
@@ -197,7 +197,7 @@ def test_files_of_other_formats(entries: tuple[str, ...], told: str, tmp_path: P
 @differs(
     "`forge.from_torch(script_module, input_infos, custom_convert_map, default_type, use_parser_friendly_name, "
     "keep_quantized_weight)`",
-    why="quantised weights stay integers with `keep_quantized_weight=False`, too: float32 copies would be four times as large "
+    why="quantized weights stay integers with `keep_quantized_weight=False`, too: float32 copies would be four times as large "
         "and be rounded to the same integers when the model is compiled. It says what biases are: float32, or with `True` int32; "
         "all else works",
 )

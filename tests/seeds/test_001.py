@@ -91,7 +91,7 @@ def test_fold_constants() -> None:
     assert operators(forge.RelayModule(ADD, fold_constants=False)) == ["add", "add"]
 
 
-@works("parameter `fold_batch_norms`: folds all batch normalisations", "`fold_batch_norms` with weights in `params`")
+@works("parameter `fold_batch_norms`: folds all batch normalizations", "`fold_batch_norms` with weights in `params`")
 def test_fold_batch_norms() -> None:
     free = forge.from_onnx(network(), freeze_params=False)
     kept = forge.RelayModule(free, free.params, fold_constants=False, fold_batch_norms=False)

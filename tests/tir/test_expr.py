@@ -141,7 +141,7 @@ def test_substituting_all_variables_folds_to_a_constant(tree: Tree, variables: d
 
 @few
 @given(scalar_trees, sizes, st.integers(-3, 3))
-def test_substituting_a_ramp_vectorises(tree: Tree, variables: dict[str, int], stride: int) -> None:
+def test_substituting_a_ramp_vectorizes(tree: Tree, variables: dict[str, int], stride: int) -> None:
     x = substitute(built(tree), {VARIABLES["a"]: E.ramp(VARIABLES["a"], stride, LANES)})
     lanes = [
         expected(tree, {**variables, "a": int(wrap(np.array([variables["a"] + stride * k], object), "int64")[0])})[0]

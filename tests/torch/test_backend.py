@@ -106,7 +106,7 @@ def test_strided_arguments() -> None:
     check(lambda x, y: x @ y, torch.randn(6, 4).T, torch.randn(12, 4)[::2])
 
 
-def test_weights_that_are_quantised_tensors() -> None:
+def test_weights_that_are_quantized_tensors() -> None:
     quantization = pytest.importorskip("torchao.quantization")
     model = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 8)).eval()
     quantization.quantize_(model, quantization.Int8WeightOnlyConfig())

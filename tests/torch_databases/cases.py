@@ -20,7 +20,7 @@ from tests.torch_databases.gauges import GAUGES, Gauge
 
 with suppress(InvalidArgument):  # outside of the tests there is none
     settings.load_profile("forge")  # what was imported from torch.testing has loaded one of its own
-MOST_SAMPLES = 8
+MAX_SAMPLES = 8
 """Of an operator and an element type; which of them, a hash says."""
 
 
@@ -74,9 +74,9 @@ def operator_cases(name: str, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def chosen(samples: Sequence[Any], seed: str) -> list[Any]:
-    """At most `MOST_SAMPLES` of them, the first one included."""
+    """At most `MAX_SAMPLES` of them, the first one included."""
     key = [hashlib.sha256(f"{seed} {k}".encode()).hexdigest() if k else "" for k in range(len(samples))]
-    return [samples[k] for k in sorted(sorted(range(len(samples)), key=lambda k: key[k])[:MOST_SAMPLES])]
+    return [samples[k] for k in sorted(sorted(range(len(samples)), key=lambda k: key[k])[:MAX_SAMPLES])]
 
 
 def module_names() -> list[str]:

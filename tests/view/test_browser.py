@@ -55,7 +55,7 @@ def test_the_graph_is_drawn_with_legend_and_summary(show: Open) -> None:
     texts = shown.page.locator("#boxes text").all_text_contents()
     assert texts.count("dense") == 4
     assert "convolution, matrix product" in shown.page.inner_text("#legend")
-    assert "quantisation" not in shown.page.inner_text("#legend")
+    assert "quantization" not in shown.page.inner_text("#legend")
     panel = shown.page.inner_text("#panel")
     assert "10 nodes" in panel
     assert "nn.dense" in panel

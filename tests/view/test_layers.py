@@ -71,7 +71,7 @@ def test_ports_stand_in_the_outermost_rows() -> None:
 
 def test_edges_that_need_too_many_bends_are_straight(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = [(k, k + 1) for k in range(40)] + [(0, 20), (1, 40)]
-    monkeypatch.setattr(layers, "MOST_BENDS", 20)
+    monkeypatch.setattr(layers, "MAX_BENDS", 20)
     arrangement = arrange(41, edges)
     assert len(arrangement.chains[0, 20]) == 19
     assert arrangement.chains[1, 40] == ()

@@ -42,7 +42,7 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """``torch.distributed``, whose process group the program has initialised, with gloo for example.
+    """``torch.distributed``, whose process group the program has initialized, with gloo for example.
 
     Args:
         group: what ``in_group`` reductions are over; by default all processes.
@@ -52,7 +52,7 @@ class TorchEngine:
         import torch.distributed as dist
 
         if not dist.is_initialized():
-            raise FunctionError("collectives: torch.distributed is not initialised; call its init_process_group first")
+            raise FunctionError("collectives: torch.distributed is not initialized; call its init_process_group first")
         self._dist, self._group = dist, group
 
     def allreduce(self, x: Array, reduction: str, in_group: bool) -> Array:
@@ -138,7 +138,7 @@ def use(engine: Engine | str | None, **options: Any) -> None:
         options: of `TorchEngine` or `MPIEngine`.
 
     Raises:
-        FunctionError: there is no such engine, its package is not installed, or torch's process group is not initialised.
+        FunctionError: there is no such engine, its package is not installed, or torch's process group is not initialized.
     """
     global _chosen  # noqa: PLW0603 - of the process, as registered functions are
     chosen: Engine | None

@@ -23,7 +23,7 @@ ACCUMULATORS = 12
 """Independent chains: more than latency times throughput, fewer than the registers."""
 _STEPS = 200_000
 _REPEAT, _LINE = 20, 64
-_LEAST_BYTES, _MOST_BYTES = 1 << 24, 1 << 28
+_MIN_BYTES, _MAX_BYTES = 1 << 24, 1 << 28
 _DIFFERENT = 1.5
 """The ratio of two rates from which on they differ."""
 
@@ -55,8 +55,8 @@ def measure(target: Target) -> list[Rate]:
         return _STEPS * ACCUMULATORS / _seconds(target, _dots(target, operation, dtype)) / second if has else None
 
     def streamed(size: int) -> float:
-        size = min(size, _MOST_BYTES)
-        passes = max(1, _LEAST_BYTES // size)
+        size = min(size, _MAX_BYTES)
+        passes = max(1, _MIN_BYTES // size)
         return passes * size / _seconds(target, _reads(target, size, passes), size) / second
 
     vectors = _STEPS * ACCUMULATORS / _seconds(target, multiply_adds(target)) / second

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forge.driver.compilation import Compilation, FunctionStages
 
 LLVM_LEVELS = (0, 1, 2, 3, 3)
-"""LLVM's optimisation level for each of ours; from 2 on, with its loop and straight-line vectorisers."""
+"""LLVM's optimization level for each of ours; from 2 on, with its loop and straight-line vectorizers."""
 
 ENTRY_LEVEL = 1
 """The highest level of LLVM's passes for entries: calls of kernels, and additions."""

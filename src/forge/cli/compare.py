@@ -22,7 +22,7 @@ EXAMPLES = (
 
 _WAY = "compiled, interpreter, onnxruntime (.onnx) or torch (.pt2)"
 _SPARE = ("of largest", "shape", "operator")
-_LEVEL = "Optimisation level of code compiled from"
+_LEVEL = "Optimization level of code compiled from"
 
 
 def compare(
@@ -47,7 +47,7 @@ def compare(
 
     Each layer has the ratio of signal to noise in dB, the largest difference, and that relative to the largest element. A model
     alone is compared with the framework it comes from. Exits with 1 where something differs: below 60 dB, below 20 where a model
-    is quantised.
+    is quantized.
     """
     alone = b is None or a.absolute() == b.absolute()
     if run_a is None and alone and run_b in (None, "compiled") and opt_level_a == opt_level_b:

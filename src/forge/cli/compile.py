@@ -106,10 +106,10 @@ def _explain(kept: journal.Journal, layers: Layers) -> None:
     tables.show("rules that declined", ("stage", "rule", "node", "reason"), declined, spare=("stage",))
     if layers.found:
         rows = [(layer.label, layer.operator, "no" if layer.reason else "yes", layer.reason) for layer in layers.found]
-        tables.show("layers of the quantised model", ("layer", "operator", "integers", "reason"), rows)
+        tables.show("layers of the quantized model", ("layer", "operator", "integers", "reason"), rows)
     if moved := kept.moved():
         counted = source.count_text(len(moved), "rounding")
-        source.say(f"{counted} to quantised numbers moved, and may be one step off; --exact leaves them: {', '.join(moved)}")
+        source.say(f"{counted} to quantized numbers moved, and may be one step off; --exact leaves them: {', '.join(moved)}")
 
 
 def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, more: dict[str, Any] | None) -> None:

@@ -32,7 +32,7 @@ def quantize(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     *,
     data: Annotated[Path, typer.Option(metavar="PATH", help="Samples: .npy or .npz, or a folder of them.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The quantised model: .onnx, .forge, .relay.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The quantized model: .onnx, .forge, .relay.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="A report: .html or .json. Tries other arguments.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="For the report: when to stop trying.")] = 60.0,
     activation_dtype: Annotated[str, typer.Option(metavar="TYPE", help="Type of activations: int8 or uint8.")] = "int8",
@@ -59,7 +59,7 @@ def quantize(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON document.")] = False,
 ) -> None:
-    """Quantises a model on samples, and compares it with what it was.
+    """Quantizes a model on samples, and compares it with what it was.
 
     Prints the layers, those that cost most first, how near the outputs are, and which layers stay in float and why.
     """
@@ -123,7 +123,7 @@ def _print(found: Report, written: list[Path]) -> None:
     if found.left:
         tables.show("layers that stay in float", ("layer", "reason"), found.left.items())
     if found.values:
-        tables.show("values that are rounded", ("value", "range", "quantised range"), map(_value, found.values))
+        tables.show("values that are rounded", ("value", "range", "quantized range"), map(_value, found.values))
     if found.variants:
         _print_variants(found)
     for line in found.lines():

@@ -56,7 +56,7 @@ def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
 
 WORDS = 16
 """Numbers of 32 bits in the table that fits into one register or two."""
-MOST_VECTORS = 4
+MAX_VECTORS = 4
 """The longest stride at which lanes are taken out of whole vectors: as many are loaded."""
 
 
@@ -193,7 +193,7 @@ class MemoryAccess:
         """Whether whole vectors hold all lanes, and few instructions load them and take the lanes out."""
         isa = self.e.target.isa
         few = isa.has_masks([self.size]) if self.mask is not None else self.size >= 4 or isa.shuffles_bytes
-        return few and 2 <= abs(stride) <= MOST_VECTORS and self.lanes >= 4 and self.buffer.lanes == 1
+        return few and 2 <= abs(stride) <= MAX_VECTORS and self.lanes >= 4 and self.buffer.lanes == 1
 
     def _load_vectors(self, stride: int) -> str:
         """The memory from the first to the last lane as vectors, each of which gives its lanes to the result."""

@@ -1,4 +1,4 @@
-"""Real numbers as bytes, rounded and between bounds: what quantised sums end with.
+"""Real numbers as bytes, rounded and between bounds: what quantized sums end with.
 
 ``uint8(min(max(round(x) + z, 0), 255))`` takes one conversion, which rounds, one bound of floats and one of integers, which is in
 the instructions that make bytes of them.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
 
 # Zero points are less; float32 holds their sums with all bounds.
-MOST_ZERO: Final = 255
+MAX_ZERO: Final = 255
 
 
 def to_bytes(e: ExpressionEmitter, x: tir.Cast, number: tir.Expr, low: int, high: int) -> Operand | None:
@@ -45,6 +45,6 @@ def _rounded(number: tir.Expr) -> tuple[tir.Expr, tir.Expr] | None:
     if not (isinstance(number, tir.Call) and number.name == "round"):
         return None
     if isinstance(zero, tir.Const):
-        is_zero = isinstance(zero.value, float) and zero.value.is_integer() and 0 <= zero.value <= MOST_ZERO
+        is_zero = isinstance(zero.value, float) and zero.value.is_integer() and 0 <= zero.value <= MAX_ZERO
         return (number.args[0], tir.const(zero.value, "float32")) if is_zero else None
     return (number.args[0], zero) if isinstance(zero, tir.Load) and zero.lanes == 1 and zero.buffer.whole else None

@@ -1,6 +1,6 @@
 """Object files of the user's functions: what they must be, and how they come into this process.
 
-This process gets them as a shared library that the system's linker makes: it runs what initialises variables, and knows
+This process gets them as a shared library that the system's linker makes: it runs what initializes variables, and knows
 thread-local ones, exceptions and other libraries, as a program that is linked with them does.
 """
 

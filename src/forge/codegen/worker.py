@@ -3,7 +3,7 @@
 Runs as a script in a process of its own, because LLVM holds one lock per process and aborts the process on fatal errors.
 Imports only llvmlite and the standard library.
 
-A request is three frames: levels of optimisation ("3 1": of code generation, of passes; or `QUICK`), "cpu|features", IR text. A
+A request is three frames: levels of optimization ("3 1": of code generation, of passes; or `QUICK`), "cpu|features", IR text. A
 reply is two frames: "ok" and the object, or "error" and a message. A frame is its length (8 bytes, little endian) and its bytes.
 """
 

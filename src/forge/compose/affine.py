@@ -1,4 +1,4 @@
-"""Affine quantisation, ``real = (code - zero_point) * scale``, with parameters for tensors, indices of an axis, or blocks of one.
+"""Affine quantization, ``real = (code - zero_point) * scale``, with parameters for tensors, indices of an axis, or blocks of one.
 
 Data is multiplied by the reciprocal of a scale before it is rounded, as PyTorch does; dividing by the scale may give a neighbour.
 """

@@ -1,4 +1,4 @@
-"""Numbers rounded as quantised integers can say them, as TensorFlow and TFLite train with."""
+"""Numbers rounded as quantized integers can say them, as TensorFlow and TFLite train with."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def group_norm(
 
 
 def _normalized(g: Composer, grad: Value, x: Value, mean: Value, inverse: Value) -> tuple[Term, Term, Term]:
-    """The gradient, the normalised data and ``inverse``, in float32 or more."""
+    """The gradient, the normalized data and ``inverse``, in float32 or more."""
     data = Term(g, wide(g, x))
     d, centre, scale = (Term(g, g.cast(v, data.value.dtype)) for v in (grad, mean, inverse))
     return d, (data - centre) * scale, scale
@@ -65,7 +65,7 @@ def _cast(g: Composer, x: Value, *gradients: Value | None) -> list[Value | None]
 
 
 def _centred(g: Composer, grad: Term, normal: Term, scale: Term, axes: Sequence[int]) -> Value:
-    """The gradient of what was normalised over ``axes``."""
+    """The gradient of what was normalized over ``axes``."""
     mean, product = (Term(g, g.call("mean", v.value, axis=tuple(axes), keepdims=True)) for v in (grad, grad * normal))
     return ((grad - mean - normal * product) * scale).value
 

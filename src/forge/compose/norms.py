@@ -1,4 +1,4 @@
-"""Normalisations in forms that are not operators: over several axes, with statistics, in training."""
+"""Normalizations in forms that are not operators: over several axes, with statistics, in training."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _merged(g: Composer, x: Value, first: int) -> Value:
 
 
 def _row(g: Composer, parameter: Value, x: Value, first: int) -> Value:
-    """A parameter for all normalised elements, as a vector."""
+    """A parameter for all normalized elements, as a vector."""
     shape = x.shape[first:]
     full = parameter if parameter.shape == shape else g.call("broadcast_to", parameter, shape=shape)
     return g.reshape(full, (dims.product(shape),))

@@ -12,13 +12,13 @@ from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
 from forge.ops.quantized.unpack import packed_bytes
 
-LEAST_PACKED = 256
+MIN_PACKED = 256
 """Fewest elements of a sub-byte weight that is kept packed."""
 
 
 def weight(builder: Builder, array: np.ndarray, name: str = "") -> Value:
     """A constant; one of a type below a byte several to a byte, where rows are whole bytes."""
-    packed = packed_bytes(array) if array.size >= LEAST_PACKED else None
+    packed = packed_bytes(array) if array.size >= MIN_PACKED else None
     if packed is None:
         return builder.constant(array, name=name)
     return builder.call("qnn.unpack", builder.constant(packed, name=name), out_dtype=array.dtype.name)

@@ -36,7 +36,7 @@ def known_dropout(g: Composer, x: Value, rate: float, *, seed: int) -> tuple[Val
     return dropout(g, x, g.constant(rate, "float32"), seed=seed)
 
 
-LEAST_OF_SELU = 1.7580993408473766
+MIN_OF_SELU = 1.7580993408473766
 """SELU tends to its negative (Klambauer et al., "Self-Normalizing Neural Networks", 2017)."""
 
 
@@ -51,10 +51,10 @@ def special_dropout(g: Composer, x: Value, rate: float, *, of_channels: bool, ke
     mask, data = Term(g, kept), Term(g, x)
     if not keeps_variance:
         return (data * mask.where(Term(g, g.scalar(1 / (1 - rate), x)), 0)).value
-    scale = 1 / math.sqrt((LEAST_OF_SELU**2 * rate + 1) * (1 - rate))
-    shift = LEAST_OF_SELU * scale * rate
+    scale = 1 / math.sqrt((MIN_OF_SELU**2 * rate + 1) * (1 - rate))
+    shift = MIN_OF_SELU * scale * rate
     factor = mask.where(Term(g, g.scalar(scale, x)), 0)
-    return (data * factor + mask.where(Term(g, g.scalar(shift, x)), shift - LEAST_OF_SELU * scale)).value
+    return (data * factor + mask.where(Term(g, g.scalar(shift, x)), shift - MIN_OF_SELU * scale)).value
 
 
 def rrelu(g: Composer, x: Value, lower: float, upper: float, *, seed: int) -> tuple[Value, Value]:

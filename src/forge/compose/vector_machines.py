@@ -13,7 +13,7 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.signatures import Array
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
-_LEAST_PROBABILITY = 1e-7
+_MIN_PROBABILITY = 1e-7
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def probabilities(g: Composer, scores: Value, prob_a: Array, prob_b: Array, clas
     """Probabilities of classes (rows, classes): a logistic function of each pair's score, and what fits all pairs best."""
     a, b = (g.constant(v.astype(np.dtype(scores.dtype))) for v in (prob_a, prob_b))
     pair = g.call("sigmoid", g.call("negative", g.call("add", g.call("multiply", scores, a), b)))
-    pair = g.call("clip", pair, a_min=_LEAST_PROBABILITY, a_max=1 - _LEAST_PROBABILITY)
+    pair = g.call("clip", pair, a_min=_MIN_PROBABILITY, a_max=1 - _MIN_PROBABILITY)
     both = g.call("concatenate", pair, g.call("subtract", g.scalar(1, pair), pair), axis=1)
     first, second = np.triu_indices(classes, 1)
     place = np.zeros((classes, classes), np.int64)

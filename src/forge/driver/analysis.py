@@ -14,7 +14,7 @@ from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
-from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
+from forge.lowering.memory import materialize_outputs, plan_memory, steps_of
 from forge.ops.control.external import external_functions
 from forge.ops.control.registered import registered_functions
 from forge.ops.core.op import Op
@@ -107,7 +107,7 @@ def _constants(graph: Graph) -> list[Any]:
 def _arena(graph: Graph) -> Dim | str:
     try:
         copy = graph.copy()
-        materialise_outputs(copy)
+        materialize_outputs(copy)
         return plan_memory(copy, steps_of(form_groups(copy))).arena_size
     except ForgeError:
         return "unknown (data-dependent)"

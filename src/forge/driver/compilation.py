@@ -47,7 +47,7 @@ class Compilation:
         name: what messages call ``main``; other functions have their own names there.
         draft: the artifact in the making; None: nothing is linked.
         profile: the code notes when each of its kernels ended, in one more output.
-        quick: LLVM optimises as little as it can.
+        quick: LLVM optimizes as little as it can.
         progress: called with phase, number done, number in all.
         llvm: names and LLVM IR of the kernels and, at the end, of the entries.
         seconds: by phase.

@@ -39,7 +39,7 @@ def compile_module(
         observer: sees the compilation after every stage (and turns the cache off).
         progress: called with phase, number done, number in all.
         profile: the code notes when each of its kernels ended, in one more output (and turns the cache off).
-        quick: for code that runs a few times: LLVM optimises as little as it can. Results are the same.
+        quick: for code that runs a few times: LLVM optimizes as little as it can. Results are the same.
 
     Raises:
         InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator has no native code; OutputExistsError,

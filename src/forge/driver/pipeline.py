@@ -107,10 +107,10 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
     _pass("unroll_scans", 2, unroll_scans.run, "short loops over layers or frames become what their rounds do"),
     _shape("integers_first", 2, convert_layout.run_integers_to_first,
-           "convolutions by quantised kernels whose channels are last get them first, unless `set_channel_layout` is given"),
-    _pass("to_unsigned", 2, to_unsigned.run, "int8 between quantisation and dequantisation becomes uint8"),
+           "convolutions by quantized kernels whose channels are last get them first, unless `set_channel_layout` is given"),
+    _pass("to_unsigned", 2, to_unsigned.run, "int8 between quantization and dequantization becomes uint8"),
     _shape("recurrent_codes", 2, recurrent_codes.run, "weights of recurrent layers stay integers of 8 bits"),
-    _pass("to_integers", 2, integers.run, "products of quantised numbers are summed as integers"),
+    _pass("to_integers", 2, integers.run, "products of quantized numbers are summed as integers"),
     _shape("pack_blocks", 2, pack_blocks.run, "weights of few bits stay packed where matrix products read them"),
     _pass("drop_checks", 0, drop_checks.run, "`check_indices` off: indices, divisors and factors are not checked"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
@@ -118,7 +118,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("append_states", 1, lambda c: append_states.run([f.graph for f in c.functions]),
           "states that calls lengthen are stored with that axis first", text=_graphs_text),
     _pass("fold_sequences", 1, fold_sequences.run, "sequences and optionals whose structure is known become plain tensors"),
-    _pass("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
+    _pass("fold_batch_norm", 1, fold_batch_norm.run, "batch normalization goes into the weights before it"),
     _pass("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
     _pass("fuse_patterns", 2, fuse_patterns.run, "what exporters write in primitives becomes one operator"),
     _pass("to_float16", 0, to_float16.run, "`set_float16`: safe operators compute in float16"),
@@ -136,7 +136,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     _shape("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     _shape("use_winograd", use_winograd.LEVEL, use_winograd.run,
           "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),
-    _shape("fuse_norms", 2, fuse_patterns.run_norms, "normalisations of images in plain layouts run row by row"),
+    _shape("fuse_norms", 2, fuse_patterns.run_norms, "normalizations of images in plain layouts run row by row"),
     _shape("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
     _shape("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     _pass("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
@@ -193,7 +193,7 @@ def stage_of(name: str, where: str) -> Stage:
 def levels_table() -> str:
     """What each ``opt_level`` turns on, in Markdown."""
     rows = [(f"`{s.name}`", s.purpose, _marks(s.level)) for s in STAGES]
-    rows.append(("LLVM", "optimisation of machine code", [f"O{LLVM_LEVELS[level]}" for level in OPT_LEVELS]))
+    rows.append(("LLVM", "optimization of machine code", [f"O{LLVM_LEVELS[level]}" for level in OPT_LEVELS]))
     heading = ["stage", "what it does", *map(str, OPT_LEVELS)]
     lines = [heading, ["---", "---", *[":-:"] * len(OPT_LEVELS)], *[[name, purpose, *cells] for name, purpose, cells in rows]]
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)

@@ -31,7 +31,7 @@ SHORTEST = 0.2
 SHORTEST_RATED = 1e-7
 """Of what takes fewer seconds, most is the call itself: it has no rate."""
 
-MOST_OF_COPY = 1.1
+MAX_OF_COPY = 1.1
 """Of the bandwidth that copies in memory have, what lies there moves no faster than this."""
 
 
@@ -70,7 +70,7 @@ def rate(rows: Sequence[ProfileRow], what: Literal["flops", "bytes"]) -> float |
 
 def of_copy(bandwidth: float, peak: float) -> str:
     """A rate of bytes next to that of copies in memory; of what moves faster, that it lies in a cache."""
-    return "cached" if bandwidth > MOST_OF_COPY * peak else f"{bandwidth / peak:.0%}"
+    return "cached" if bandwidth > MAX_OF_COPY * peak else f"{bandwidth / peak:.0%}"
 
 
 @dataclass(frozen=True)

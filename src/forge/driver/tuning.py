@@ -22,7 +22,7 @@ from forge.target import Target
 from forge.target.choices import Choices
 
 FORMAT = 1
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 _TABLE = """
 create table if not exists records (
   key text not null, target text not null, choice text not null, seconds real not null, default_seconds real not null,
@@ -146,8 +146,8 @@ def read_json(file: Path) -> list[Record]:
         OptionError: the file cannot be read, or is of another form.
     """
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise OptionError(f"{file}: got {file.stat().st_size} bytes; expected at most {_MOST_BYTES}")
+        if file.stat().st_size > _MAX_BYTES:
+            raise OptionError(f"{file}: got {file.stat().st_size} bytes; expected at most {_MAX_BYTES}")
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise OptionError(f"{file}: {error}; expected a file of 'forge tune --export'") from error

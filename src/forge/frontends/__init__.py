@@ -1,7 +1,7 @@
 """Importers, one package for each model format, and what they share.
 
 A package imports its framework only when it is used. Its ``FORMAT`` (``forge.frontends.formats.Format``) says how models are
-recognised and loaded.
+recognized and loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The formats that models come in, and how the format of a model is recognised.
+"""The formats that models come in, and how the format of a model is recognized.
 
 A door is a package with a ``FORMAT`` and a line in ``forge.frontends.PACKAGES``, or is given to ``forge.register_format``. All
 else follows from that: ``forge.load``, ``forge.from_X`` and ``IRModule.from_X`` with their help, endings of files in every
@@ -50,7 +50,7 @@ class Format:
         suffixes: endings of its files, ``.onnx``.
         load: the loader: the model first, then options. Its signature and docstring are those of ``forge.from_NAME``. An option
             ``freeze_params`` that is False keeps constants from being folded.
-        magic: how contents are recognised; one of them is enough.
+        magic: how contents are recognized; one of them is enough.
         objects: classes of the models that frameworks have in memory, as ``module:name``. They are looked for only in modules
             that are imported already.
         support: its converters, and what they cover; None: its models need none.

@@ -163,7 +163,7 @@ class Scope(Generic[S]):
         if name in self._withheld:
             raise ImportModelError(self._withheld[name])
         if name in self.weights:
-            self.values[name] = self._materialise(name)
+            self.values[name] = self._materialize(name)
             return self.values[name]
         if self.parent is not None:
             outer = self.parent.lookup(name)
@@ -208,7 +208,7 @@ class Scope(Generic[S]):
         self.taken.setdefault(unique, 0)
         return unique
 
-    def _materialise(self, name: str) -> Value:
+    def _materialize(self, name: str) -> Value:
         array = self.weights[name]()
         if self.parent is None and not self.state.freeze_params and _is_weight(array):
             self.state.params[name] = array

@@ -79,11 +79,11 @@ class Category(Enum):
 
     CONTRACTION = "contraction"
     ACTIVATION = "activation"
-    NORMALISATION = "normalisation"
+    NORMALIZATION = "normalization"
     REDUCTION = "reduction"
     ARITHMETIC = "arithmetic"
     MOVEMENT = "movement"
-    QUANTISATION = "quantisation"
+    QUANTIZATION = "quantization"
     CONTROL = "control"
     OTHER = "other"
 

@@ -20,7 +20,7 @@ _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
 # That of products of bytes in pairs, which need a register before they are added: three vectors leave room for few rows.
 _PAIR_PENALTY: Final = {1: 1.15, 2: 1.0, 3: 1.1}
 # Sums of this many products of 8 bits by 12 bits fit into 32 bits.
-_MOST_IN_PAIRS: Final = 4096
+_MAX_IN_PAIRS: Final = 4096
 # The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
 _WINOGRAD_MARGIN: Final = 1.1
 
@@ -65,7 +65,7 @@ class CpuLayouts:
 
     def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
         group = blocking.byte_group(self.target)
-        fits = dynamic or group == 4 or hidden <= _MOST_IN_PAIRS
+        fits = dynamic or group == 4 or hidden <= _MAX_IN_PAIRS
         return group if dtype != "float64" and fits else 1
 
     def permutes_tables(self) -> bool:

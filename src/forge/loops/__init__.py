@@ -1,4 +1,4 @@
-"""The vocabulary of loops that schedules and kernel families share: loop forms, register accumulators, vectorisation, costs.
+"""The vocabulary of loops that schedules and kernel families share: loop forms, register accumulators, vectorization, costs.
 
 What a kernel family is given is in ``loops.contract``.
 """

@@ -1,4 +1,4 @@
-"""Loops: serial, parallel, unrolled and vectorised ones with masked tails, and nests of them."""
+"""Loops: serial, parallel, unrolled and vectorized ones with masked tails, and nests of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectorisation of one variable of a statement."""
+"""Vectorization of one variable of a statement."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Vectorizer:
         mask = None if s.mask is None else self.expr(s.mask)
         if s.buffer.lanes != 1:
             raise CompileError(
-                f"schedule: a store to {s.buffer.name} cannot be vectorised; got a buffer of vectors; expected scalar elements"
+                f"schedule: a store to {s.buffer.name} cannot be vectorized; got a buffer of vectors; expected scalar elements"
             )
         index, mask = self._masked(index, mask)
         value = self.expr(s.value)
@@ -78,7 +78,7 @@ class Vectorizer:
         if index.lanes == 1:
             raise CompileError(
                 f"schedule: several lanes write one element of {s.buffer.name}; got an index that does not depend "
-                "on the vectorised axis; expected every element to be written once"
+                "on the vectorized axis; expected every element to be written once"
             )
         return S.store(s.buffer, index, E.broadcast(value, index.lanes), mask)
 
@@ -86,7 +86,7 @@ class Vectorizer:
         value = self.expr(x)
         if value.lanes > 1:
             raise CompileError(
-                "schedule: a loop bound or branch depends on the vectorised axis; expected it to be the same for "
+                "schedule: a loop bound or branch depends on the vectorized axis; expected it to be the same for "
                 "all lanes; use a select instead"
             )
         return value

@@ -17,8 +17,8 @@ from forge import dims
 from forge.dims import Dim
 from forge.tir.expr import Expr
 
-MOST_ATTEMPTS = 32
-MOST_PLACED = 20_000
+MAX_ATTEMPTS = 32
+MAX_PLACED = 20_000
 """Blocks that all attempts to reach the lower bound place together."""
 
 Number = TypeVar("Number", int, Expr)
@@ -155,7 +155,7 @@ def place(blocks: Sequence[Block]) -> int:
     bound = most_live_bytes(blocks)
     order = sorted(blocks, key=lambda b: (-b.size, b.first))
     best, offsets = _place_in_order(order), [b.offset for b in blocks]
-    for attempt in range(min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(blocks)))):
+    for attempt in range(min(MAX_ATTEMPTS, MAX_PLACED // max(1, len(blocks)))):
         if best <= bound:
             break
         highest = max(range(len(order)), key=lambda k: order[k].end)

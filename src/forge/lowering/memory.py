@@ -1,4 +1,4 @@
-"""The memory plan: where every materialised value lives.
+"""The memory plan: where every materialized value lives.
 
 Values that are views of one another share one *storage*, and so do updates in place and what they update (`sharing`). A storage
 is an input, an output, a part of the weights, a block of the arena, or, where the size depends on contents of inputs, memory that
@@ -18,7 +18,7 @@ from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.constants.joined import is_constant, parts_of
-from forge.ir.constants.sampling import MOST_SAMPLED, have_equal_bytes, sample
+from forge.ir.constants.sampling import MAX_SAMPLED, have_equal_bytes, sample
 from forge.ir.functions.states import replaced
 from forge.ir.functions.typical import typical_sizes
 from forge.ir.graph import Graph
@@ -83,7 +83,7 @@ class WeightTable:
 
 def _key(parts: Sequence[np.ndarray]) -> Hashable:
     """Of the bytes where they are few, whatever type they have, else of type, shape and some elements."""
-    if len(parts) == 1 and parts[0].nbytes <= MOST_SAMPLED:
+    if len(parts) == 1 and parts[0].nbytes <= MAX_SAMPLED:
         return parts[0].tobytes()
     return tuple(map(sample, parts))
 
@@ -151,7 +151,7 @@ def is_control_result(value: Value) -> bool:
     return node is not None and runs_on_host(node) and not node.op_def.destination_passing
 
 
-def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
+def materialize_outputs(graph: Graph, late: Collection[str] = ()) -> None:
     """Inserts ``copy`` where an output would share memory with an input, a constant, another output or a result of control flow.
 
     An output may be the input that it replaces. So it does where an output is a view whose sizes are among the symbols ``late``,

@@ -29,7 +29,7 @@ from forge.lowering.memory import (
     MemoryPlan,
     Step,
     WeightTable,
-    materialise_outputs,
+    materialize_outputs,
     plan_memory,
     readable_extents,
 )
@@ -149,7 +149,7 @@ class Lowering:
         definitions = find_definitions(fresh)
         controls = find_control(fresh, symbols)
         late = [s for introduced in fresh.values() for s in introduced]
-        materialise_outputs(graph, late)
+        materialize_outputs(graph, late)
         groups = form_groups(graph, self.fuse, [*kept_for_updates(graph), *(v for d in definitions for v in d.values)])
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
         controls += find_unranked_copies(graph, controls)

@@ -1,6 +1,6 @@
 """Which groups are the same code: their kernel is built once.
 
-Layers of a quantised model differ in their scales and zero points. As literals, these would give each layer a kernel of its own:
+Layers of a quantized model differ in their scales and zero points. As literals, these would give each layer a kernel of its own:
 where they are all that differs between groups, they are read from memory.
 
 Some layers of a residual network add an operand, others do not. Those that do not run the kernel of those that do, if calls of
@@ -111,7 +111,7 @@ def _may_differ(node: Node, position: int) -> bool:
     value, op = node.operands[position], node.op_def
     if op.kind is not Kind.ELEMENTWISE or value is None or scalar_constant(value) is None or not isinstance(op, Op):
         return False
-    if op.category is not Category.QUANTISATION and op.is_costly(node.attrs, *node.operands):
+    if op.category is not Category.QUANTIZATION and op.is_costly(node.attrs, *node.operands):
         return False
     return value.dtype not in ("bool", "int64")
 

@@ -18,7 +18,7 @@ from forge.ir.edits.extract import extract
 from forge.ir.functions import joining
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
-from forge.ir.quantised import is_quantised
+from forge.ir.quantized import is_quantized
 from forge.ir.saved import hashing, serialize
 from forge.ir.saved.statistics import Calibration
 from forge.ir.text.parser import parse_module
@@ -30,7 +30,7 @@ from forge.passes import fold_batch_norm, fold_constants, partition, partition_f
 
 if TYPE_CHECKING:
     from forge.module.doors import Doors
-    from forge.quantization.quantize import Quantised
+    from forge.quantization.quantize import Quantized
 else:
     Doors = object
 
@@ -45,7 +45,7 @@ class IRModule(Doors):
         params: values for inputs of ``main``, by name: weights that stay outside the graph.
         inline_partitions: inline every function that a public one calls, and drop it.
         fold_constants: evaluate what depends on constants only, but for weights of at most 8 bits, which stay so.
-        fold_batch_norms: fold batch normalisations into the convolution or dense layer before them. Weights in ``params`` that
+        fold_batch_norms: fold batch normalizations into the convolution or dense layer before them. Weights in ``params`` that
             go into one become constants, and leave ``params`` unless something else reads them.
 
     Raises:
@@ -54,7 +54,7 @@ class IRModule(Doors):
     """
 
     _module: Module
-    _quantisation: Quantised | None = None
+    _quantization: Quantized | None = None
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class IRModule(Doors):
 
     @classmethod
     def _loaded(cls, module: Module, simplify: bool) -> IRModule:
-        """Of a module that a loader made; ``simplify``: constants and batch normalisations are folded."""
+        """Of a module that a loader made; ``simplify``: constants and batch normalizations are folded."""
         loaded = cls.__new__(cls)
         loaded._take(module, {}, inline=False, constants=simplify, batch_norms=simplify)
         return loaded
@@ -240,7 +240,7 @@ class IRModule(Doors):
     @property
     def is_quantized(self) -> bool:
         """Whether the model converts numbers to few bits or back, or sums products of integers of 8 bits or fewer."""
-        return any(is_quantised(n) for g in self.graphs.values() for n in g.walk())
+        return any(is_quantized(n) for g in self.graphs.values() for n in g.walk())
 
     @property
     def is_tensorrt(self) -> bool:
@@ -303,7 +303,7 @@ class IRModule(Doors):
     def reload(self) -> None:
         """Takes back every change since the module was made, and forgets what calibration found."""
         self._module = self._original.copy()
-        self._module.calibration, self._quantisation = Calibration(), None
+        self._module.calibration, self._quantization = Calibration(), None
 
     def extract(self, outputs: Some, inputs: Some = ()) -> IRModule:
         """A module that computes some values of ``main`` from others; what else it needs stays an input.
@@ -351,7 +351,7 @@ class IRModule(Doors):
             InvalidGraphError: the module breaks a rule of the IR.
         """
         copied = IRModule(self._verified(), fold_constants=False, fold_batch_norms=False)
-        copied._quantisation = self._quantisation
+        copied._quantization = self._quantization
         return copied
 
     def __copy__(self) -> IRModule:

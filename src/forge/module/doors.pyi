@@ -51,12 +51,12 @@ class Doors:
         Args:
             model: a path, the bytes of a file, or a ``ModelProto``. External data is read from the path's folder.
             shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
-                the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initialiser, too, is one
-                that calls give if it is named here; else it has the initialiser's contents.
+                the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initializer, too, is one
+                that calls give if it is named here; else it has the initializer's contents.
             dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open,
                 and refused where it contradicts all that the model says.
             opset: read the default domain as this opset instead of what the model declares.
-            freeze_params: initialisers become constants; False keeps them as inputs after the model's own, with their values in
+            freeze_params: initializers become constants; False keeps them as inputs after the model's own, with their values in
                 ``IRModule.params`` (small integer vectors, which steer operators, are constants all the same).
             convert_config: options of converters, by name. ``use_nt_batch_matmul`` (default True): products of rank 3 are
                 ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): no
@@ -115,9 +115,9 @@ class Doors:
 
     @classmethod
     def from_tflite(cls, model: str | bytes | PathLike[str] | Any, shape_dict: Mapping[str, Sequence[Any]] | None=None, dtype_dict: Mapping[str, str] | None=None) -> IRModule:
-        """Loads a TFLite model, float or quantised.
+        """Loads a TFLite model, float or quantized.
 
-        Quantised tensors are integers in the module, as in the file: inputs and outputs have the file's types. Each signature of the
+        Quantized tensors are integers in the module, as in the file: inputs and outputs have the file's types. Each signature of the
         model is a function; the first one is ``main``, and its names of inputs and outputs are those of the module.
 
         Args:
@@ -146,7 +146,7 @@ class Doors:
                 all overloads of an operator, ``{"relu.default": f(node, importer)}`` for one. They give expressions.
             default_type: the element type of inputs of which nothing says one; ``default_dtype`` is the same.
             use_parser_friendly_name: names of weights have ``_`` in the place of ``.``.
-            keep_quantized_weight: weights that torch has quantised stay integers in any case: float32 copies would be larger, and
+            keep_quantized_weight: weights that torch has quantized stay integers in any case: float32 copies would be larger, and
                 be rounded to the same integers later. With True, biases of layers whose operand has a known scale are int32, in
                 steps of the product of the scales of operand and weight; else they are float32.
             dynamic_shapes: as of ``torch.export.export``, for a module with example tensors or a trace.

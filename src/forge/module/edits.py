@@ -110,12 +110,12 @@ def as_session(ir: IRModule, states: Mapping[str, str] | None = None, keep: Sequ
     decoder says whether anything is in it.
 
     Args:
-        states: names of outputs by those of the inputs that they replace. None: those that exporters write are recognised,
+        states: names of outputs by those of the inputs that they replace. None: those that exporters write are recognized,
             ``past_key_values.0.key`` and ``present.0.key``, ``input.x`` and ``output.x``, ``past_0`` and ``present_0``.
         keep: inputs that callers send though they could be computed, such as the mask of padded batches.
 
     Raises:
-        OptionError: ``states`` or ``keep`` has a name that does not exist, or nothing is recognised.
+        OptionError: ``states`` or ``keep`` has a name that does not exist, or nothing is recognized.
         InvalidGraphError: an output does not fit its input, or functions mean different tensors by one name.
     """
     if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):

@@ -1,4 +1,4 @@
-"""Calibration and quantisation of ``IRModule``."""
+"""Calibration and quantization of ``IRModule``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def split_tensors(ir: IRModule, force: bool = False) -> None:
         force: forget what calibration found, which is of the model before; False: refuse where there is such.
 
     Raises:
-        ValueError: the model is calibrated, without ``force``; or it is quantised.
+        ValueError: the model is calibrated, without ``force``; or it is quantized.
         InvalidGraphError: the module breaks a rule of the IR.
     """
     from forge.quantization.weights.splitting import split_outliers
@@ -42,7 +42,7 @@ def split_tensors(ir: IRModule, force: bool = False) -> None:
     if not isinstance(force, bool):
         raise OptionError(f"split_tensors: force: got {force!r}; expected True or False")
     if ir.is_quantized:
-        raise OptionError("split_tensors: the model is quantised; expected float weights; split them before")
+        raise OptionError("split_tensors: the model is quantized; expected float weights; split them before")
     if ir.is_calibrated and not force:
         problem = "the model is calibrated, which holds for the weights as they are"
         raise OptionError(f"split_tensors: {problem}; pass force=True, and calibrate it again after")
@@ -134,15 +134,15 @@ def quantize(
         progress: as of `calibrate`.
 
     Raises:
-        OptionError: a bad argument; ``exclude`` names no layer; the model is quantised already; ``static``, and layers have
+        OptionError: a bad argument; ``exclude`` names no layer; the model is quantized already; ``static``, and layers have
         no statistics: all are named. ValueError: as `calibrate`. InvalidGraphError: the module breaks a rule of the IR. The
         module is as it was then.
 
     Warns:
-        QuantizationWarning: the outputs have changed much, or no layer was quantised: why, and what would help.
+        QuantizationWarning: the outputs have changed much, or no layer was quantized: why, and what would help.
     """
     from forge.quantization.chosen.scheme import Scheme
-    from forge.quantization.quantize import quantise
+    from forge.quantization.quantize import quantize
     from forge.quantization.reports.check import warn_of_losses, warn_of_nothing
 
     scheme = Scheme.of(
@@ -151,18 +151,18 @@ def quantize(
         gptq=gptq, bias_correction=bias_correction, calib_guard=calib_guard)
     module = ir._verified() if calib_data is None else _calibrated(ir, calib_data, progress=progress)
     with shown(progress) as report:
-        found = quantise(module, scheme, progress=report)
+        found = quantize(module, scheme, progress=report)
     verify(found.module)
     if not warn_of_nothing(found) and check:
         warn_of_losses(module, found, scheme)
-    ir._module, ir._quantisation = found.module, found
+    ir._module, ir._quantization = found.module, found
 
 
 def quantize_with_accuracy(
     ir: IRModule, validate: Validate, max_drop: float = 0.01, *, calib_data: Data | None = None, per_channel: bool = True,
     **options: Any,
 ) -> Accuracy:
-    """Quantises as many layers as a limit of accuracy allows. In place.
+    """Quantizes as many layers as a limit of accuracy allows. In place.
 
     Layers are ranked on samples of the calibration, without labels; the most sensitive ones stay in float (and are computed
     in bfloat16 if the model is compiled so), as few as the limit asks for. It takes some ten validations.
@@ -176,7 +176,7 @@ def quantize_with_accuracy(
     Raises:
         OptionError: a bad argument, or there are no samples of a calibration. The module is as it was then.
     """
-    from forge.quantization.chosen.accuracy import quantise_with_accuracy
+    from forge.quantization.chosen.accuracy import quantize_with_accuracy
     from forge.quantization.chosen.scheme import Scheme
 
     if not callable(validate) or isinstance(max_drop, bool) or not isinstance(max_drop, int | float):
@@ -184,9 +184,9 @@ def quantize_with_accuracy(
         raise OptionError(f"quantize_with_accuracy: validate, max_drop: got {got}; expected a function and a number")
     scheme = Scheme.of(per_channel=per_channel, **options)
     module = ir._verified() if calib_data is None else _calibrated(ir, calib_data)
-    found, accuracy = quantise_with_accuracy(module, scheme, validate, max_drop)
+    found, accuracy = quantize_with_accuracy(module, scheme, validate, max_drop)
     verify(found.module)
-    ir._module, ir._quantisation = found.module, found
+    ir._module, ir._quantization = found.module, found
     return accuracy
 
 
@@ -201,7 +201,7 @@ def quantization_report(
     Args:
         calib_data: samples, as `calibrate` takes them; None: those that calibration kept.
         seconds: when to stop trying other arguments; errors of the layers are measured in any case.
-        tries: quantise with other arguments, and measure times; False: errors of the layers only.
+        tries: quantize with other arguments, and measure times; False: errors of the layers only.
         num_threads: threads for the times of layers.
         name: of the model, for titles.
         progress: called with phase, number done, number in all.

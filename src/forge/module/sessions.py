@@ -34,10 +34,10 @@ def as_session(module: Module, states: Mapping[str, str] | None, keep: Collectio
     """Makes inputs states, in place, in all public functions of ``module``; returns how many states there are.
 
     Raises:
-        OptionError: names that no function has, or nothing is recognised; InvalidGraphError: types that do not fit.
+        OptionError: names that no function has, or nothing is recognized; InvalidGraphError: types that do not fit.
     """
     graphs = module.public
-    pairs = _recognised(graphs) if states is None else _given(graphs, states)
+    pairs = _recognized(graphs) if states is None else _given(graphs, states)
     growth = _Growth()
     for where, graph in graphs.items():
         _check_pairs(f"as_session: @{where}", graph, pairs)
@@ -78,7 +78,7 @@ def _given(graphs: Mapping[str, Graph], states: Mapping[str, str]) -> list[_Pair
     return [_Pair((name,), (output,)) for name, output in states.items()]
 
 
-def _recognised(graphs: Mapping[str, Graph]) -> list[_Pair]:
+def _recognized(graphs: Mapping[str, Graph]) -> list[_Pair]:
     """Inputs and outputs of all functions that have one name but for what says whether it is the old or the new one."""
     read: dict[str, list[str]] = {}
     written: dict[str, list[str]] = {}

@@ -145,7 +145,7 @@ class Module(SubroutineMixin):
                 setattr(self, name, dtype)
 
     def export(self, spec: ModuleSpecType, *, debug: bool = False, keep_params_as_input: bool = False) -> IRModule:
-        """The module as a graph with a function for each method of ``spec``: to look at, edit, quantise, save and compile.
+        """The module as a graph with a function for each method of ``spec``: to look at, edit, quantize, save and compile.
 
         Args:
             spec: arguments of methods: ``{"forward": {"x": spec.Tensor([1, 8], "float32")}}``; of ``forward`` alone also
@@ -358,13 +358,13 @@ class ParameterDict(_Dict):
 class Mutator:
     """Replaces parts of a module: a subclass overrides ``visit_module`` and the like, which return what takes a part's place::
 
-        class Quantised(nn.Mutator):
+        class Quantized(nn.Mutator):
             def visit_module(self, name, node):
                 if isinstance(node, nn.Linear):
                     return QuantisedLinear(node)
                 return self.visit(name, node)
 
-        model = Quantised().visit("", model)
+        model = Quantized().visit("", model)
 
     By default each of them visits the parts of what it gets.
     """

@@ -19,7 +19,7 @@ from forge.options import CompileOptions
 from forge.progress import Progress
 from forge.samples import samples
 
-THRESHOLDS = {"quantised": 20.0, "narrow": 40.0, "float": 60.0}
+THRESHOLDS = {"quantized": 20.0, "narrow": 40.0, "float": 60.0}
 """Decibels from which two values agree: a tenth, a hundredth and a thousandth of the signal may differ."""
 
 
@@ -100,7 +100,7 @@ def compare(
         options_a, options_b: of the compilations; None: the defaults.
         sizes: of symbolic dimensions of random inputs; else 1.
         threshold: decibels of the ratio of signal to noise below which values differ; None: 20 where one of the models is
-            quantised, 40 where one computes in 16 bits, else 60.
+            quantized, 40 where one computes in 16 bits, else 60.
 
     Raises:
         OptionError: an argument is wrong; InputError: the data are. What the loaders and the compiler raise.
@@ -171,8 +171,8 @@ def _add(
 
 
 def _threshold(a: Side, b: Side) -> float:
-    if a.is_quantised or b.is_quantised:
-        return THRESHOLDS["quantised"]
+    if a.is_quantized or b.is_quantized:
+        return THRESHOLDS["quantized"]
     narrow = any(s.way == "compiled" and (s.options.float16 or s.options.bfloat16) for s in (a, b))
     return THRESHOLDS["narrow" if narrow else "float"]
 

@@ -1,9 +1,9 @@
 """Which values of two models are the same layer.
 
-1. By name. Importers keep names of values, so that a model has them through every format. A real number that is only quantised,
-   and read as the real number that this stands for, is matched as the latter; so are quantised integers. The suffixes that
-   quantisers put on names do not count. Values of one name and different rank or sizes are not matched.
-2. Where quantisation has merged a clamp (``relu``, ``clip``) into the layer before it, that layer is matched with the clamp.
+1. By name. Importers keep names of values, so that a model has them through every format. A real number that is only quantized,
+   and read as the real number that this stands for, is matched as the latter; so are quantized integers. The suffixes that
+   quantizers put on names do not count. Values of one name and different rank or sizes are not matched.
+2. Where quantization has merged a clamp (``relu``, ``clip``) into the layer before it, that layer is matched with the clamp.
 3. By structure, where no name matches but those of outputs: if two models have equally many results of one operator and one
    shape, these are matched in their order.
 
@@ -26,10 +26,10 @@ from forge.ir.types import TensorType
 from forge.numerics.sides import Side
 
 SUFFIXES = ("_DequantizeLinear_Output", "_QuantizeLinear_Output", "_QuantizeLinear_Input", "_dequantized", "_quantized")
-"""Of the names that quantisers give to what stands for a value, in its place."""
+"""Of the names that quantizers give to what stands for a value, in its place."""
 
 CLAMPS = ("nn.relu", "clip")
-"""Functions that saturation computes as well, where the range of the quantised numbers ends at their bounds."""
+"""Functions that saturation computes as well, where the range of the quantized numbers ends at their bounds."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Probe:
     """A value of a side, and how it becomes real numbers.
 
     Attributes:
-        scale, zero_point: of quantised numbers; None: the value is real.
+        scale, zero_point: of quantized numbers; None: the value is real.
     """
 
     value: Value
     scale: np.ndarray | None = None
     zero_point: np.ndarray | None = None
-    is_quantised: bool = False
+    is_quantized: bool = False
 
     def real(self, array: Any) -> Any:
         if self.scale is None or self.zero_point is None:
@@ -85,12 +85,12 @@ class _Values:
     def _probe(self, value: Value) -> Probe | None:
         if value not in self.computed or not isinstance(value.type, TensorType):
             return None
-        read = _dequantised(value)
+        read = _dequantized(value)
         if read is not None and self._is_known(read):
-            return Probe(read, is_quantised=True)
+            return Probe(read, is_quantized=True)
         stored = _stored(value)
         if stored is not None and stored.name in self.side.scales and self._is_known(stored):
-            return Probe(stored, *self.side.scales[stored.name], is_quantised=True)
+            return Probe(stored, *self.side.scales[stored.name], is_quantized=True)
         return Probe(value) if _is_real(value) and self._is_known(value) else None
 
     def _is_known(self, value: Value) -> bool:
@@ -98,7 +98,7 @@ class _Values:
 
     def _is_layer(self, value: Value) -> bool:
         made = value.producer
-        if made is None or made.op_def.is_view or made.op_def.category in (Category.MOVEMENT, Category.QUANTISATION):
+        if made is None or made.op_def.is_view or made.op_def.category in (Category.MOVEMENT, Category.QUANTIZATION):
             return False
         return value in self.computed and _is_real(value) and self._is_known(value) and value not in self.graph.outputs
 
@@ -121,9 +121,9 @@ def _by_name(a: _Values, b: _Values) -> list[Pair]:
 
 
 def _merged_clamp(a: _Values, first: Probe, second: Probe) -> Value | None:
-    """The clamp after ``first``, which alone reads it, if ``second`` is quantised: saturation then has computed it as well."""
+    """The clamp after ``first``, which alone reads it, if ``second`` is quantized: saturation then has computed it as well."""
     users = {user for user, _ in first.value.uses}
-    if first.is_quantised or not second.is_quantised or len(users) != 1 or first.value in a.graph.outputs:
+    if first.is_quantized or not second.is_quantized or len(users) != 1 or first.value in a.graph.outputs:
         return None
     clamp = users.pop()
     if clamp.op not in CLAMPS or not clamp.result.name:
@@ -164,25 +164,25 @@ def _computed(graph: Graph) -> Iterator[Value]:
             yield from node.results
 
 
-def _dequantised(value: Value) -> Value | None:
-    """The real numbers that ``value`` is read as, if it is quantised on the way to all of its readers."""
+def _dequantized(value: Value) -> Value | None:
+    """The real numbers that ``value`` is read as, if it is quantized on the way to all of its readers."""
     stored = _stored(value)
     if stored is None or _is_real(stored):
         return stored
     value = stored
-    found = [user.result for user in _users(value) if user.op_def.category is Category.QUANTISATION and len(user.results) == 1]
+    found = [user.result for user in _users(value) if user.op_def.category is Category.QUANTIZATION and len(user.results) == 1]
     return next((v for v in found if _is_real(v) and v.producer is not None and v.producer.operands[0] is value), None)
 
 
 def _stored(value: Value) -> Value | None:
-    """The integers as which ``value`` is stored: itself, or what it is quantised to for all of its readers.
+    """The integers as which ``value`` is stored: itself, or what it is quantized to for all of its readers.
 
-    Or real numbers, where one operator quantises it and gives them back.
+    Or real numbers, where one operator quantizes it and gives them back.
     """
     if not _is_real(value):
         return value if dtypes.is_integer(getattr(value.type, "dtype", "")) else None
     users = _users(value)
-    if len(users) != 1 or users[0].op_def.category is not Category.QUANTISATION or users[0].operands[0] is not value:
+    if len(users) != 1 or users[0].op_def.category is not Category.QUANTIZATION or users[0].operands[0] is not value:
         return None
     return users[0].results[0]
 
@@ -204,9 +204,9 @@ def _shape(value: Value) -> tuple[int | None, ...] | None:
 
 
 def _operator(value: Value) -> str:
-    """The operator that computes the value, or that computes what was quantised."""
+    """The operator that computes the value, or that computes what was quantized."""
     made = value.producer
-    while made is not None and made.op_def.category is Category.QUANTISATION and made.operands[0] is not None:
+    while made is not None and made.op_def.category is Category.QUANTIZATION and made.operands[0] is not None:
         before = made.operands[0].producer
         if before is None:
             break

@@ -18,7 +18,7 @@ from forge.errors import OptionError
 from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_module
 from forge.ir.nodes import Node, Value
-from forge.ir.quantised import is_quantised
+from forge.ir.quantized import is_quantized
 from forge.loaders import load
 from forge.module import IRModule
 from forge.options import CompileOptions
@@ -67,8 +67,8 @@ class Side:
         return [v for v in self.graph.inputs if v.name not in self.graph.params]
 
     @property
-    def is_quantised(self) -> bool:
-        return any(map(is_quantised, self.graph.walk()))
+    def is_quantized(self) -> bool:
+        return any(map(is_quantized, self.graph.walk()))
 
     @cached_property
     def named(self) -> Collection[str] | None:
@@ -81,7 +81,7 @@ class Side:
 
     @cached_property
     def scales(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
-        """Scales and zero points of integers by name, of which only the file knows that they are quantised numbers."""
+        """Scales and zero points of integers by name, of which only the file knows that they are quantized numbers."""
         is_onnx = isinstance(self.source, Path) and self.source.suffix == ".onnx"
         return peers.onnx_scales(self.source) if is_onnx else {}
 

@@ -20,7 +20,7 @@ from forge.ir.graph import Graph
 from forge.ir.interp import bind_symbols, evaluate
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Accuracy
-from forge.ir.quantised import NARROW, is_quantised
+from forge.ir.quantized import NARROW, is_quantized
 from forge.numerics.differences import Difference, difference
 
 RELATIVE = {Accuracy.ROUNDING: 16, Accuracy.ACCUMULATING: 16}
@@ -37,7 +37,7 @@ SLACK = 4.0
 RUNS = 3
 
 MOVED = 0.25
-"""Share of the quantised numbers that another point of rounding is taken to move by one step."""
+"""Share of the quantized numbers that another point of rounding is taken to move by one step."""
 
 _finfo: Any = ml_dtypes.finfo
 
@@ -107,7 +107,7 @@ class Judge:
         inputs: of the graph, in order.
         expected: its outputs, as the interpreter computes them.
         limits: where the classes of accuracy do not count.
-        moves_rounding: whether quantised numbers may be rounded at another point, and be a step off.
+        moves_rounding: whether quantized numbers may be rounded at another point, and be a step off.
     """
 
     def __init__(
@@ -207,11 +207,11 @@ class _Noise:
 
 
 def _rounds(node: Node) -> bool:
-    """Whether it makes quantised numbers of real ones."""
+    """Whether it makes quantized numbers of real ones."""
     source, result = node.operands[0] if node.operands else None, node.results[0] if node.results else None
     if source is None or result is None or not _is_inexact(source):
         return False
-    return is_quantised(node) or dtypes.bits(getattr(result.type, "dtype", "float32")) <= NARROW
+    return is_quantized(node) or dtypes.bits(getattr(result.type, "dtype", "float32")) <= NARROW
 
 
 def _accuracy(node: Node) -> Accuracy:

@@ -32,7 +32,7 @@ Label = int | str
 _log = logging.getLogger(__name__)
 
 OVERRIDABLE_SINCE = 4
-"""The version of ONNX's IR from which on initialisers may be no inputs; before, all are, and none may be given."""
+"""The version of ONNX's IR from which on initializers may be no inputs; before, all are, and none may be given."""
 
 NO_VERSION = (1 << 63) - 1
 """The version of a model that says none."""
@@ -91,7 +91,7 @@ class Model:
     """A model and its code.
 
     Attributes:
-        overridable: initialisers that are inputs, too: a call may give them.
+        overridable: initializers that are inputs, too: a call may give them.
         labels: by the position of an output, the keys of the maps that the model makes of its rows, and their columns, in order.
         program: compiled.
         overriding: of the names of overridable inputs that calls give, a program that takes them; compiles the model again.
@@ -221,7 +221,7 @@ def _load(source: Path | bytes, options: SessionOptions) -> LoadedModel:
     known = {tensor.name: tensor for tensor in loaded.proto.graph.initializer}
     for name, array in options.initializers.items():
         if name not in known:
-            raise OptionError(f"add_initializer: the model has no initialiser {name!r}; expected one of {list(known)}")
+            raise OptionError(f"add_initializer: the model has no initializer {name!r}; expected one of {list(known)}")
         known[name].CopyFrom(numpy_helper.from_array(array, name))
     return loaded
 

@@ -18,7 +18,7 @@ from forge.options import UNSET, CompileOptions, options_of
 
 
 class GraphOptimizationLevel(enum.Enum):
-    """How much is optimised: the ``opt_level`` of the compilation."""
+    """How much is optimized: the ``opt_level`` of the compilation."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -90,7 +90,7 @@ ENTRIES: Mapping[str, str] = {
                      "session.use_ort_model_bytes_for_initializers", "memory.enable_memory_arena_shrinkage"), _PLANNED),
     "session.disable_cpu_ep_fallback": "all of a model runs in Forge's code, or the session is refused",
     "session.optimized_model_external_initializers_min_size_in_bytes": "weights go to a file of their own from 2 GiB on",
-    "session.load_model_format": "files are recognised by their contents",
+    "session.load_model_format": "files are recognized by their contents",
 }
 """Session configuration entries that are accepted, and why they change nothing."""
 ENTRY_PREFIXES = {"optimization.": _KERNELS, "mlas.": _KERNELS}
@@ -227,7 +227,7 @@ class SessionOptions(_Checked):
         return _entry(self.entries, key, "SessionOptions")
 
     def add_initializer(self, name: str, value: OrtValue) -> None:
-        """``value`` takes the place of the model's initialiser ``name``."""
+        """``value`` takes the place of the model's initializer ``name``."""
         if not isinstance(value, OrtValue) or not value.is_tensor():
             raise OptionError(f"add_initializer: {name}: got {type(value).__name__}; expected an OrtValue with a tensor")
         self.initializers[name] = value.numpy()

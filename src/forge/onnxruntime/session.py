@@ -198,7 +198,7 @@ class InferenceSession(Refusing):
             raise InvalidArgument(f"input {name!r}: got a list that is not an array: {error}; expected {type_}") from error
 
     def _overriding(self, feed: Mapping[str, Any]) -> Program:
-        """Code for calls that give initialisers, too; compiled when the first one does."""
+        """Code for calls that give initializers, too; compiled when the first one does."""
         given = frozenset({arg.name for arg in self._model.overridable} & feed.keys())
         with self._lock:
             if given not in self._programs and self._model.overriding is not None:

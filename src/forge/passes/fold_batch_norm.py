@@ -1,8 +1,8 @@
-"""Batch normalisation with constant parameters goes into the weights before it.
+"""Batch normalization with constant parameters goes into the weights before it.
 
 ``nn.batch_norm(nn.conv2d(%x, w), ...)`` --> ``nn.bias_add(nn.conv2d(%x, scale * w), shift)`` with
 ``scale = gamma / sqrt(variance + epsilon)`` and ``shift = beta - mean * scale``; after other operators, or where more than the
-normalisation uses the convolution: ``add(multiply(%x, scale), shift)``.
+normalization uses the convolution: ``add(multiply(%x, scale), shift)``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from forge.passes.weighted import find_weighted, rebuild
 def run_with_params(graph: Graph, options: CompileOptions) -> int:
     """`run` on a function, for which values in ``params`` are known too.
 
-    What a normalisation and the operator before it read of ``params`` becomes constants there, and so part of the folded weights.
+    What a normalization and the operator before it read of ``params`` becomes constants there, and so part of the folded weights.
     Inputs that nothing else uses go, with their values; others, and what else reads them, stay as they are.
     """
     bound = {v: graph.params[v.name] for v in graph.inputs if v.name in graph.params}
@@ -44,7 +44,7 @@ def run_with_params(graph: Graph, options: CompileOptions) -> int:
 
 
 def _weights(node: Node) -> Iterator[tuple[Node, int]]:
-    """Operands that may be weights: those of a normalisation, and of the operators before it, up to a weighted one."""
+    """Operands that may be weights: those of a normalization, and of the operators before it, up to a weighted one."""
     yield from ((node, position) for position in range(1, len(node.operands)))
     value = node.operands[0]
     while value is not None and value.producer is not None and len(value.uses) == 1:
@@ -71,7 +71,7 @@ def fold_batch_norm(builder: RuleBuilder, norm: BatchNorm) -> Value | Declined:
 
 
 def scale_and_shift(attrs: BatchNormAttrs, parameters: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The normalisation as ``scale * x + shift``, in float64."""
+    """The normalization as ``scale * x + shift``, in float64."""
     gamma, beta, mean, variance = (p.astype(np.float64) for p in parameters)
     scale = 1.0 / np.sqrt(variance + attrs.epsilon)
     if attrs.scale:

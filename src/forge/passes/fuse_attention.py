@@ -30,11 +30,11 @@ from forge.passes.base import rewriting
 from forge.passes.matching import made_by, operand, pairs, reduced, scalar, with_scalar
 from forge.passes.view_rules import reshaped, swaps_last_two, transposed, viewed
 
-MOST_WIDTH = 256
+MAX_WIDTH = 256
 """Of queries and values: that much of a block of rows lies on the stack."""
 SCORE_TYPES = {"float32": "float32", "float64": "float64", "bfloat16": "float32"}
 """By the type of the operands."""
-LEAST_KEYS = 256
+MIN_KEYS = 256
 """With fewer, three kernels are as fast: all that they write stays in the second-level cache."""
 
 
@@ -215,11 +215,11 @@ def _unsuitable(first: Matmul, last: Matmul) -> str:
     if value.rank < 2 or last.a.shape != first.result.shape:
         return "the probabilities do not have the shape of the first product"
     sizes = (query.shape[-1], value.shape[-1])
-    if not all(isinstance(s, int) and 0 < s <= MOST_WIDTH for s in sizes):
-        return f"queries and values are {sizes[0]} and {sizes[1]} wide; expected at most {MOST_WIDTH}"
+    if not all(isinstance(s, int) and 0 < s <= MAX_WIDTH for s in sizes):
+        return f"queries and values are {sizes[0]} and {sizes[1]} wide; expected at most {MAX_WIDTH}"
     keys = value.shape[-2]
-    few = isinstance(keys, int) and keys < LEAST_KEYS
-    return f"{keys} keys; three kernels are as fast for fewer than {LEAST_KEYS}" if few else ""
+    few = isinstance(keys, int) and keys < MIN_KEYS
+    return f"{keys} keys; three kernels are as fast for fewer than {MIN_KEYS}" if few else ""
 
 
 class _Fusion:

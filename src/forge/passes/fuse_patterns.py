@@ -114,8 +114,8 @@ def around_mean(builder: RuleBuilder, node: Node) -> Value | None:
             mean = _negative_mean(term, factor, joined is not None and joined.op == "subtract")
             found = reduced(mean, "mean")
             if mean is not None and found is not None and found[0] is x:
-                normalised = builder.call("multiply", builder.call("subtract", x, mean), factor)
-                return normalised if rest is None else builder.call("add", normalised, rest)
+                normalized = builder.call("multiply", builder.call("subtract", x, mean), factor)
+                return normalized if rest is None else builder.call("add", normalized, rest)
     return None
 
 
@@ -146,8 +146,8 @@ def _mean_of_squares(value: Value) -> tuple[Value, tuple[int, ...]] | None:
     return base, square[1]
 
 
-def _scaled(builder: RuleBuilder, normalised: Value, scale: Value | None) -> Value:
-    return normalised if scale is None else builder.call("multiply", normalised, scale)
+def _scaled(builder: RuleBuilder, normalized: Value, scale: Value | None) -> Value:
+    return normalized if scale is None else builder.call("multiply", normalized, scale)
 
 
 @rule("divide", "multiply")
@@ -171,8 +171,8 @@ def rms_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
 @rule("multiply")
 def norm_with_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """layer_norm(x) * gamma == layer_norm(x, gamma), and the same for rms_norm"""
-    for normalised, gamma in pairs(node):
-        norm = made_by(normalised, "nn.layer_norm", "nn.rms_norm")
+    for normalized, gamma in pairs(node):
+        norm = made_by(normalized, "nn.layer_norm", "nn.rms_norm")
         if norm is not None and has_only_data(norm) and getattr(norm.attrs, "scale", True):
             return _with_parameter(builder, node, norm, gamma)
     return None
@@ -181,15 +181,15 @@ def norm_with_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None
 @rule("add")
 def norm_with_shift(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """layer_norm(x, gamma) + beta == layer_norm(x, gamma, beta)"""
-    for normalised, beta in pairs(node):
-        norm = LayerNorm.of(normalised.producer)
+    for normalized, beta in pairs(node):
+        norm = LayerNorm.of(normalized.producer)
         if norm is not None and norm.attrs.center and norm.beta is None:
             return _with_parameter(builder, node, norm.node, norm.gamma, beta)
     return None
 
 
 def _with_parameter(builder: RuleBuilder, node: Node, norm: Node, *parameters: Value | None) -> Value | Declined | None:
-    """The normalisation with more parameters, where they fit its axes and do not enlarge the result."""
+    """The normalization with more parameters, where they fit its axes and do not enlarge the result."""
     data, added = operand(norm), parameters[-1]
     if added is None or added is data:
         return None
@@ -199,11 +199,11 @@ def _with_parameter(builder: RuleBuilder, node: Node, norm: Node, *parameters: V
         added = reshaped(builder, added, added.shape[norm.attrs.axis :])
         parameters = (*parameters[:-1], added)
     if added.rank > -norm.attrs.axis:
-        return Declined("the parameter has more axes than are normalised")
+        return Declined("the parameter has more axes than are normalized")
     try:
         return builder.call(norm.op, data, *parameters, name=norm.name, **norm.attributes)
     except TypeInferenceError:
-        return Declined("the parameter does not have the shape of the normalised axes")
+        return Declined("the parameter does not have the shape of the normalized axes")
 
 
 @rule("divide")
@@ -359,4 +359,4 @@ def matmul_by_constant(builder: RuleBuilder, product: Matmul) -> Value | Decline
 
 run = rewriting(*rules_of(__name__), recurrent_layer)
 run_norms = rewriting(layer_norm, rms_norm)
-"""Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""
+"""Only normalizations, for what decomposition left of those of channels and groups where the layout stayed plain."""

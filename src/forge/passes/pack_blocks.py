@@ -2,7 +2,7 @@
 
 ``nn.dense(%x, qnn.dequantize(qnn.unpack(w), s, z, axis=1, block_size=32))`` --> ``nn.contrib_dense_blocks_pack(%x, p, t, y)``:
 codes, scales and zero points in panels as wide as the target's kernels read them. Scales may be those of blocks along the depth,
-of rows of the weight, or one. Codes that 2 or 4 bits hold get no more. Data that are quantised to int8 by the same blocks are
+of rows of the weight, or one. Codes that 2 or 4 bits hold get no more. Data that are quantized to int8 by the same blocks are
 multiplied as integers, which are exact.
 
 ``nn.dense(%x, reshape(multiply(take(u, cast(qnn.unpack(w))), s)))``, with w in blocks, becomes such a product with a table.
@@ -38,14 +38,14 @@ from forge.passes.matching import made_by, operand
 
 NARROW = (2, 4)
 """Bits that codes of more may need: torchao keeps weights of 1 to 7 bits in 8, or 4."""
-MOST_ZERO = 255
+MAX_ZERO = 255
 """Zero points are of uint8."""
 FLOATS = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 24
 """Codes that are packed at a time."""
 SAMPLE = 1 << 16
 """Codes that are looked at together: few matrices need more to show that no fewer bits hold them."""
-MOST_DEPTH = 1 << 15
+MAX_DEPTH = 1 << 15
 """Sums of this many products of 8 bits fit into 32 bits, and copies of a few rows on the stack."""
 
 
@@ -117,7 +117,7 @@ def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Decli
     panel = layouts.blocks_panel(units)
     origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), shape) - codes.low
     same = bool((origin == 1 << (codes.bits - 1)).all())
-    rows = _quantised(builder, data, block) or _Rows(data)
+    rows = _quantized(builder, data, block) or _Rows(data)
     constants = (
         builder.constant(_panels(codes, panel), name=weight.data.name),
         builder.constant(_in_panels(scales, panel)),
@@ -147,7 +147,7 @@ def _with_table(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | D
     units, blocks, block = (int(d) for d in cast.data.shape if isinstance(d, int))
     if scales.shape != (units, blocks, 1) or operand(node, 1).shape != (units, blocks * block):
         return Declined("scales are not those of blocks along the depth")
-    if data.dtype not in FLOATS or blocks * block > MOST_DEPTH or block % codes_of_word(found.bits):
+    if data.dtype not in FLOATS or blocks * block > MAX_DEPTH or block % codes_of_word(found.bits):
         return Declined(f"data of {data.dtype}, a depth of {blocks * block}, blocks of {block}")
     codes, panel = replace(found, array=found.array.reshape(units, -1)), layouts.blocks_panel(units)
     weight = builder.constant(_panels(codes, panel), name=cast.data.name)
@@ -161,8 +161,8 @@ def _refused(data: Value, codes: _Codes, block: int, along: int, weight: Dequant
     if data.dtype not in FLOATS:
         return Declined(f"the data are of {data.dtype}")
     units, depth = codes.shape
-    if depth > MOST_DEPTH:
-        return Declined(f"the depth is {depth}; expected at most {MOST_DEPTH}")
+    if depth > MAX_DEPTH:
+        return Declined(f"the depth is {depth}; expected at most {MAX_DEPTH}")
     if weight.attrs.block_size and weight.attrs.axis % weight.data.rank != along or not units:
         return Declined("blocks lie along the results, or there are none")
     if not block or depth % block or block % codes_of_word(codes.bits):
@@ -203,7 +203,7 @@ def _packed_experts(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value
 
 
 def _weights(value: Value) -> tuple[Dequantize, bool] | None:
-    """A dequantised weight of experts, and whether it is ``[E, K, N]``, not ``[E, N, K]``."""
+    """A dequantized weight of experts, and whether it is ``[E, K, N]``, not ``[E, N, K]``."""
     transposed = Transpose.of(value.producer)
     if transposed is not None and transposed.attrs.axes == (0, 2, 1):
         found = Dequantize.of(transposed.data.producer)
@@ -223,7 +223,7 @@ def _expert_parameters(value: Value | None, weight: Dequantize, swapped: bool, s
 
 
 def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
-    """Data and weight of a product with a dequantised matrix, and whether that is ``[K, N]``."""
+    """Data and weight of a product with a dequantized matrix, and whether that is ``[K, N]``."""
     product: Product[Any] | None = Product.of(node)
     if product is None or not product.is_by_matrix:
         return None
@@ -251,7 +251,7 @@ def _narrowed(codes: _Codes, zeros: np.ndarray | None, block: int) -> _Codes:
     for bits in fewer:
         middle = [first - (1 << (bits - 1))] if first == last else []
         for low in (*middle, least):
-            if low <= least and most < low + (1 << bits) and low <= first and last - low <= MOST_ZERO:
+            if low <= least and most < low + (1 << bits) and low <= first and last - low <= MAX_ZERO:
                 return replace(codes, bits=bits, low=low)
     return codes
 
@@ -284,7 +284,7 @@ class _Rows:
     origin: Value | None = None
 
 
-def _quantised(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
+def _quantized(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
     """Data of 8 bits: with a scale for each of the same blocks, for each row of a matrix, or one for all."""
     found = Dequantize.of(data.producer)
     if found is None or found.data.dtype not in ("int8", "uint8") or data.dtype != "float32":

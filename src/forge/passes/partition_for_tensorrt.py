@@ -125,7 +125,7 @@ def _rows(node: Node) -> bool:
     return _constant(node, 1) and 2 <= operand(node).rank <= 4
 
 
-def _normalised(node: Node) -> bool:
+def _normalized(node: Node) -> bool:
     return all(_constant(node, k) for k in range(1, len(node.operands))) and operand(node).rank <= 5
 
 
@@ -184,8 +184,8 @@ _ASKED: tuple[tuple[Callable[[Node], bool], str], ...] = (
     (_pools_whole_images, "nn.adaptive_avg_pool2d nn.adaptive_max_pool2d"),
     (_product, "nn.batch_matmul nn.matmul"),
     (_rows, "nn.dense nn.bias_add"),
-    (_normalised, "nn.layer_norm"),
-    (lambda node: _normalised(node) and node.attrs.axis in (1, 3), "nn.batch_norm"),
+    (_normalized, "nn.layer_norm"),
+    (lambda node: _normalized(node) and node.attrs.axis in (1, 3), "nn.batch_norm"),
     (_not_batch, "nn.softmax split"),
     (_concatenation, "concatenate"),
     (_pad, "nn.pad"),

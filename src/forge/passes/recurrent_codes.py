@@ -1,8 +1,8 @@
-"""Weights of recurrent layers that are dequantised stay integers of 8 bits, and the products of the input are taken out.
+"""Weights of recurrent layers that are dequantized stay integers of 8 bits, and the products of the input are taken out.
 
 ``nn.lstm(%x, qnn.dequantize(w, s), qnn.dequantize(r, t), ...)`` -->
 ``nn.lstm(nn.dense(%x, qnn.dequantize(w, s)), None, r, ..., None, None, t)``: the layer reads codes of int8 with a scale for each
-row, and the product is one that later passes compute with packed codes, or with integers where %x is quantised. Where the layer
+row, and the product is one that later passes compute with packed codes, or with integers where %x is quantized. Where the layer
 rounds its input itself (``dynamic_quantization``), %x is rounded before the product.
 """
 

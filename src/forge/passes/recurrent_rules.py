@@ -21,7 +21,7 @@ from forge.ops.shape.slice import StridedSlice
 from forge.passes.matching import has_only_data, made_by, operand, pairs, scalar
 from forge.passes.view_rules import reshaped
 
-MOST_STEPS = 64
+MAX_STEPS = 64
 """Operators between a gate and the products that it is made of."""
 
 NO_LAYER = Declined("the body is not a step of an LSTM or GRU")
@@ -59,7 +59,7 @@ class _Body:
         self.row: Value | None = None  # the one that gates are made of
         self.state: Value | None = None
 
-    def affine(self, value: Value, depth: int = MOST_STEPS) -> _Affine | None:
+    def affine(self, value: Value, depth: int = MAX_STEPS) -> _Affine | None:
         """``value`` as an affine function of a row and the state."""
         if depth == 0:
             return None
@@ -211,7 +211,7 @@ def _candidate(body: _Body, value: Value) -> tuple[_Affine, _Affine, _Affine] | 
 def _terms(value: Value) -> list[Value]:
     found: list[Value] = []
     pending = [value]
-    while pending and len(found) < MOST_STEPS:
+    while pending and len(found) < MAX_STEPS:
         term = pending.pop()
         node = made_by(term, "add")
         pending += [] if node is None else [operand(node, 1), operand(node)]

@@ -28,11 +28,11 @@ from forge.passes.matching import operand
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose")
 REPEATED = "nn.conv2d_transpose"
 """Whose plain form is slow with one input channel in a group, whatever is known of sizes."""
-LEAST_CHANNELS = 4
+MIN_CHANNELS = 4
 """Input channels of a convolution."""
-LEAST_TAPS = {1: 3, 2: 3, 3: 9}
+MIN_TAPS = {1: 3, 2: 3, 3: 9}
 """By the number of output channels: from how many taps on sums over channels are computed apart."""
-MOST_WASTE = 4.0
+MAX_WASTE = 4.0
 """Multiply-adds with padding over those without it."""
 
 
@@ -74,7 +74,7 @@ def _to_few_channels(lanes: int, builder: RuleBuilder, node: Node) -> Value | No
     if weight is None or weight.dtype != np.float32 or node.result.dtype != "float32":
         return None
     outer, channels, *taps = weight.shape
-    if math.prod(taps) < LEAST_TAPS.get(outer, 1 << 30) or channels < 2 * lanes or channels % lanes:
+    if math.prod(taps) < MIN_TAPS.get(outer, 1 << 30) or channels < 2 * lanes or channels % lanes:
         return None
     attributes = {**node.attributes, "groups": channels, "channels": channels}
     sums = []
@@ -99,9 +99,9 @@ def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:
     def cost(count: int) -> int:
         return groups * inner * -(-count * outer // lanes) * lanes
 
-    counts = [n for n in range(1, groups + 1) if groups % n == 0 and n * inner >= LEAST_CHANNELS]
+    counts = [n for n in range(1, groups + 1) if groups % n == 0 and n * inner >= MIN_CHANNELS]
     best = min(counts, key=lambda n: (cost(n), -n), default=0)
-    return best if best and cost(best) <= MOST_WASTE * groups * inner * outer else 0
+    return best if best and cost(best) <= MAX_WASTE * groups * inner * outer else 0
 
 
 def _diagonal(weight: np.ndarray, count: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from forge.ops.core.inference import tuple_of
 from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.nn.transposed_convolution import ConvTranspose
 
-MOST_WASTE = 1.2
+MAX_WASTE = 1.2
 """Products with taps that are zero in their phase, over the others: where there are more, kernels are told to leave them out."""
 
 
@@ -120,7 +120,7 @@ class Subpixels:
     def attributes(self) -> dict[str, Any]:
         """Of nn.contrib_subpixel_conv2d_NCHWc and its kin."""
         waste = math.prod(axis.waste for axis in self.axes)
-        taps = tuple(tuple(n for run in axis.runs for n in run) for axis in self.axes) if waste >= MOST_WASTE else ()
+        taps = tuple(tuple(n for run in axis.runs for n in run) for axis in self.axes) if waste >= MAX_WASTE else ()
         return {"padding": self.padding, "phases": self.phases, "crop": self.crop, "taps": taps}
 
     def kernel(self, weight: np.ndarray, channels: int) -> np.ndarray:

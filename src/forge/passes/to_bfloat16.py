@@ -1,6 +1,6 @@
 """Computes in bfloat16 where that is safe; inputs and outputs keep their types.
 
-Contractions become bfloat16 (they accumulate in float32). Movement, element-wise functions, pools and normalisations follow where
+Contractions become bfloat16 (they accumulate in float32). Movement, element-wise functions, pools and normalizations follow where
 all computed operands are bfloat16 already: what is between two of them is stored in half the bytes, while kernels compute it in
 float32. Softmax, reductions and all other operators get float32 operands, and contractions on the way to a softmax give them. A
 node stays float32 where it has constants that count (whole and half numbers) which bfloat16 cannot hold. Recurrent layers keep

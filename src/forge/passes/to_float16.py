@@ -2,7 +2,7 @@
 
 ``OpDef.precision`` says what an operator does: contractions become float16 (they accumulate in float32). Movement and
 element-wise operators follow where all computed operands are float16 already. Everything else, exponentials, reductions and
-normalisations among them, gets float32 operands: ``cast`` nodes are put between. A node whose constants or attributes float16
+normalizations among them, gets float32 operands: ``cast`` nodes are put between. A node whose constants or attributes float16
 cannot hold stays float32.
 ``passes/to_bfloat16.py`` does the same with another type and other rules.
 """

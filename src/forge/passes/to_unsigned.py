@@ -1,4 +1,4 @@
-"""Numbers that are quantised to int8 and back are quantised to uint8, as products of integers take them.
+"""Numbers that are quantized to int8 and back are quantized to uint8, as products of integers take them.
 
 ``qnn.dequantize(qnn.quantize(%x, s, z), t, y)`` of int8 --> ``qnn.dequantize(qnn.quantize(%x, s, z + 128), t, y + 128)`` of
 uint8: the same real numbers.
@@ -45,6 +45,6 @@ _rewrite = rewriting(to_unsigned)
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    """Numbers that several dequantise stay one tensor, so that what is computed of them is seen to be a function of it."""
+    """Numbers that several dequantize stay one tensor, so that what is computed of them is seen to be a function of it."""
     changes = _rewrite(graph, options)
     return changes + eliminate_common_subexpr.run(graph, options) if changes else 0

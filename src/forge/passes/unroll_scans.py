@@ -21,10 +21,10 @@ from forge.options import CompileOptions
 from forge.passes.matching import distinct, operand
 from forge.passes.view_rules import reshaped
 
-MOST_LAYERS, MOST_FRAMES = 128, 16
-MOST_NODES = 1 << 14
+MAX_LAYERS, MAX_FRAMES = 128, 16
+MAX_NODES = 1 << 14
 """Operators of all rounds."""
-LEAST_WEIGHT = 1 << 12
+MIN_WEIGHT = 1 << 12
 """Elements of a row of constants that are weights."""
 
 
@@ -75,18 +75,18 @@ def _keeps_types(scan: Node, body: Graph) -> bool:
 
 def _is_worthwhile(scan: Node, body: Graph, rounds: int) -> bool:
     size = sum(node.op_def is not CONSTANT for node in body.nodes)
-    if rounds == 0 or rounds * size > MOST_NODES:
+    if rounds == 0 or rounds * size > MAX_NODES:
         return False
-    if rounds <= MOST_FRAMES and any(ConvBase.of(node) is not None for node in body.nodes):
+    if rounds <= MAX_FRAMES and any(ConvBase.of(node) is not None for node in body.nodes):
         return True
     rows = [operand(node) for node in body.nodes if node.op_def.name == "dynamic_slice"]
     sources = [*rows, *(v for v in scan.operands[scan.attrs.num_states :] if v is not None)]
-    return rounds <= MOST_LAYERS and any(_is_weights(v, rounds) for v in sources)
+    return rounds <= MAX_LAYERS and any(_is_weights(v, rounds) for v in sources)
 
 
 def _is_weights(value: Value, rounds: int) -> bool:
     array = value.constant
-    return array is not None and array.ndim > 2 and len(array) == rounds and array.size >= rounds * LEAST_WEIGHT
+    return array is not None and array.ndim > 2 and len(array) == rounds and array.size >= rounds * MIN_WEIGHT
 
 
 def _row(builder: Builder, value: Value, number: int) -> Value:

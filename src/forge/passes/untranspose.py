@@ -25,9 +25,9 @@ from forge.passes.choose_layouts import plain_weight
 from forge.passes.subpixels import Subpixels
 from forge.target import Target
 
-MOST_LANES = 1.5
+MAX_LANES = 1.5
 """Lanes that pixels of few channels may take, each in vectors of its own, over those that they take together."""
-MOST_PHASES = 8
+MAX_PHASES = 8
 """Pixels next to each other that are interleaved in registers."""
 
 
@@ -45,7 +45,7 @@ def _side_by_side(target: Target, builder: RuleBuilder, node: Node) -> Value | D
         return Declined("the kernels of blocked layouts do not take it")
     if any((axis.size, axis.dilation, axis.before, axis.after) != (axis.stride, 1, 0, 0) for axis in form.axes):
         return Declined("its windows do not lie side by side, or it is padded")
-    if weight.dtype != np.float32 or conv.attrs.groups != 1 or form.phases[-1] > MOST_PHASES:
+    if weight.dtype != np.float32 or conv.attrs.groups != 1 or form.phases[-1] > MAX_PHASES:
         return Declined("it has groups, another element type or many phases")
     if weight.nbytes > target.l1_cache:
         return Declined("its weight fills the first-level cache")
@@ -74,7 +74,7 @@ def _of_few_channels(lanes: int, builder: RuleBuilder, node: Node) -> Value | De
     if groups > 1 and (len(extents) == 2 or not is_single):
         return Declined("it has groups")
     together = -(-phases * channels // lanes) * lanes
-    if groups == 1 and (channels >= lanes or phases * lanes < MOST_LANES * together):
+    if groups == 1 and (channels >= lanes or phases * lanes < MAX_LANES * together):
         return Declined("its channels fill vectors")
     if min(form.padding) < 0 or not all(at_most(0, extent) for extent in extents):
         return Declined("it does not use all data, or may be empty")

@@ -1,1 +1,1 @@
-"""Calibration and quantisation of modules."""
+"""Calibration and quantization of modules."""

@@ -1,4 +1,4 @@
-"""A float model becomes a quantised one."""
+"""A float model becomes a quantized one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forge.ir.edits import journal
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
-from forge.ir.quantised import is_quantised
+from forge.ir.quantized import is_quantized
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import Statistics
 from forge.progress import Progress
@@ -27,7 +27,7 @@ from forge.quantization.places import insertion, recurrent
 from forge.quantization.places.layers import Excluded, Layer, Sites, is_depthwise, layer_of, layers_of, left_out, sites_of
 from forge.quantization.places.products import is_recurrent, products
 from forge.quantization.weights import correction, equalization
-from forge.quantization.weights.codes import Weight, quantised_weight
+from forge.quantization.weights.codes import Weight, quantized_weight
 from forge.quantization.weights.compensation import compensated_weights
 
 STAGE, STAGE_OF_ROWS = "to_integers", "pack_blocks"
@@ -35,7 +35,7 @@ STAGE, STAGE_OF_ROWS = "to_integers", "pack_blocks"
 
 @dataclass
 class Plan:
-    """How the layers of ``graph`` are quantised.
+    """How the layers of ``graph`` are quantized.
 
     Attributes:
         statistics: of values of the graph.
@@ -74,7 +74,7 @@ def values_of(graph: Graph) -> list[Value]:
 
 
 def plan(graph: Graph, scheme: Scheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str] | None = None) -> Plan:
-    """How the layers of ``graph`` are quantised.
+    """How the layers of ``graph`` are quantized.
 
     Args:
         left: reasons why layers stay in float, by their number among `products`.
@@ -118,7 +118,7 @@ def _missing(sites: Sites, statistics: Mapping[Value, Statistics], layer: Layer)
 
 
 def apply(made: Plan) -> None:
-    """Quantises ``made.graph``, in place."""
+    """Quantizes ``made.graph``, in place."""
     scheme, graph = made.scheme, made.graph
     weights = {layer: made.weights.get(layer) or weight_of(layer, scheme) for layer in made.layers if layer.weight is not None}
     sites = sites_of(made.static)
@@ -146,16 +146,16 @@ def weight_of(layer: Layer, scheme: Scheme) -> Weight:
     weight = layer.weight
     assert weight is not None and weight.constant is not None and layer.axis is not None
     per_channel = scheme.per_channel or is_depthwise(layer)
-    return quantised_weight(np.asarray(weight.constant), layer.axis, scheme.weights, per_channel)
+    return quantized_weight(np.asarray(weight.constant), layer.axis, scheme.weights, per_channel)
 
 
 @dataclass
-class Quantised:
-    """A quantised module.
+class Quantized:
+    """A quantized module.
 
     Attributes:
         before: what it was made of, with ``params`` as constants.
-        real: the same with its channels equalised.
+        real: the same with its channels equalized.
         left: reasons why layers stay in float, by label.
         weights: those that are not rounded to the nearest, by number of the layer among `products`.
     """
@@ -175,21 +175,21 @@ class Quantised:
         return hashing.fingerprint(module) == self._fingerprint
 
 
-def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None,
-             weights: Mapping[int, Weight] | None = None, progress: Progress | None = None) -> Quantised:
-    """A quantised copy of ``module``.
+def quantize(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = None,
+             weights: Mapping[int, Weight] | None = None, progress: Progress | None = None) -> Quantized:
+    """A quantized copy of ``module``.
 
     Args:
         kept: reasons why layers stay in float, by their number among `products`.
-        weights: `Quantised.weights` of the same module, with a scheme that differs in nothing that weights depend on, and with at
-            least these layers quantised; None: they are computed.
+        weights: `Quantized.weights` of the same module, with a scheme that differs in nothing that weights depend on, and with at
+            least these layers quantized; None: they are computed.
         progress: told how many weights are rounded.
 
     Raises:
-        OptionError: as `plan`, or it is quantised already.
+        OptionError: as `plan`, or it is quantized already.
     """
-    if any(is_quantised(node) for node in module.main.walk()):
-        raise OptionError("quantize: the model is quantised already; expected a float model: reload() or load it again")
+    if any(is_quantized(node) for node in module.main.walk()):
+        raise OptionError("quantize: the model is quantized already; expected a float model: reload() or load it again")
     base = module.copy()
     statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
     known = {value: s for value, s in statistics.items() if s is not None}
@@ -197,7 +197,7 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     kept = {**excluded(base.main, scheme.exclude), **(kept or {})}
     before = base.copy()
     if scheme.equalize:
-        equalization.equalise(base.main, known, scheme.per_channel)
+        equalization.equalize(base.main, known, scheme.per_channel)
         _count_again(base, scheme, known)
     samples = module.calibration.samples
     cells = recurrent.choices(base, scheme, kept, samples)
@@ -218,11 +218,11 @@ def quantise(module: Module, scheme: Scheme, kept: Mapping[int, str] | None = No
     _keep_statistics(base, known, found)
     left = {layer.label: reason for layer, reason in made.left.items()}
     left |= {products(base.main)[k].label: reason for k, reason in cells.left.items()}
-    return Quantised(found, before, base, scheme, left, weights)
+    return Quantized(found, before, base, scheme, left, weights)
 
 
 def _count_again(base: Module, scheme: Scheme, known: dict[Value, Statistics]) -> None:
-    """Histograms, on the samples that calibration kept, of values whose channels were equalised, for methods that cut by them."""
+    """Histograms, on the samples that calibration kept, of values whose channels were equalized, for methods that cut by them."""
     lost = {v: s.channel_axis for v, s in known.items() if s.calls and not s.histogram.counts.any()}
     samples = base.calibration.samples
     if not lost or not samples or scheme.calib_method == "minmax" or scheme.calib_method == "average" and scheme.calib_guard:
@@ -262,7 +262,7 @@ def _planned(base: Module, scheme: Scheme, statistics: Mapping[Value, Statistics
              left: Mapping[int, str], weights: Mapping[int, Weight] = MappingProxyType({}),
              deltas: Mapping[int, np.ndarray] = MappingProxyType({}),
              ) -> tuple[Module, Plan]:
-    """A quantised copy.
+    """A quantized copy.
 
     Args:
         cells: recurrent layers, as `recurrent.Choices.rounds_data` has them.
@@ -319,7 +319,7 @@ def _left(module: Module, stage: str) -> dict[int, str]:
     for mark, node in zip(marks, products(marked.main)):
         node.origin = (*node.origin, mark)
     with journal.recorded() as kept:
-        optimised = optimized_graph(marked, check_options(), stop_after=stage)
+        optimized = optimized_graph(marked, check_options(), stop_after=stage)
     reasons = {a.node.origin[-1]: a.reason for a in kept.declined() if a.stage == stage and a.node.origin}
-    left = [n.origin[-1] for n in optimised.nodes if n.origin and n.origin[-1] in marks]
+    left = [n.origin[-1] for n in optimized.nodes if n.origin and n.origin[-1] in marks]
     return {marks[mark]: reasons.get(mark, "") for mark in left}

@@ -113,7 +113,7 @@ UNIT, INVARIANT, OTHER = "unit", "invariant", "other"
 
 
 def pattern(stride: Poly | None) -> str:
-    """What one access looks like when its axis is vectorised."""
+    """What one access looks like when its axis is vectorized."""
     if stride == ONE:
         return UNIT
     return INVARIANT if stride == ZERO else OTHER

@@ -55,7 +55,7 @@ class _Manner:
 
 
 def schedule_injective(call: KernelCall, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
-    """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
+    """Vectorized and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
     manner = _Manner(call.target, algebra, not call.overwrites)
     found = (fixed(body, algebra), unstretched(body, axes, algebra)) if depends_on_places(body) else ()
@@ -368,7 +368,7 @@ class _Injective:
 
     def _vectors(self, body: Stmt, axis: Loop, extent: Expr, lanes: int, unroll: int, begin: Expr | None = None) -> Stmt:
         def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
-            return _vectorised(body, axis, at, width, mask)
+            return _vectorized(body, axis, at, width, mask)
 
         return loops.vector_loop(extent, lanes, vector, unroll, self.masked, begin, self.manner.again)
 
@@ -398,7 +398,7 @@ class _Injective:
         return loops.parallel_nest([block, *outer], inner, E.const(max(1, self.cost * size // self.lanes)))
 
 
-def _vectorised(body: Stmt, axis: Loop, at: Expr, lanes: int, mask: Expr | None) -> Stmt:
+def _vectorized(body: Stmt, axis: Loop, at: Expr, lanes: int, mask: Expr | None) -> Stmt:
     if lanes == 1:
         return map_expressions(body, lambda x: substitute(x, {axis.var: at}))
     return Vectorizer(axis.var, at, lanes, mask).stmt(body)

@@ -68,7 +68,7 @@ def schedule_reductions(
 
 
 def _outer_vector_axis(problem: Problem) -> Loop | None:
-    """The outer axis to vectorise, or None where vectors along the reduction axes are cheaper."""
+    """The outer axis to vectorize, or None where vectors along the reduction axes are cheaper."""
     if not problem.outer:
         return None
     best = min(reversed(problem.outer), key=lambda axis: _outer_cost(problem, axis))

@@ -47,7 +47,7 @@ def with_children(x: Expr, new: Sequence[Expr]) -> Expr:
 
 
 def substitute(x: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """Replaces variables. A variable replaced by a ``Ramp`` vectorises the expression around it."""
+    """Replaces variables. A variable replaced by a ``Ramp`` vectorizes the expression around it."""
     return Rewriter(lambda e: values.get(e) if isinstance(e, Var) else None)(x)
 
 

@@ -1,8 +1,8 @@
 """Whether tensors that became constants of compiled code are as they were then.
 
-PyTorch counts writes, but not all of them: fused optimisers, batch norms in training, ``tensor.data`` and views of NumPy write
+PyTorch counts writes, but not all of them: fused optimizers, batch norms in training, ``tensor.data`` and views of NumPy write
 without a word. So contents are compared, too: at each call all of few bytes, of more samples of all tensors and a part of the
-memory, and all of it where there is a reason, which is a step of any optimiser, a count or an address that differs, or a sample
+memory, and all of it where there is a reason, which is a step of any optimizer, a count or an address that differs, or a sample
 that does.
 """
 
@@ -34,7 +34,7 @@ def refresh() -> None:
 
 
 def _count_step(*_: object) -> None:
-    if not torch.compiler.is_compiling():  # compiled optimisers know nothing of this
+    if not torch.compiler.is_compiling():  # compiled optimizers know nothing of this
         refresh()
 
 

@@ -1,4 +1,4 @@
-"""Tensors that are several tensors in one, as quantised ones are: what torch calls traceable wrapper subclasses."""
+"""Tensors that are several tensors in one, as quantized ones are: what torch calls traceable wrapper subclasses."""
 
 from __future__ import annotations
 

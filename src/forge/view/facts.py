@@ -29,11 +29,11 @@ _LONGEST_EXTENT = 18
 CATEGORIES = {
     Category.CONTRACTION: ("convolution, matrix product", "#2f6fb5"),
     Category.ACTIVATION: ("activation", "#b8472f"),
-    Category.NORMALISATION: ("normalisation", "#2b7a55"),
+    Category.NORMALIZATION: ("normalization", "#2b7a55"),
     Category.REDUCTION: ("pooling, reduction", "#7458b0"),
     Category.ARITHMETIC: ("element-wise", "#9a6412"),
     Category.MOVEMENT: ("data movement", "#5c6675"),
-    Category.QUANTISATION: ("quantisation", "#a63b78"),
+    Category.QUANTIZATION: ("quantization", "#a63b78"),
     Category.CONTROL: ("control flow, function", "#127782"),
     Category.OTHER: ("other", "#77702c"),
 }

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-MOST_BENDS = 6000
+MAX_BENDS = 6000
 """Of one drawing; edges that would need more, the longest first, are drawn straight."""
 
 _ORDER_SWEEPS = 8
@@ -136,7 +136,7 @@ def _with_bends(
     for a, b in sorted(edges, key=lambda e: ranks[e[1]] - ranks[e[0]]):
         trunk = trunks.setdefault(a, [])
         needed = ranks[b] - ranks[a] - 1
-        if following - items + needed - len(trunk) > MOST_BENDS:
+        if following - items + needed - len(trunk) > MAX_BENDS:
             continue
         while len(trunk) < needed:
             upper = trunk[-1] if trunk else a

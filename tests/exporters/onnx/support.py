@@ -35,7 +35,7 @@ def check(model: onnx.ModelProto) -> None:
 
 
 def onnxruntime_outputs(model: onnx.ModelProto, inputs: Sequence[Any]) -> list[Any]:
-    """Outputs of onnxruntime without its optimisations.
+    """Outputs of onnxruntime without its optimizations.
 
     Raises:
         NotRun: it lacks an operator for an element type, or fails.

@@ -98,7 +98,7 @@ def test_weights_of_all_kinds(dtype: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, values)
 
 
-def test_params_become_initialisers_under_their_names() -> None:
+def test_params_become_initializers_under_their_names() -> None:
     text = "g (float[2, 3] x) => (float[2, 2] y) { y = MatMul(x, weight) }"
     ir = forge.from_onnx(model(text, weight=example(1, 3, 2)), freeze_params=False)
     made = onnx_of(ir)

@@ -3,7 +3,7 @@
 Each network, for small images, in a process of its own. It is given as an object, as a ``.keras`` and an ``.h5`` file, as a
 SavedModel, as a frozen graph and as a concrete function, all with any size of a batch; as a ``.keras`` file also with channels
 first. Modules with one fingerprint are compiled once. Errors are those of logits, relative to the largest, from what Keras
-computes in float64; so is TensorFlow's own. What is left in optimised modules is counted.
+computes in float64; so is TensorFlow's own. What is left in optimized modules is counted.
 Needs keras and tensorflow.
 """
 
@@ -41,7 +41,7 @@ LEAST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}
 """Sizes of images for networks that take none of `SIZE`."""
 CLASSES = 7
 IN_COMMON = ("transpose", "layout_transform", "nn.pad", "nn.batch_norm", "reshape", "shape_of")
-"""What is counted in optimised modules."""
+"""What is counted in optimized modules."""
 FIRST = "channels first"
 """The door whose module takes images with channels first."""
 
@@ -53,7 +53,7 @@ class Outcome:
     Attributes:
         error: from float64, relative to the largest logit.
         seconds: to load, and to compile.
-        operators: of the optimised module, without constants.
+        operators: of the optimized module, without constants.
     """
 
     door: str
@@ -81,15 +81,15 @@ class Found:
 
 
 def model_of(name: str) -> Any:
-    """The network, whose batch normalisations know the statistics of some images, or without any, whose weights keep variances.
+    """The network, whose batch normalizations know the statistics of some images, or without any, whose weights keep variances.
 
     All images have nearly the same logits otherwise.
     """
     model = network(name, LEAST.get(name, SIZE), classes=CLASSES, classifier_activation=None)
-    normalisations = [layer for layer in model.layers if type(layer).__name__ == "BatchNormalization"]
-    for layer in normalisations:
+    normalizations = [layer for layer in model.layers if type(layer).__name__ == "BatchNormalization"]
+    for layer in normalizations:
         layer.momentum = 0.0
-    if normalisations:
+    if normalizations:
         model(images(model, 8), training=True)
     else:  # Glorot's weights halve variances, in which images would differ, at each ReLU
         model.set_weights([w * 2**0.5 if w.ndim == 4 else w for w in model.get_weights()])
@@ -147,8 +147,8 @@ def doors(model: Any, folder: Path) -> Iterator[tuple[str, Callable[[], forge.IR
     yield "function", lambda: forge.from_tensorflow(function)
 
 
-def optimised(ir: forge.IRModule) -> dict[str, int]:
-    """Operators of the optimised module."""
+def optimized(ir: forge.IRModule) -> dict[str, int]:
+    """Operators of the optimized module."""
     found = Counter(node.op for node in optimized_graph(ir.mod, check_options("llvm")).nodes)
     del found["constant"]
     return dict(sorted(found.items()))
@@ -176,7 +176,7 @@ def compared(name: str) -> Found:
                 begin = time.perf_counter()
                 run = ir.get_inference_function()
                 seconds = time.perf_counter() - begin
-                known[ir.fingerprint] = np.asarray(run(given)), seconds, optimised(ir)
+                known[ir.fingerprint] = np.asarray(run(given)), seconds, optimized(ir)
             found, seconds, operators = known[ir.fingerprint]
             results.append(found)
             outcomes.append(Outcome(door, apart(found, wanted), (times[1] - times[0], seconds), operators))

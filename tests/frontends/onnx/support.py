@@ -41,7 +41,7 @@ def ops(module: Module) -> list[str]:
 
 
 def onnxruntime_outputs(proto: onnx.ModelProto, *inputs: Any) -> list[Any]:
-    """Outputs of onnxruntime without its optimisations."""
+    """Outputs of onnxruntime without its optimizations."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

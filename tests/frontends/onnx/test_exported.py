@@ -1,4 +1,4 @@
-"""Models as exporters and quantisers write them: imported, compiled and compared with onnxruntime."""
+"""Models as exporters and quantizers write them: imported, compiled and compared with onnxruntime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forge.frontends.onnx import import_model
 from tests.frontends.onnx.support import example, model, onnxruntime_outputs
 
 QUANTUM_SHARE = 0.02
-"""Elements of a quantised network that may be off: roundings at half a step go either way."""
+"""Elements of a quantized network that may be off: roundings at half a step go either way."""
 
 
 def compiled_outputs(path: Path | onnx.ModelProto, *inputs: np.ndarray) -> list[np.ndarray]:
@@ -54,7 +54,7 @@ def convolutional() -> onnx.ModelProto:
 
 
 class Calibration:
-    """Gives inputs to onnxruntime's quantiser."""
+    """Gives inputs to onnxruntime's quantizer."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._inputs: Iterator[dict[str, np.ndarray]] = iter([{"x": example(k, *shape)} for k in range(4)])
@@ -65,25 +65,25 @@ class Calibration:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("quantised") / "plain.onnx"
+    path = tmp_path_factory.mktemp("quantized") / "plain.onnx"
     onnx.save(convolutional(), path)
     return path
 
 
 @pytest.mark.parametrize("format_name", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_static_quantisation(plain: Path, tmp_path: Path, format_name: str, per_channel: bool) -> None:
+def test_static_quantization(plain: Path, tmp_path: Path, format_name: str, per_channel: bool) -> None:
     quantization = pytest.importorskip("onnxruntime.quantization")
-    path = tmp_path / "quantised.onnx"
+    path = tmp_path / "quantized.onnx"
     kind = quantization.QuantFormat[format_name]
     with contextlib.redirect_stdout(io.StringIO()):
         quantization.quantize_static(plain, path, Calibration((2, 3, 8, 8)), quant_format=kind, per_channel=per_channel)
     check(path, example(9, 4, 3, 8, 8), tolerance=0.02, exceptions=QUANTUM_SHARE)
 
 
-def test_dynamic_quantisation(plain: Path, tmp_path: Path) -> None:
+def test_dynamic_quantization(plain: Path, tmp_path: Path) -> None:
     quantization = pytest.importorskip("onnxruntime.quantization")
-    path = tmp_path / "quantised.onnx"
+    path = tmp_path / "quantized.onnx"
     quantization.quantize_dynamic(plain, path)
     assert any(n.op_type in ("MatMulInteger", "ConvInteger") for n in onnx.load(path).graph.node)
     check(path, example(9, 4, 3, 8, 8), tolerance=0.02, exceptions=QUANTUM_SHARE)

@@ -20,7 +20,7 @@ from forge.frontends.onnx.loader import load
 from tests.frontends.onnx.support import evaluate, example, model
 
 MIB = 1 << 20
-MOST_MEMORY = 1.2
+MAX_MEMORY = 1.2
 """Times the bytes of the weights that loading may take."""
 
 
@@ -149,4 +149,4 @@ def test_memory_of_loading(tmp_path: Path, external: bool) -> None:
     command = [sys.executable, "-c", _MEASURE, str(path), str(tiny)]
     total, peak = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
     assert total >= 300 * 10**6
-    assert peak <= MOST_MEMORY * total
+    assert peak <= MAX_MEMORY * total

@@ -23,7 +23,7 @@ TOLERANCE = 1e-4  # of the largest output: rounding errors of float32 through up
 SCALE, MEAN, VARIANCE = 1, 3, 4  # operands of BatchNormalization
 
 
-def randomised(case: StoredCase, seed: int) -> onnx.ModelProto:
+def randomized(case: StoredCase, seed: int) -> onnx.ModelProto:
     """The network up to its softmax, which hides differences, with random weights that keep the size of activations."""
     rng = np.random.default_rng(seed)
     model = onnx.ModelProto()
@@ -53,7 +53,7 @@ def weights(rng: np.random.Generator, shape: tuple[int, ...], op: str, position:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_random_weights(name: str) -> None:
-    model = randomised(NETWORKS[name], 7)
+    model = randomized(NETWORKS[name], 7)
     given = {t.name for t in model.graph.initializer}
     (info,) = (i for i in model.graph.input if i.name not in given)
     x = np.random.default_rng(8).standard_normal([d.dim_value for d in info.type.tensor_type.shape.dim]).astype(np.float32)

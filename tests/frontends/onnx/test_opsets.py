@@ -470,7 +470,7 @@ def test_batch_norm_in_training_mode() -> None:
     assert_same([y], [(IMAGE - shaped[0]) / np.sqrt(shaped[1] + 1e-5) * shaped[2] + shaped[3]])
 
 
-def normalised(statistics: Any, weights: dict[str, np.ndarray]) -> np.ndarray:
+def normalized(statistics: Any, weights: dict[str, np.ndarray]) -> np.ndarray:
     mean, variance, scale, bias = (v[:, None, None] for v in (*statistics, weights["s"], weights["b"]))
     return (IMAGE - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
@@ -485,7 +485,7 @@ def test_batch_norm_of_old_opsets_trains_where_its_statistics_are_read(opset: in
     got = run(model(f"g (float[2,4,7,9] x) => ({outputs}) {{ {node} }}", opset, **BATCH_NORM), IMAGE)
     own = IMAGE.mean((0, 2, 3)), IMAGE.var((0, 2, 3))
     running = [0.75 * BATCH_NORM[n] + 0.25 * v for n, v in zip("pq", own)]
-    assert_same(got, [normalised(own, BATCH_NORM), *running, *own])
+    assert_same(got, [normalized(own, BATCH_NORM), *running, *own])
 
 
 @pytest.mark.parametrize(("flag", "training"), [("", False), ("<is_test=1>", False), ("<is_test=0>", True)])
@@ -493,7 +493,7 @@ def test_batch_norm_6_trains_only_where_the_flag_says_so(flag: str, training: bo
     node = f"y = BatchNormalization{flag}(x, s, b, p, q)"
     (y,) = run(model(f"g (float[2,4,7,9] x) => (float[2,4,7,9] y) {{ {node} }}", 6, **BATCH_NORM), IMAGE)
     own = IMAGE.mean((0, 2, 3)), IMAGE.var((0, 2, 3))
-    assert_same([y], [normalised(own if training else (BATCH_NORM["p"], BATCH_NORM["q"]), BATCH_NORM)])
+    assert_same([y], [normalized(own if training else (BATCH_NORM["p"], BATCH_NORM["q"]), BATCH_NORM)])
 
 
 def test_batch_norm_7_with_parameters_of_each_element() -> None:

@@ -1,7 +1,7 @@
 """Makes the files in ``data``: ``python -m tests.frontends.stablehlo.make_data``. They are read where there is no jax.
 
 Each module is there as text, in the form of its dialects, and as portable artifacts of several versions of StableHLO; one is
-what ``jax.export`` serialises. Names of files of this machine are left out.
+what ``jax.export`` serializes. Names of files of this machine are left out.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ QUANTIZED_VHLO = """module {
 }
 """.replace("ONE", "!vhlo.quant_v1<!vhlo.i8_v1:!vhlo.f32_v1, 5.000000e-01:-3, -128:127, 1>").replace(
     "OTHER", "!vhlo.quant_per_axis_v1<!vhlo.ui8_v1:!vhlo.f32_v1, 0, [5.000000e-01, 2.500000e-01], [1, 2], 0:255, 0>")
-"""A module with quantised types, which jaxlib knows in VHLO alone."""
+"""A module with quantized types, which jaxlib knows in VHLO alone."""
 
 
 def texts(text: str, locations: bool = True) -> tuple[str, str]:

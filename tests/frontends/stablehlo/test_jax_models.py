@@ -125,7 +125,7 @@ def _autoencoder(haiku: Any, x: Any) -> Any:
     return jax.nn.sigmoid(up), code
 
 
-def _normalised(haiku: Any, x: Any) -> Any:
+def _normalized(haiku: Any, x: Any) -> Any:
     x = haiku.BatchNorm(True, True, 0.9)(haiku.Conv2D(4, 3, with_bias=False)(x), is_training=True)
     x = haiku.avg_pool(haiku.InstanceNorm(True, True)(jax.nn.relu(x)), (1, 2, 2, 1), (1, 2, 2, 1), "SAME")
     return haiku.GroupNorm(2)(haiku.DepthwiseConv2D(2, 3)(x))
@@ -187,7 +187,7 @@ MODELS: dict[str, tuple[Callable[..., Network], Callable[..., Any], np.ndarray]]
     "flax two directions": (
         flax_network, lambda linen, x: linen.Bidirectional(linen.RNN(linen.LSTMCell(5)), linen.RNN(linen.GRUCell(5)))(x), ROWS),
     "haiku autoencoder": (haiku_network, _autoencoder, IMAGES),
-    "haiku normalised": (haiku_network, _normalised, IMAGES),
+    "haiku normalized": (haiku_network, _normalized, IMAGES),
     "haiku lstm": (haiku_network, lambda haiku, x: _unrolled("LSTM", haiku, x), ROWS),
     "haiku gru": (haiku_network, lambda haiku, x: _unrolled("GRU", haiku, x), ROWS),
     "haiku attention": (haiku_network, _attended, ROWS),

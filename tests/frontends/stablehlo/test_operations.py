@@ -263,7 +263,7 @@ def test_custom_calls_of_the_user() -> None:
         unregister("acme", domain="custom_call")
 
 
-def test_quantised_tensors() -> None:
+def test_quantized_tensors() -> None:
     kind = "tensor<4x!quant.uniform<i8:f32, 0.5:10>>"
     text = f"""func.func @main(%a: tensor<4xf32>, %b: {kind}) -> (tensor<4xf32>, {kind}) {{
       %0 = stablehlo.uniform_quantize %a : (tensor<4xf32>) -> {kind}
@@ -274,8 +274,8 @@ def test_quantised_tensors() -> None:
     x, y = np.array([1.2, -3.3, 0.26, 500], "float32"), np.array([10, 12, 8, -128], "int8")
     codes = np.clip(np.round(x / 0.5) + 10, -128, 127)
     total = np.clip(np.round((codes - 10) + (y.astype("float32") - 10)) + 10, -128, 127)
-    found, quantised = run(text, x, y)
-    np.testing.assert_array_equal(quantised, codes.astype("int8"))
+    found, quantized = run(text, x, y)
+    np.testing.assert_array_equal(quantized, codes.astype("int8"))
     np.testing.assert_allclose(found, (total - 10) * 0.5)
 
 

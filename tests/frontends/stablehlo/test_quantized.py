@@ -1,4 +1,4 @@
-"""Quantised types: integers that stand for numbers, and what is computed with them, as the specification says."""
+"""Quantized types: integers that stand for numbers, and what is computed with them, as the specification says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def function(body: str, arguments: list[str], result: str) -> str:
     return f"func.func @main({given}) -> {result} {{\n{body}\nreturn %r : {result}\n}}"
 
 
-def quantised(numbers: np.ndarray, scale: object, zero: object, low: int, high: int) -> np.ndarray:
+def quantized(numbers: np.ndarray, scale: object, zero: object, low: int, high: int) -> np.ndarray:
     """As the specification says, in float32."""
     moved = numbers.astype(np.float32) / np.float32(scale) + np.float32(zero)
     return np.nan_to_num(np.rint(np.clip(moved, low, high)), nan=0.0)
@@ -48,7 +48,7 @@ def test_storage_types(storage: str, zero: int) -> None:
     text = function(f"""%q = stablehlo.uniform_quantize %a : (tensor<9xf32>) -> {kind}
       %r = stablehlo.uniform_dequantize %q : ({kind}) -> tensor<9xf32>""", ["tensor<9xf32>"], "tensor<9xf32>")
     x = np.array([0, 0.25, 0.75, -0.25, 1.1, 1e6, -1e6, np.inf, -np.inf], np.float32)
-    np.testing.assert_array_equal(run(text, x)[0], (quantised(x, 0.5, zero, low, high) - zero) * np.float32(0.5))
+    np.testing.assert_array_equal(run(text, x)[0], (quantized(x, 0.5, zero, low, high) - zero) * np.float32(0.5))
 
 
 def test_nan_is_the_integer_0() -> None:
@@ -65,8 +65,8 @@ def test_scales_along_an_axis() -> None:
       %r = stablehlo.uniform_quantize %q : (tensor<3x2x{one}>) -> tensor<3x2x{other}>""", ["tensor<3x2xf32>"],
       f"tensor<3x2x{other}>")
     x = RNG.uniform(-9, 9, (3, 2)).astype(np.float32)
-    first = (quantised(x, [0.5, 0.25], [3, 0], -128, 127) - [3, 0]) * [0.5, 0.25]
-    np.testing.assert_array_equal(run(text, x)[0], quantised(first, [2, 1], [-1, 7], -128, 127))
+    first = (quantized(x, [0.5, 0.25], [3, 0], -128, 127) - [3, 0]) * [0.5, 0.25]
+    np.testing.assert_array_equal(run(text, x)[0], quantized(first, [2, 1], [-1, 7], -128, 127))
 
 
 A, B, C = "!quant.uniform<i8:f32, 0.5:10>", "!quant.uniform<i8:f32, 0.25:-4>", "!quant.uniform<i8:f32, 1.5:3>"
@@ -83,7 +83,7 @@ def test_operations_of_two(name: str) -> None:
     kinds = [f"tensor<3x4x{kind}>" for kind in (A, B, C)]
     text = function(f"%r = stablehlo.{name} %a, %b : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}", kinds[:2], kinds[2])
     with np.errstate(all="ignore"):
-        expected = quantised(ELEMENTWISE[name](*(x.astype(np.float32) for x in NUMBERS)), 1.5, 3, -128, 127)
+        expected = quantized(ELEMENTWISE[name](*(x.astype(np.float32) for x in NUMBERS)), 1.5, 3, -128, 127)
     np.testing.assert_array_equal(run(text, *INTEGERS)[0], expected)
 
 
@@ -91,7 +91,7 @@ def test_comparison_and_choice() -> None:
     kinds = [f"tensor<3x4x{kind}>" for kind in (A, B, C)]
     text = function(f"""%p = stablehlo.compare GT, %a, %b : ({kinds[0]}, {kinds[1]}) -> tensor<3x4xi1>
       %r = stablehlo.select %p, %a, %b : (tensor<3x4xi1>, {kinds[0]}, {kinds[1]}) -> {kinds[2]}""", kinds[:2], kinds[2])
-    np.testing.assert_array_equal(run(text, *INTEGERS)[0], quantised(np.maximum(*NUMBERS), 1.5, 3, -128, 127))
+    np.testing.assert_array_equal(run(text, *INTEGERS)[0], quantized(np.maximum(*NUMBERS), 1.5, 3, -128, 127))
 
 
 def test_elements_that_are_moved_stay() -> None:
@@ -142,10 +142,10 @@ AXIS = "!quant.uniform<i8:f32:1, {0.25, 0.5, 1.0}>"
 def test_products(weights: str, scale: object, zero: int) -> None:
     exact = NUMBERS[0] @ ((WEIGHTS - float(zero)) * scale)
     np.testing.assert_array_equal(run(product(weights, EXACT), INTEGERS[0])[0], exact / 0.125)
-    np.testing.assert_array_equal(run(product(weights, COARSE), INTEGERS[0])[0], quantised(exact, 24, 4, -128, 127))
+    np.testing.assert_array_equal(run(product(weights, COARSE), INTEGERS[0])[0], quantized(exact, 24, 4, -128, 127))
 
 
-def test_products_of_numbers_by_quantised_weights() -> None:
+def test_products_of_numbers_by_quantized_weights() -> None:
     text = function(f"""%w = stablehlo.constant dense<{WEIGHTS.tolist()}> : tensor<4x3x{AXIS}>
       %r = stablehlo.dot_general %a, %w, contracting_dims = [1] x [0] :
         (tensor<3x4xf32>, tensor<4x3x{AXIS}>) -> tensor<3x3xf32>""", ["tensor<3x4xf32>"], "tensor<3x3xf32>")
@@ -173,7 +173,7 @@ def test_convolutions(weights: str, scales: object) -> None:
     x = RNG.integers(-128, 128, (1, 6, 6, 8)).astype(np.int8)
     windows = np.lib.stride_tricks.sliding_window_view((x - 10.0) * 0.5, (3, 3), axis=(1, 2))
     expected = np.einsum("bhwcij,ijco->bhwo", windows, KERNEL * (np.ones(16) * scales))
-    np.testing.assert_array_equal(run(text, x)[0], quantised(expected, 512, 4, -128, 127))
+    np.testing.assert_array_equal(run(text, x)[0], quantized(expected, 512, 4, -128, 127))
 
 
 @pytest.mark.parametrize("text", [

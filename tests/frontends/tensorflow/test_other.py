@@ -63,7 +63,7 @@ def test_top_k_of_a_number_that_is_known(how: tuple[str, ...]) -> None:
 
 
 @HOW
-def test_quantise_and_dequantise_of_known_ranges(how: tuple[str, ...]) -> None:
+def test_quantize_and_dequantize_of_known_ranges(how: tuple[str, ...]) -> None:
     (found,) = results("QuantizeAndDequantize", [np.array([-1, 0.1, 0.5, 3], np.float32)], how, range_given=True, input_min=-1.0,
                        input_max=127 / 128)
     np.testing.assert_array_equal(found, np.array([-128, 13, 64, 127], np.float32) / 128)

@@ -10,8 +10,8 @@ import numpy as np
 from forge import dtypes
 from forge.frontends.tensorflow.messages import DTYPES, message_of
 
-QUANTISED = {"qint8": 11, "quint8": 12, "qint32": 13, "qint16": 15, "quint16": 16}
-NUMBERS = {name: number for number, name in DTYPES.items() if number not in QUANTISED.values()} | QUANTISED
+QUANTIZED = {"qint8": 11, "quint8": 12, "qint32": 13, "qint16": 15, "quint16": 16}
+NUMBERS = {name: number for number, name in DTYPES.items() if number not in QUANTIZED.values()} | QUANTIZED
 """Element types as messages say them."""
 
 

@@ -35,7 +35,7 @@ class Comparison:
     """What an operator of Forge and of the interpreter give for equal inputs.
 
     Attributes:
-        difference: the greatest, in steps where the output is quantised.
+        difference: the greatest, in steps where the output is quantized.
         equal: the share of equal elements.
     """
 

@@ -2,7 +2,7 @@
 
     row("ADD", num(4, 5), num(5), forms=("float32", *Q), fused_activation_function="RELU")
 
-The form is that of numbers: ``num`` is an input of it, ``weight`` a constant, ``bias`` what is added to a product. Quantised
+The form is that of numbers: ``num`` is an input of it, ``weight`` a constant, ``bias`` what is added to a product. Quantized
 outputs have the range that the row says, or else that of the float form, which `record` notes.
 """
 
@@ -21,13 +21,13 @@ from tests.frontends.tflite.writer import Graph, Tensor, model
 Q = ("int8", "uint8")
 Q16 = (*Q, "int16")
 WEIGHTED = ("float32", "float16", "dynamic", "int8", "int8_tensor", "uint8", "int16x8")
-"""Forms of products: of those that are quantised, weights have a scale for each channel, but for "int8_tensor" and "uint8";
+"""Forms of products: of those that are quantized, weights have a scale for each channel, but for "int8_tensor" and "uint8";
 float16 weights go through DEQUANTIZE; "dynamic" has int8 weights of float data."""
 
 _ELEMENTS = {
     "float16": "float32", "dynamic": "float32", "dynamic4": "float32", "int8_tensor": "int8", "int4": "int8", "int16x8": "int16"}
 _WEIGHTS = {"dynamic": "int8", "dynamic4": "int4", "int8_tensor": "int8", "int4": "int4", "int16x8": "int8"}
-QUANTISED = frozenset({"int8", "uint8", "int16", "int8_tensor", "int4", "int16x8"})
+QUANTIZED = frozenset({"int8", "uint8", "int16", "int8_tensor", "int4", "int16x8"})
 STEP = 1 / 127
 """Of float data that kernels round to int8 before they multiply them with integer weights."""
 AUTO, SAME = "auto", "same"
@@ -38,7 +38,7 @@ Scaled = tuple[float, int]
 
 @dataclass(frozen=True)
 class Fixed:
-    """The quantisation that an operator's kernels ask of their output, by element type."""
+    """The quantization that an operator's kernels ask of their output, by element type."""
 
     by_dtype: Mapping[str, Scaled]
 
@@ -50,7 +50,7 @@ SYMMETRIC = Fixed({"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 
 LOGARITHM = Fixed({"int8": (16 / 256, 127), "uint8": (16 / 256, 255)})
 
 Output = str | Range | Fixed
-"""A range of numbers, a quantisation, "same" as the first operand, "auto", or an element type for other outputs."""
+"""A range of numbers, a quantization, "same" as the first operand, "auto", or an element type for other outputs."""
 
 
 @dataclass
@@ -69,8 +69,8 @@ class Made:
         return _ELEMENTS.get(self.form, self.form)
 
     @property
-    def is_quantised(self) -> bool:
-        return self.form in QUANTISED
+    def is_quantized(self) -> bool:
+        return self.form in QUANTIZED
 
     def input(self, value: np.ndarray, **more: Any) -> Tensor:
         self.values.append(value)
@@ -92,12 +92,12 @@ def scaled(dtype: str, low: float, high: float) -> Scaled:
 
 
 def num(*shape: int, low: float = -1, high: float = 1, const: bool = False, values: Any = None) -> Operand:
-    """Numbers between ``low`` and ``high``, or the integers of all of a quantised type."""
+    """Numbers between ``low`` and ``high``, or the integers of all of a quantized type."""
 
     def make(made: Made) -> Tensor:
         dtype = made.dtype
         how: dict[str, Any] = {}
-        if made.is_quantised:
+        if made.is_quantized:
             scale, zero = scaled(dtype, low, high)
             least, most = dtypes.integer_range(dtype)
             how = {"scale": scale, "zero_point": zero}
@@ -169,7 +169,7 @@ def bias(size: int, data: int = 0, by: int = 1) -> Operand:
     def make(made: Made) -> Tensor:
         numbers = made.random.uniform(-1, 1, size).astype(np.float32)
         x, w = made.operands[data], made.operands[by]
-        if not made.is_quantised or x is None or w is None:
+        if not made.is_quantized or x is None or w is None:
             return made.graph.constant(numbers)
         scales = (np.float32(1) * np.asarray(x.scale, np.float32) * np.asarray(w.scale, np.float32)).astype(np.float32)
         dtype = "int64" if made.form == "int16x8" else "int32"
@@ -205,11 +205,11 @@ class Case:
     @property
     def is_inexact(self) -> bool:
         reasons = self.row.inexact
-        return self.is_quantised and bool(reasons if isinstance(reasons, str) else reasons.get(self.form))
+        return self.is_quantized and bool(reasons if isinstance(reasons, str) else reasons.get(self.form))
 
     @property
-    def is_quantised(self) -> bool:
-        return self.form in QUANTISED
+    def is_quantized(self) -> bool:
+        return self.form in QUANTIZED
 
     @property
     def accuracy(self) -> float:
@@ -246,7 +246,7 @@ class Case:
     def _output(self, made: Made, kind: Output, found: Range | None) -> tuple[str, dict[str, Any]]:
         if isinstance(kind, str) and kind not in (AUTO, SAME):
             return kind, {}
-        if not made.is_quantised:
+        if not made.is_quantized:
             return made.dtype, {}
         first = next(one for one in made.operands if one is not None and one.scale is not None)
         if kind == SAME:

@@ -1,6 +1,6 @@
 """What the interpreter gives for the cases: ``python -m tests.frontends.tflite.record [--all] [NAME ...]``; needs ai-edge-litert.
 
-Its reference kernels' results, and of quantised ones those of its fast kernels where they differ, are kept in one file, so that
+Its reference kernels' results, and of quantized ones those of its fast kernels where they differ, are kept in one file, so that
 the tests need no interpreter. Cases that are there already are kept, but for those whose names begin with a NAME; ``--all``
 records all anew.
 """
@@ -25,13 +25,13 @@ from tests.frontends.tflite.cases import CASES
 REFERENCE, PLAIN, FAST = "reference", "plain", "fast"
 """Kinds of kernels: "plain" ones are the interpreter's own, "fast" ones are XNNPACK's where it has any."""
 WITHOUT_REFERENCE = ("ELU", "CEIL", "ROUND", "SEGMENT_SUM", "SUM")
-"""Operators that the reference resolver does not have; its SUM of quantised integers lets them wrap."""
+"""Operators that the reference resolver does not have; its SUM of quantized integers lets them wrap."""
 ABOUT = "about"
 """The entry of the file that has shapes and ranges."""
 FILE = Path(__file__).parent / "recorded.npz.xz"
 
 
-MOST_FLOATS = 64
+MAX_FLOATS = 64
 """Of float results, so many elements are kept, equally far apart; of integers, whose shares of equal ones are tested, all."""
 
 
@@ -56,7 +56,7 @@ class Result:
 
 
 def result(reference: np.ndarray, fast: np.ndarray) -> Result:
-    step = -(-reference.size // MOST_FLOATS) or 1 if reference.dtype.kind in "fc" else 1
+    step = -(-reference.size // MAX_FLOATS) or 1 if reference.dtype.kind in "fc" else 1
     one, other = (v.reshape(-1)[::step] for v in (reference, fast))
     real = reference.real
     extent = (float(real.min(initial=0)), float(real.max(initial=0))) if real.dtype.kind in "fiu" else (0.0, 0.0)

@@ -37,7 +37,7 @@ def lstm(
     projection: int = 0, *, coupled: bool = False, peephole: bool = False, clip: float = 0.0, is_step: bool = False,
     norm: float = 0.0, units: int = UNITS,
 ) -> bytes:
-    """A layer, or one step of it; ``norm`` is the scale of weights of normalised gates, if any."""
+    """A layer, or one step of it; ``norm`` is the scale of weights of normalized gates, if any."""
     random, graph, out = np.random.default_rng(0), Graph(), projection or units
     times = () if is_step else (TIME,)
 
@@ -104,7 +104,7 @@ def test_other_types_are_refused() -> None:
     states = [graph.tensor((BATCH, UNITS), kind, scale=2.0**-11, is_variable=True) for kind in ("int8", "int16")]
     graph.outputs = [graph.tensor((BATCH, UNITS), "uint8", scale=0.01)]
     graph.op("LSTM", [x, *matrices, *[None] * 3, *biases, None, None, *states], graph.outputs, fused_activation_function="TANH")
-    with pytest.raises(ForgeError, match="got an output of uint8 with quantised states; expected int8"):
+    with pytest.raises(ForgeError, match="got an output of uint8 with quantized states; expected int8"):
         forge.from_tflite(model(graph))
 
 

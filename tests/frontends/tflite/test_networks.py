@@ -22,7 +22,7 @@ import pytest
 import forge
 from tests.frontends.tflite import by_operator
 from tests.frontends.tflite.record import REFERENCE, run
-from tests.frontends.tflite.test_operators import MOST_EQUAL
+from tests.frontends.tflite.test_operators import MAX_EQUAL
 
 CASES = (
     "ds_cnn.float32", "ds_cnn.float16", "ds_cnn.dynamic", "ds_cnn.int8", "blazeface.float16", "blazeface.int8", "unet.dynamic",
@@ -87,7 +87,7 @@ def check_integers(data: bytes, x: np.ndarray, path: Path) -> None:
     single = list(by_operator.compared(str(path), compiled=True))
     assert not [one for one in single if not isinstance(one, by_operator.Comparison) or one.difference > 1]
     shares = [one.equal for one in single if isinstance(one, by_operator.Comparison)]
-    assert np.mean(shares) >= MOST_EQUAL and min(shares) >= 0.99
+    assert np.mean(shares) >= MAX_EQUAL and min(shares) >= 0.99
 
 
 @pytest.mark.slow

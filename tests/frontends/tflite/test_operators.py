@@ -1,7 +1,7 @@
-"""Each builtin operator, float and in each quantised form, beside what TFLite's interpreter gave (`record`).
+"""Each builtin operator, float and in each quantized form, beside what TFLite's interpreter gave (`record`).
 
 Floats agree with its reference kernels to their accuracy. Integers differ by at most one step from its reference kernels and from
-its fast ones, and ``MOST_EQUAL`` of them are equal to the former: where these round by fixed point, Forge rounds floats at nearly
+its fast ones, and ``MAX_EQUAL`` of them are equal to the former: where these round by fixed point, Forge rounds floats at nearly
 the same places (`forge.frontends.tflite.quantized`). Rows say why fewer are, where it is so.
 """
 
@@ -18,11 +18,11 @@ import forge
 from forge.frontends.support import CONVERTER
 from forge.frontends.tflite.coverage import coverage
 from tests.frontends.tflite import test_stablehlo
-from tests.frontends.tflite.case import QUANTISED, Case
+from tests.frontends.tflite.case import QUANTIZED, Case
 from tests.frontends.tflite.cases import CASES
 from tests.frontends.tflite.record import Result, kept, record, shapes_and_ranges
 
-MOST_EQUAL = 0.999
+MAX_EQUAL = 0.999
 
 
 @cache
@@ -58,7 +58,7 @@ def difference(case: Case, found: Sequence[np.ndarray], expected: Sequence[Resul
         largest["fast"] = max(largest["fast"], float((np.abs(one - fast) - np.abs(reference - fast)).max(initial=0)))
         equal += int((one == reference).sum())
         count += one.size
-    if max(largest.values()) > (1 if case.form in QUANTISED else 0) or (equal < MOST_EQUAL * count and not case.is_inexact):
+    if max(largest.values()) > (1 if case.form in QUANTIZED else 0) or (equal < MAX_EQUAL * count and not case.is_inexact):
         return f"{equal / max(count, 1):.5f} of {count} are equal to the reference kernels'; largest differences {largest}"
     return ""
 

@@ -45,9 +45,9 @@ class Tensor:
 
     Attributes:
         contents: numbers, or texts (as an array of objects); None for what is computed.
-        scale, zero_point: of a quantised tensor: one, or one for each index along ``axis``.
+        scale, zero_point: of a quantized tensor: one, or one for each index along ``axis``.
         signature: the shape with -1 for sizes that are known at run time only.
-        details: the table of another kind of quantisation, by its name.
+        details: the table of another kind of quantization, by its name.
         sparsity: the fields of ``SparsityParameters``; ``contents`` are what is stored then, in one dimension.
     """
 

@@ -1,4 +1,4 @@
-"""Quantised models of torchao, and the operators that they consist of, next to eager torch."""
+"""Quantized models of torchao, and the operators that they consist of, next to eager torch."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def next_to_torch(ir: forge.IRModule, model: Any, x: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("options", [{}, {"is_dynamic": True}, {"is_qat": True}])
-def test_a_network_quantised_after_its_export(options: dict[str, bool], tmp_path: Path) -> None:
+def test_a_network_quantized_after_its_export(options: dict[str, bool], tmp_path: Path) -> None:
     x = data(2, 3, 8, 8)
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config(**options))
     with warnings.catch_warnings():
@@ -220,7 +220,7 @@ def linear(config: str) -> nn.Module:
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_quantised_parameters(config: str, tmp_path: Path) -> None:
+def test_quantized_parameters(config: str, tmp_path: Path) -> None:
     model, x = linear(config), data(3, 64)
     ir = forge.from_torch(exported(model, x))
     assert {d for s, d in weights(ir).items() if np.prod(s) > 1000} == {config[:4]}
@@ -228,7 +228,7 @@ def test_quantised_parameters(config: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_quantised_parameters_with_a_dynamic_size(config: str) -> None:
+def test_quantized_parameters_with_a_dynamic_size(config: str) -> None:
     model, x = linear(config), data(5, 7, 64)
     ir = forge.from_torch(exported(model, x, dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},)))
     assert str(ir.input_shapes[0]) == "(batch, 7, 64)"
@@ -236,7 +236,7 @@ def test_quantised_parameters_with_a_dynamic_size(config: str) -> None:
         agree(ir.get_inference_function()(part.numpy()), model(part), rtol=1e-4, atol=1e-5)
 
 
-def test_quantised_parameters_in_files(tmp_path: Path) -> None:
+def test_quantized_parameters_in_files(tmp_path: Path) -> None:
     """Weights of classes of torchao would be pickled; torch takes them apart before."""
     model, x = linear("int4 weights by group"), data(3, 64)
     program = exported(model, x)
@@ -247,13 +247,13 @@ def test_quantised_parameters_in_files(tmp_path: Path) -> None:
     agree(forge.from_torch(tmp_path / "parts.pt2").get_inference_function()(x.numpy()), model(x), rtol=1e-4, atol=1e-5)
 
 
-def test_quantised_parameters_as_inputs() -> None:
+def test_quantized_parameters_as_inputs() -> None:
     module = import_model(exported(linear("int4 weights by group"), data(3, 64)), keep_params_as_input=True)
     assert {a.shape: str(a.dtype) for a in module.params.values() if a.ndim == 2} == {
         (32, 64): "int8", (32, 2): "float32", (96, 32): "int8", (96, 1): "float32"}
 
 
-def test_quantised_rows_of_an_embedding() -> None:
+def test_quantized_rows_of_an_embedding() -> None:
     model, index = nn.Sequential(nn.Embedding(50, 64)).eval(), torch.tensor([[1, 4, 49]])
     config = ao.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=ao.PerAxis(0))
     ao.quantize_(model, config, filter_fn=lambda module, name: isinstance(module, nn.Embedding))

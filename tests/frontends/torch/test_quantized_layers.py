@@ -1,4 +1,4 @@
-"""Layers that `torch.ao.quantization` has quantised, in traces and scripts, next to eager torch."""
+"""Layers that `torch.ao.quantization` has quantized, in traces and scripts, next to eager torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROWS = torch.randn(5, 16, generator=torch.manual_seed(1))
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The engine that packs and runs what a test quantises by its configuration.
+    """The engine that packs and runs what a test quantizes by its configuration.
 
     qnnpack's configuration uses all 8 bits of activations; the other engine needs 7 without VNNI, where its sums of two
     products saturate at 16 bits.
@@ -41,7 +41,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 class Between(nn.Module):
-    """A function, or layers, between a quantisation and a dequantisation."""
+    """A function, or layers, between a quantization and a dequantization."""
 
     def __init__(self, function: Callable[..., Any], *layers: nn.Module) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_functions(name: str) -> None:
 
 
 class Direct(nn.Module):
-    """An operator on quantised tensors."""
+    """An operator on quantized tensors."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -258,19 +258,19 @@ def test_biases_are_integers() -> None:
     np.testing.assert_array_equal(codes, np.rint(model.first.bias().detach().numpy() / scale))
 
 
-def test_a_quantised_graph_module() -> None:
+def test_a_quantized_graph_module() -> None:
     from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
     model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5)).eval()
     prepared = prepare_fx(model, tq.get_default_qconfig_mapping("x86"), (IMAGE,))
     prepared(IMAGE)
-    quantised = convert_fx(prepared)
-    ir = check(quantised, IMAGE)
+    quantized = convert_fx(prepared)
+    ir = check(quantized, IMAGE)
     assert sorted(dtype for shape, dtype in constants(ir).values() if len(shape) > 1) == ["int8", "int8"]
 
 
 @pytest.mark.parametrize("dtype", [torch.qint8, torch.float16])
-def test_dynamically_quantised_layers(dtype: Any) -> None:
+def test_dynamically_quantized_layers(dtype: Any) -> None:
     model = tq.quantize_dynamic(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)).eval(), {nn.Linear}, dtype=dtype)
     ir = forge.from_torch(torch.jit.trace(model, ROWS))
     run = ir.get_inference_function()
@@ -285,22 +285,22 @@ def test_transposed_convolutions(engine: str) -> None:
     check(converted(model, IMAGE, engine=engine), IMAGE)
 
 
-def test_a_quantised_embedding() -> None:
+def test_a_quantized_embedding() -> None:
     model = nn.Sequential(nn.Embedding(40, 8)).eval()
     model[0].qconfig = tq.float_qparams_weight_only_qconfig
     index = torch.tensor([[0, 3], [39, 7]])
-    quantised = tq.convert(tq.prepare(model))
-    ir = forge.from_torch(torch.jit.trace(quantised, index))
-    np.testing.assert_allclose(ir.get_inference_function()(index.numpy()), quantised(index).numpy(), rtol=1e-5, atol=1e-6)
+    quantized = tq.convert(tq.prepare(model))
+    ir = forge.from_torch(torch.jit.trace(quantized, index))
+    np.testing.assert_allclose(ir.get_inference_function()(index.numpy()), quantized(index).numpy(), rtol=1e-5, atol=1e-6)
     assert ((40, 8), "uint8") in constants(ir).values()
 
 
 def test_what_is_refused() -> None:
-    quantise = tq.QuantStub
-    with pytest.raises(OpNotImplemented, match=r"an output is a quantised tensor.*dequantise it in the model"):
-        forge.from_torch(torch.jit.trace(converted(nn.Sequential(quantise()), ROWS), ROWS), through_onnx=False)
+    quantize = tq.QuantStub
+    with pytest.raises(OpNotImplemented, match=r"an output is a quantized tensor.*dequantize it in the model"):
+        forge.from_torch(torch.jit.trace(converted(nn.Sequential(quantize()), ROWS), ROWS), through_onnx=False)
     sort = converted(Between(lambda f, x: torch.topk(x, 2)[0], nn.Identity()), ROWS)
-    with pytest.raises(OpNotImplemented, match="operator aten::topk of quantised tensors is not supported; dequantise"):
+    with pytest.raises(OpNotImplemented, match="operator aten::topk of quantized tensors is not supported; dequantize"):
         forge.from_torch(torch.jit.trace(sort, ROWS), through_onnx=False)
     layers = tq.quantize_dynamic(nn.Sequential(nn.LSTM(16, 3)).eval(), {nn.LSTM})
     with pytest.raises(OpNotImplemented, match="packed weights of class CellParamsBase; supported: those of linear layers"):

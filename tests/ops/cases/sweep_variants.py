@@ -42,7 +42,7 @@ WITHOUT_ZERO = {("trilu", "float8_e8m0fnu")}
 """What has no meaning: there is no 0 to put there."""
 
 MIXING = {"fft.fft", "fft.dft", "linalg.eliminate"}
-"""Whose NaNs depend on the factorisation or the pivots: a NaN or an infinity spreads over results in another way."""
+"""Whose NaNs depend on the factorization or the pivots: a NaN or an infinity spreads over results in another way."""
 
 
 @cache

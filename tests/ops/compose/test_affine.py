@@ -1,4 +1,4 @@
-"""Affine quantisation: parameters that span data, and codes against loops of NumPy."""
+"""Affine quantization: parameters that span data, and codes against loops of NumPy."""
 
 from __future__ import annotations
 

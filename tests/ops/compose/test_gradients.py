@@ -45,7 +45,7 @@ def test_convolutions(steps: Any, pads: Any, holes: Any, groups: int) -> None:
 
 
 @pytest.mark.parametrize("groups", [None, 2])
-def test_normalisations(groups: int | None) -> None:
+def test_normalizations(groups: int | None) -> None:
     x, weight, bias, grad = draw(3, 4, 5), draw(4) if groups else draw(5), draw(4) if groups else draw(5), draw(3, 4, 5)
     rows = x.reshape(3, groups, -1) if groups else x
     mean, inverse = rows.mean(-1, keepdims=True), 1 / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)

@@ -1,4 +1,4 @@
-"""Normalisations against torch."""
+"""Normalizations against torch."""
 
 from __future__ import annotations
 

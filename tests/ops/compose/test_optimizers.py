@@ -1,4 +1,4 @@
-"""Steps of training against torch's optimisers."""
+"""Steps of training against torch's optimizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantised numbers of 16 bits times weights of 8 are summed as integers, which all targets give alike."""
+"""Quantized numbers of 16 bits times weights of 8 are summed as integers, which all targets give alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.passes.checks import rewrite
 
 @dataclass(frozen=True)
 class Layer:
-    """A product with a bias, of numbers of ``dtype`` around ``zero`` (None: one at run time), quantised to ``result``.
+    """A product with a bias, of numbers of ``dtype`` around ``zero`` (None: one at run time), quantized to ``result``.
 
     ``convolution``: its kernel's shape and attributes; ``weight``: the least and the greatest.
     """

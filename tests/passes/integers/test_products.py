@@ -1,4 +1,4 @@
-"""Products of quantised numbers become sums of integers; what cannot be summed exactly stays."""
+"""Products of quantized numbers become sums of integers; what cannot be summed exactly stays."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def dequantized(b: Builder, x: Value, scale: Any, zero: Any = None, axis: int = 
     return b.call("qnn.dequantize", x, *parameters, axis=axis)
 
 
-def quantised(data: str = "uint8", weight: str = "int8", *, by: str = "nn.dense", columns: bool = False, zero: int | None = 3,
+def quantized(data: str = "uint8", weight: str = "int8", *, by: str = "nn.dense", columns: bool = False, zero: int | None = 3,
               weight_zero: int | None = None, depth: int = 8, units: int = 5) -> Graph:
-    """A product of quantised numbers, and a bias."""
+    """A product of quantized numbers, and a bias."""
     b = Builder()
     x = b.input(TensorType((3, depth), data), "x")
     real = dequantized(b, x, np.float32(0.02), None if zero is None else np.dtype(data).type(zero))
@@ -66,7 +66,7 @@ def centred(data: str = "uint8", weight: str = "int8", *, known: bool = True, ro
     return b.output(b.call("nn.matmul", a, b.call("cast", w, dtype="int32")))
 
 
-QUANTISED: dict[str, dict[str, Any]] = {
+QUANTIZED: dict[str, dict[str, Any]] = {
     "uint8": {}, "int8": {"data": "int8"}, "no zero point": {"zero": None},
     "int8 without zero point": {"data": "int8", "zero": None},
     "matmul": {"by": "nn.matmul"}, "columns": {"columns": True}, "columns of matmul": {"by": "nn.matmul", "columns": True},
@@ -82,9 +82,9 @@ INTEGERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUANTISED)
-def test_quantised_products_are_sums_of_integers(name: str) -> None:
-    graph = quantised(**QUANTISED[name])
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantized_products_are_sums_of_integers(name: str) -> None:
+    graph = quantized(**QUANTIZED[name])
     assert check(integers.run, graph) == 1
     (product,) = [node for node in graph.nodes if node.op in ("nn.dense", "nn.matmul")]
     assert [v.dtype for v in product.operands if v is not None] == ["uint8", "int8"]
@@ -184,7 +184,7 @@ def test_grouped_convolutions_by_weights_of_nine_bits_stay() -> None:
 
 @pytest.mark.parametrize(("arguments", "reason"), [({"depth": 32897}, "the depth is 32897")], ids=str)
 def test_what_stays(arguments: dict[str, Any], reason: str) -> None:
-    graph = quantised(**arguments)
+    graph = quantized(**arguments)
     ir = forge.IRModule(Module(graph))
     assert reason in ir.explain(next(n for n in ir.main.nodes if n.op == "nn.dense"))
     assert rewrite(integers.run, graph) == 0
@@ -220,7 +220,7 @@ ACTIVATIONS: dict[str, dict[str, Any]] = {
 def of_activations(*, a: tuple[str, int | None] = ("uint8", 3), b: tuple[str, int | None] = ("uint8", 130), by: str = "nn.matmul",
                    rows: int = 5, depth: int = 8, columns: int = 9, transpose_a: bool = False, transpose_b: bool = False,
                    real: bool = True, known: bool = True) -> Graph:
-    """A product of two inputs, and what quantises it."""
+    """A product of two inputs, and what quantizes it."""
     builder = Builder()
     lead = {"nn.matmul": (2, 1), "nn.batch_matmul": (2,)}.get(by, ())
     shapes = (depth, rows) if transpose_a else (rows, depth), (columns, depth) if transpose_b else (depth, columns)
@@ -261,10 +261,10 @@ def test_products_of_activations_that_stay(options: dict[str, Any], reason: str)
 
 
 @EVERY_TARGET
-@pytest.mark.parametrize("name", QUANTISED)
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_compiled(name: str, target: str) -> None:
     """On every target, whatever the thread count."""
-    module = Module(quantised(**QUANTISED[name]))
+    module = Module(quantized(**QUANTIZED[name]))
     x = whole(module.main.inputs[0].dtype, 3, module.main.inputs[0].shape[1])
     (want,) = run_graph(module.main, [x])
     for threads in (1, 2):
@@ -309,7 +309,7 @@ def test_weights_are_packed_as_the_target_multiplies_bytes(cpu: str, shape: tupl
 
 @pytest.mark.parametrize(("channels", "padding"), [(20, 0), (32, 1)])
 def test_a_transposed_convolution_writes_bytes(channels: int, padding: int) -> None:
-    """Its sums are quantised where they go to their places."""
+    """Its sums are quantized where they go to their places."""
     b = Builder()
     real = dequantized(b, b.input(TensorType((2, 8, 7, 6), "uint8"), "x"), np.float32(0.02), np.uint8(0))
     size = 2 + padding
@@ -335,7 +335,7 @@ def test_a_transposed_convolution_writes_bytes(channels: int, padding: int) -> N
 @pytest.mark.parametrize("zeros", ["none", "several"])
 @pytest.mark.parametrize("act", ["nn.relu", "clip at 1.5", "clip at 100"])
 def test_depthwise_convolutions_of_data_with_scales_for_each_channel(channels: int, zeros: str, act: str) -> None:
-    """As NNCF quantises them: what it reads and what it gives."""
+    """As NNCF quantizes them: what it reads and what it gives."""
     def parameters() -> list[np.ndarray]:
         points = RNG.integers(0, 200, channels) if zeros == "several" else np.zeros(channels)
         return [(RNG.random(channels) / 50 + 0.004).astype(np.float32), points.astype(np.uint8)]

@@ -1,4 +1,4 @@
-"""Between products of quantised numbers everything stays integers, and all targets give the same ones."""
+"""Between products of quantized numbers everything stays integers, and all targets give the same ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = check_options("llvm")
 
 
 class Net:
-    """A quantised network of images, as QDQ models are: every tensor is quantised and dequantised again."""
+    """A quantized network of images, as QDQ models are: every tensor is quantized and dequantized again."""
 
     def __init__(self, dtype: str, shape: tuple[int, ...] = (1, 3, 11, 11), seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ class Net:
         return self.b.call("qnn.quantize", x, *map(self.b.constant, parameters), out_dtype=self.dtype)
 
     def fake(self, x: Value, scale: float, zero: int = 0) -> Value:
-        """Quantised and dequantised."""
+        """Quantized and dequantized."""
         return self.dequantize(self.quantize(x, scale, zero), scale, zero + self.shift)
 
     def conv(self, x: Value, channels: int, kernel: int = 3, scale: float = 0.02, bias: str = "int32",
@@ -192,7 +192,7 @@ def test_the_same_integers_beside_narrow_floats(name: str, narrow: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_nothing_is_dequantised(name: str) -> None:
+def test_nothing_is_dequantized(name: str) -> None:
     graph, _ = made(name, "int8")
     to_int(graph)
     assert "qnn.dequantize" not in {node.op for node in graph.walk()}
@@ -263,7 +263,7 @@ def test_bounds() -> None:
     assert (cast.attrs.a_min, cast.attrs.a_max) == (0, 255)
 
 
-def test_numbers_that_are_quantised_again_at_the_same_scale_stay() -> None:
+def test_numbers_that_are_quantized_again_at_the_same_scale_stay() -> None:
     net = Net("uint8")
     first = net.quantize(net.x, 0.02, 7)
     graph = net.done(net.quantize(net.dequantize(first, 0.02, 7), 0.02, 7))

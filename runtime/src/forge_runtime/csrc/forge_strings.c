@@ -1,4 +1,4 @@
-/* Tensors of strings: constants, concatenation, comparison, splitting, normalisation. */
+/* Tensors of strings: constants, concatenation, comparison, splitting, normalization. */
 #include "forge_strings.h"
 #include <stdbool.h>
 #include <string.h>
@@ -231,7 +231,7 @@ int32_t forge_string_split(const forge_string *data, const forge_string *delimit
   return FORGE_OK;
 }
 
-/* Normalisation. */
+/* Normalization. */
 
 typedef struct {
   const forge_case *rows;

@@ -12,7 +12,7 @@ from forge.ops.core.op import Op
 operators.load_all()
 
 _COMPLEX = "ONNX has no arithmetic of complex numbers"
-_LINEAR = "ONNX has no factorisations of matrices"
+_LINEAR = "ONNX has no factorizations of matrices"
 _TEXT = "a part of operators on text, which are written whole"
 
 _OWN = "weights of the compiler's own layout"

@@ -42,7 +42,7 @@ class Document:
     opset: int
     names: set[str] = field(default_factory=set)
     node_names: set[str] = field(default_factory=set)
-    tensors: dict[str, np.ndarray] = field(default_factory=dict)  # initialisers by name
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)  # initializers by name
     constants: dict[tuple[str, tuple[int, ...], bytes], Ref] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)  # of values, as far as they are known
     claimed: set[str] = field(default_factory=set)  # names that values of the graph IR have
@@ -181,7 +181,7 @@ class Emitter:
         return self.document.constants[key]
 
     def add_tensor(self, array: np.ndarray, name: str) -> Ref:
-        """A new initialiser of the model, which all its graphs see."""
+        """A new initializer of the model, which all its graphs see."""
         made = self.document.unique(name)
         self.document.tensors[made] = array
         self.document.ranks[made] = array.ndim

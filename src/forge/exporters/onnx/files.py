@@ -20,7 +20,7 @@ MAX_INLINE_BYTES = (1 << 31) - (1 << 24)
 """A protobuf message has at most 2 GiB."""
 
 ALIGNMENT = 4096
-LEAST_EXTERNAL_BYTES = 1024
+MIN_EXTERNAL_BYTES = 1024
 
 
 def with_weights(model: onnx.ModelProto, tensors: Mapping[str, np.ndarray]) -> onnx.ModelProto:
@@ -52,7 +52,7 @@ def save_model(
         raise OptionError(f"external_bytes: got {external_bytes!r}; expected a number of bytes from 0 on")
     tensors = _used(model, tensors)
     if external_bytes is None:
-        external_bytes = LEAST_EXTERNAL_BYTES if _inline_bytes(tensors) > MAX_INLINE_BYTES else 1 << 62
+        external_bytes = MIN_EXTERNAL_BYTES if _inline_bytes(tensors) > MAX_INLINE_BYTES else 1 << 62
     target = Path(path)
     data = target.with_name(f"{target.name}.data")
     outside = {n: a for n, a in tensors.items() if a.dtype != object and a.nbytes >= max(1, external_bytes)}

@@ -183,7 +183,7 @@ def _arguments(node: Any, layers: Mapping[str, Layer], inside: Callable[[Any], A
 
 
 def revived(found: Any, layers: Mapping[str, Layer]) -> Any:
-    """A serialised argument: references, arrays, slices and plain values."""
+    """A serialized argument: references, arrays, slices and plain values."""
     if isinstance(found, list | tuple):
         return [revived(item, layers) for item in found]
     if not isinstance(found, dict):

@@ -21,7 +21,7 @@ class Policy:
     Attributes:
         compute: the type of its floating-point inputs and of what it computes.
         variables: the type of its weights.
-        mode: of quantisation, as Keras calls it; "" for none.
+        mode: of quantization, as Keras calls it; "" for none.
         block: weights that share a scale, where ``mode`` has such; None: those of a channel.
     """
 

@@ -69,7 +69,7 @@ class Layer:
 
 
 def layer_of(found: Any, path: str = "", depth: int = 0) -> Layer:
-    """The layer that a serialised object describes.
+    """The layer that a serialized object describes.
 
     Raises:
         ImportModelError: it describes none, or layers are nested too deeply.
@@ -121,7 +121,7 @@ def _domain(found: Mapping[str, Any], class_name: str) -> str:
 
 
 def _children(layer: Layer) -> Iterator[tuple[str, Any]]:
-    """Serialised layers inside of a layer, by where Keras stores their weights."""
+    """Serialized layers inside of a layer, by where Keras stores their weights."""
     config, kind = layer.config, layer.class_name
     if layer.is_model:
         yield from _members("layers", config["layers"])

@@ -31,12 +31,12 @@ def from_onnx(
     Args:
         model: a path, the bytes of a file, or a ``ModelProto``. External data is read from the path's folder.
         shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
-            the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initialiser, too, is one
-            that calls give if it is named here; else it has the initialiser's contents.
+            the model gives a dimension, else an expression of symbols (``2*n``). An input that is an initializer, too, is one
+            that calls give if it is named here; else it has the initializer's contents.
         dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open,
             and refused where it contradicts all that the model says.
         opset: read the default domain as this opset instead of what the model declares.
-        freeze_params: initialisers become constants; False keeps them as inputs after the model's own, with their values in
+        freeze_params: initializers become constants; False keeps them as inputs after the model's own, with their values in
             ``IRModule.params`` (small integer vectors, which steer operators, are constants all the same).
         convert_config: options of converters, by name. ``use_nt_batch_matmul`` (default True): products of rank 3 are
             ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): no

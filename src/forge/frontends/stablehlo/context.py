@@ -24,7 +24,7 @@ class Context(ImportContext):
 
     Attributes:
         operation: with its regions, and the types that it declares.
-        computes_numbers: of quantised types, which it declares, it computes the numbers.
+        computes_numbers: of quantized types, which it declares, it computes the numbers.
     """
 
     scope: StablehloScope

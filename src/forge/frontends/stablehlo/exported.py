@@ -58,7 +58,7 @@ class Exported:
 
 
 def read_exported(data: bytes | memoryview, where: str) -> Exported:
-    """The function that ``jax.export`` serialised.
+    """The function that ``jax.export`` serialized.
 
     Raises:
         ImportModelError: the data are damaged, or something else.

@@ -38,7 +38,7 @@ class TensorType:
     Attributes:
         shape: sizes; None where one is known at run time only.
         dtype: Forge's name of the element type: ``float32``, ``bool``, ``int4``, ``bfloat16``, ``complex64``, ``float8_e4m3fn``;
-            of a quantised tensor that of its integers.
+            of a quantized tensor that of its integers.
         bounds: largest sizes of those that are not known, where the type has some.
         quantized: how integers stand for numbers.
     """

@@ -1,4 +1,4 @@
-"""Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for."""
+"""Quantized tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def quantization(type_: Type) -> QuantizedType | None:
 
 
 def converted(g: Context, operands: Sequence[Any], convert: Callable[[Sequence[Any]], Any]) -> Any:
-    """What ``convert`` makes of ``operands``, on numbers in the place of quantised integers."""
+    """What ``convert`` makes of ``operands``, on numbers in the place of quantized integers."""
     given = [quantization(value.type) for value in g.operation.operands]
     wanted = [quantization(value.type) for value in g.operation.results]
     if not any((*given, *wanted)) or _takes_integers(g.operation, [how for how in (*given, *wanted) if how is not None]):

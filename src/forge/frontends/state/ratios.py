@@ -31,7 +31,7 @@ class Ratio:
         exact = Fraction(number)
         if exact.denominator & (exact.denominator - 1) == 0 and _is_small(exact):
             return Ratio(exact.numerator, exact.denominator)
-        near = exact.limit_denominator(_MOST_PARTS)
+        near = exact.limit_denominator(_MAX_PARTS)
         error = (exact - near) / near if near else Fraction(1)
         if float(near) != number or not _is_small(near) or number < 0 or error < -Fraction(1, 1 << 54):
             raise ValueError("factor")
@@ -50,7 +50,7 @@ class Ratio:
         return Ratio(self.value * other.divisor + other.value * self.divisor, self.divisor * other.divisor)._checked()
 
     def __truediv__(self, other: Ratio) -> Ratio:
-        if not self.is_integer or not other.is_integer or not isinstance(other.value, int) or not 0 < other.value <= _MOST_PARTS:
+        if not self.is_integer or not other.is_integer or not isinstance(other.value, int) or not 0 < other.value <= _MAX_PARTS:
             raise ValueError("quotient")
         return Ratio(self.value, other.value, other.value & (other.value - 1) == 0)
 
@@ -65,17 +65,17 @@ class Ratio:
         return self.value
 
     def _checked(self) -> Ratio:
-        if self.divisor > _MOST_PARTS:
+        if self.divisor > _MAX_PARTS:
             raise ValueError("divisor")
         return self
 
 
-_MOST_PARTS = 1 << 12
+_MAX_PARTS = 1 << 12
 """Largest divisor: quotients of other integers are far enough apart for float64."""
 
 
 def _is_small(fraction: Fraction) -> bool:
-    return fraction.denominator <= _MOST_PARTS and abs(fraction.numerator) < 1 << 20
+    return fraction.denominator <= _MAX_PARTS and abs(fraction.numerator) < 1 << 20
 
 
 def floor(ratio: Ratio) -> Dim:

@@ -56,7 +56,7 @@ DTYPES = {
     19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn",
     29: "int4", 30: "uint4",
 }
-"""Element types by their numbers; 11, 12, 13, 15 and 16 are integers to which quantised operators give a meaning."""
+"""Element types by their numbers; 11, 12, 13, 15 and 16 are integers to which quantized operators give a meaning."""
 _REFERENCE = 100
 """What numbers of types that stand for a variable have in addition."""
 _DTYPE_NAMES = {

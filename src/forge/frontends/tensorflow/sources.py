@@ -31,7 +31,7 @@ from forge.frontends.tensorflow.restore import checkpoint_keys, object_keys
 SAVED_MODEL = "saved_model.pb"
 MAX_BYTES = (1 << 31) - 1
 """Of a message: no larger ones are written."""
-_FIRST_SIGNATURE, _INITIALISER = "serving_default", "__saved_model_init_op"
+_FIRST_SIGNATURE, _INITIALIZER = "serving_default", "__saved_model_init_op"
 _TAG = "serve"
 _OTHERWISE = "expected a GraphDef (.pb, .pbtxt) or a SavedModel"
 
@@ -106,7 +106,7 @@ def _saved_model(saved: Any, where: str, folder: Path | None) -> TensorFlowModel
     graph = served[0].graph_def
     main = read_graph(graph)
     signatures = tuple(sorted(
-        (_signature(name, value, main) for name, value in served[0].signature_def.items() if name != _INITIALISER),
+        (_signature(name, value, main) for name, value in served[0].signature_def.items() if name != _INITIALIZER),
         key=lambda s: (s.name != _FIRST_SIGNATURE, s.name)))
     model = TensorFlowModel(where, main, library_of(graph), signatures, folder=folder)
     prefix = None if folder is None else folder / "variables" / "variables"

@@ -25,9 +25,9 @@ class Context(ControlContext):
 
     Attributes:
         operator: with the numbers of its tensors.
-        away: how quantised results are rounded (`forge.frontends.tflite.quantized.fixed_point`).
-        real: the type of numbers that quantised integers stand for, while they are computed with.
-        replaced: quantisations of inputs that kernels compute with, where these are not those of the file.
+        away: how quantized results are rounded (`forge.frontends.tflite.quantized.fixed_point`).
+        real: the type of numbers that quantized integers stand for, while they are computed with.
+        replaced: quantizations of inputs that kernels compute with, where these are not those of the file.
     """
 
     scope: TfliteScope
@@ -76,7 +76,7 @@ class Context(ControlContext):
         return {name: type(default)(found.get(name, default)) for name, default in defaults.items()}
 
     def quantization(self, position: int) -> Quantization | None:
-        """How an input is quantised."""
+        """How an input is quantized."""
         tensor = self.tensor(position)
         return None if tensor is None else self.replaced.get(position, tensor.quantization)
 

@@ -19,7 +19,7 @@ _STORED = {
     "f32": "<f4", "f64": "<f8",
 }
 _DTYPES = {kind: np.dtype(stored) for kind, stored in _STORED.items()}
-_LEAST_TABLE = 4
+_MIN_TABLE = 4
 """Bytes of a table without fields; one that lists share counts for each time."""
 
 
@@ -32,7 +32,7 @@ class Reader:
 
     def __init__(self, data: bytes | memoryview) -> None:
         self.data = memoryview(data)
-        self._left = len(self.data) // _LEAST_TABLE
+        self._left = len(self.data) // _MIN_TABLE
 
     def root(self, name: str) -> Table:
         """The table that the data begin with."""

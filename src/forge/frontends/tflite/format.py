@@ -18,9 +18,9 @@ def from_tflite(
     shape_dict: Mapping[str, Sequence[Any]] | None = None,
     dtype_dict: Mapping[str, str] | None = None,
 ) -> Module:
-    """Loads a TFLite model, float or quantised.
+    """Loads a TFLite model, float or quantized.
 
-    Quantised tensors are integers in the module, as in the file: inputs and outputs have the file's types. Each signature of the
+    Quantized tensors are integers in the module, as in the file: inputs and outputs have the file's types. Each signature of the
     model is a function; the first one is ``main``, and its names of inputs and outputs are those of the module.
 
     Args:

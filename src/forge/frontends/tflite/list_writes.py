@@ -10,7 +10,7 @@ from forge.frontends.tflite.model import Operator, Subgraph
 def list_write(graph: Subgraph, operator: Operator) -> tuple[int, int] | None:
     """Of ``concatenate(x[:i], element, x[i + 1:])``, the numbers of the tensors ``x`` and ``i``; None for other operators.
 
-    All of them have the same quantisation, if any.
+    All of them have the same quantization, if any.
     """
     if len(operator.inputs) != 3 or min(operator.inputs) < 0 or len(operator.outputs) != 1:
         return None

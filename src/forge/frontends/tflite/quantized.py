@@ -1,4 +1,4 @@
-"""Quantised tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for.
+"""Quantized tensors: in the graph they are their integers; what computes with them computes with the numbers they stand for.
 
 Where TFLite's reference kernels round by fixed point, Forge rounds real numbers, half to even, once. Theirs multiply an integer
 with 31 bits of the ratio of scales, round, and round again when they drop the bits of its exponent, half away from 0 both times:
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from forge.frontends.tflite.context import Context
 
 NUMBERS = frozenset({"int2", "int4", "uint4", "int8", "uint8", "int16", "uint16"})
-"""Types of quantised tensors. Wider integers with scales are biases, which converters of products read by `bias`."""
+"""Types of quantized tensors. Wider integers with scales are biases, which converters of products read by `bias`."""
 
 
 def stated(tensor: Tensor | None) -> Quantization | None:
-    """How the numbers of a tensor are quantised, for what moves integers: scales of 0 do not matter then."""
+    """How the numbers of a tensor are quantized, for what moves integers: scales of 0 do not matter then."""
     return tensor.quantization if tensor is not None and tensor.dtype in NUMBERS else None
 
 
 def quantization(tensor: Tensor | None) -> Quantization | None:
-    """How the numbers of a tensor are quantised; None where its elements are the numbers.
+    """How the numbers of a tensor are quantized; None where its elements are the numbers.
 
     Raises:
         ImportModelError: a scale is not a positive number.
@@ -50,7 +50,7 @@ def quantization(tensor: Tensor | None) -> Quantization | None:
 def converted(
     g: Context, row: Converter, operands: Sequence[Value | None], convert: Callable[[Sequence[Value | None]], Any]
 ) -> Any:
-    """What ``convert`` makes of ``operands``, on numbers in the place of quantised integers."""
+    """What ``convert`` makes of ``operands``, on numbers in the place of quantized integers."""
     if g.operator.name in _WITH_SHORT_MULTIPLIERS:
         _shorten(g)
     read = [g.tensor(k) for k in range(len(operands))]
@@ -89,7 +89,7 @@ def fixed_point(g: Context, *positions: int, count: int = 1) -> None:
 
 
 def _scales_of_product(g: Context, given: Sequence[Quantization | None]) -> np.ndarray:
-    """The scales of products of numbers that are quantised so: one, or one for each channel."""
+    """The scales of products of numbers that are quantized so: one, or one for each channel."""
     scales = [q.scales.astype(np.float64) for q in given if q is not None]
     if len({one.size for one in scales} - {1}) > 1:
         raise g.invalid(f"got operands with {[one.size for one in scales]} scales; expected as many, or one")
@@ -135,7 +135,7 @@ def centred(g: Context, value: Value, how: Quantization | None) -> Value:
 
 
 def as_numbers(g: Context, value: Value) -> Value:
-    """Integers of a quantised tensor as the numbers that they are themselves; other tensors as they are."""
+    """Integers of a quantized tensor as the numbers that they are themselves; other tensors as they are."""
     g.real = "float64" if is_wide(g) else "float32"
     return value if quantization(g.tensor(0)) is None else dequantize(g, value, _UNIT)
 
@@ -161,7 +161,7 @@ def activated(g: Context, value: Value, activation: str, how: Quantization) -> V
     if activation == "NONE":
         return value
     if activation not in RANGES:
-        raise g.unsupported(f"fused_activation_function: got {activation} for a quantised tensor; expected NONE or a RELU")
+        raise g.unsupported(f"fused_activation_function: got {activation} for a quantized tensor; expected NONE or a RELU")
     least, most = dtypes.integer_range(value.dtype)
     scale, zero = float(how.scales[0]), int(how.zero_points[0])
     bounds = [None if b is None else round(nearest(how, b) / scale) + zero for b in RANGES[activation]]
@@ -209,7 +209,7 @@ def quantize(g: Context, value: Value, how: Quantization, dtype: str) -> Value:
 
 
 def by_numbers(g: Context, x: Value, compute: Callable[[Value], Value]) -> Value:
-    """What is computed of the numbers that the first input stands for, as integers where the output is quantised."""
+    """What is computed of the numbers that the first input stands for, as integers where the output is quantized."""
     given, wanted = quantization(g.tensor(0)), quantization(g.result())
     found = compute(x if given is None else dequantize(g, x, given))
     return found if wanted is None else quantize(g, found, wanted, g.result().dtype)
@@ -230,7 +230,7 @@ def nearest(how: Quantization, number: float) -> float:
 
 
 def requantized(g: Context, value: Value, given: Quantization | None, wanted: Quantization | None, dtype: str) -> Value:
-    """Integers with one quantisation as those with another."""
+    """Integers with one quantization as those with another."""
     if given is None or wanted is None or given.same(wanted) and value.dtype == dtype:
         return value
     return quantize(g, dequantize(g, value, given), wanted, dtype)

@@ -3,8 +3,8 @@
 Positional parameters are inputs; keyword-only ones the fields of the operator's options, with the schema's defaults; vectors are
 tuples, enumerations their names. What an operator needs besides (tensors as the file declares them) the context has.
 
-Quantised tensors are integers in the graph. A converter gets the numbers that they stand for, and what it gives is quantised,
-unless it is marked: `moves` (elements are moved or compared, on the integers where all have the same quantisation), or
+Quantized tensors are integers in the graph. A converter gets the numbers that they stand for, and what it gives is quantized,
+unless it is marked: `moves` (elements are moved or compared, on the integers where all have the same quantization), or
 `takes_integers` (it gets and gives the integers).
 """
 
@@ -37,7 +37,7 @@ def moves(function: F) -> F:
 
 
 def takes_integers(function: F) -> F:
-    """Marks a converter that gets and gives the integers of quantised tensors."""
+    """Marks a converter that gets and gives the integers of quantized tensors."""
     _TAKE_INTEGERS.add(function)
     return function
 

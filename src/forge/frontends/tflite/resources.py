@@ -93,7 +93,7 @@ def resources_of(model: TfliteModel, taken: set[str]) -> Resources:
     for graph in model.subgraphs:
         for operator in graph.operators:
             if operator.name == "CALL_ONCE":
-                _initialise(found, _subgraph(model, operator.attributes.get("init_subgraph_index", 0)))
+                _initialize(found, _subgraph(model, operator.attributes.get("init_subgraph_index", 0)))
     return found
 
 
@@ -161,7 +161,7 @@ def _note_type(found: Resources, graph: Subgraph, operator: Operator, handles: M
             found.types.setdefault(label, TensorType(tuple(sizes), tensor.dtype))
 
 
-def _initialise(found: Resources, graph: Subgraph) -> None:
+def _initialize(found: Resources, graph: Subgraph) -> None:
     """Notes what the subgraph that runs once, before all others, leaves in variables and tables."""
     handles, tables = _handles(graph), dict[int, str]()
     for operator in graph.operators:

@@ -94,7 +94,7 @@ class _Archive(StoredArchive):
         if payload["use_pickle"].flag():
             self.fail(
                 f"weight {label!r} is pickled (an object, or a subclass of tensors), and Forge loads no pickles; expected plain "
-                "tensors; save exported.run_decompositions({}), which has them in the place of quantised weights"
+                "tensors; save exported.run_decompositions({}), which has them in the place of quantized weights"
             )
         meta = schema.array_meta(payload["tensor_meta"])
         dtype = dtypes.numpy_dtype(meta.dtype)

@@ -37,7 +37,7 @@ def from_torch(
             all overloads of an operator, ``{"relu.default": f(node, importer)}`` for one. They give expressions.
         default_type: the element type of inputs of which nothing says one; ``default_dtype`` is the same.
         use_parser_friendly_name: names of weights have ``_`` in the place of ``.``.
-        keep_quantized_weight: weights that torch has quantised stay integers in any case: float32 copies would be larger, and
+        keep_quantized_weight: weights that torch has quantized stay integers in any case: float32 copies would be larger, and
             be rounded to the same integers later. With True, biases of layers whose operand has a known scale are int32, in
             steps of the product of the scales of operand and weight; else they are float32.
         dynamic_shapes: as of ``torch.export.export``, for a module with example tensors or a trace.

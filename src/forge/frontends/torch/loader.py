@@ -70,7 +70,7 @@ def exported_program(
 ) -> tuple[ExportedProgram, Sequence[InputInfo] | None]:
     """``model`` as torch exports it, with sizes as ``infos`` say, and its inputs; those of a trace are known without.
 
-    A module with quantised layers is traced before. With ``integer_bias``, their biases are integers, as their weights are.
+    A module with quantized layers is traced before. With ``integer_bias``, their biases are integers, as their weights are.
 
     Raises:
         OptionError: an argument that does not go with the model; ImportModelError: torch cannot export it.
@@ -120,7 +120,7 @@ _QUANTIZED_LAYERS = tuple(
 
 
 def _unwrapped(exported: ExportedProgram) -> ExportedProgram:
-    """``exported`` with plain tensors in the place of weights that are several tensors in one, as quantised ones are."""
+    """``exported`` with plain tensors in the place of weights that are several tensors in one, as quantized ones are."""
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
     if not any(map(is_traceable_wrapper_subclass, exported.state_dict.values())):

@@ -216,7 +216,7 @@ class _Change(_Walk):
         if found.before == 1 and (found.after == 1 or found.axis == 0):
             return found.axis
         shape = T.TensorType(target, source.dtype)
-        raise InvalidGraphError(f"{node.op}: got {old} to {shape}; expected a shape in which the batch can be recognised")
+        raise InvalidGraphError(f"{node.op}: got {old} to {shape}; expected a shape in which the batch can be recognized")
 
     def with_wider_constants(self, node: Node) -> None:
         """Constants with the old batch along an axis, and the same contents all along it, have the new one there.

@@ -147,7 +147,7 @@ class Rule:
         pattern: what matches; a tuple of names of operators and predicates of them, empty for all, matches their nodes.
         rewrite: builds the replacement. It gets the named values of a pattern, for operators the node.
         check: why the values that a pattern has matched are left as they are; None: they are not.
-        moves_rounding: whether numbers may be rounded to quantised ones at another point than the model says: off by one step.
+        moves_rounding: whether numbers may be rounded to quantized ones at another point than the model says: off by one step.
     """
 
     name: str

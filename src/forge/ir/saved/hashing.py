@@ -32,7 +32,7 @@ from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.saved.statistics import Statistics
 from forge.ir.text import attribute_text
 
-_MOST_COPIED = 4 << 20
+_MAX_COPIED = 4 << 20
 """Bytes of an array that are copied at once to be hashed."""
 _BLOCK = 512
 """Columns that are copied at once: where rows lie apart in memory, what they are read from stays in the cache."""
@@ -245,7 +245,7 @@ def _contents(array: np.ndarray) -> Iterator[bytes | memoryview]:
     if array.flags.c_contiguous:
         yield array.reshape(-1).view(np.uint8).data
         return
-    rows = min(len(array), max(1, _MOST_COPIED // array[0].nbytes))
+    rows = min(len(array), max(1, _MAX_COPIED // array[0].nbytes))
     copied = np.empty((rows, *array.shape[1:]), array.dtype)
     for begin in range(0, len(array), rows):
         piece = array[begin : begin + rows]

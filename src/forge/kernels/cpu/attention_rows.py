@@ -23,7 +23,7 @@ from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Function, Prefetch, Stmt, seq, store
 
 # At most this many rows share keys.
-MOST_ROWS: Final = 8
+MAX_ROWS: Final = 8
 # Accumulators of scores, or of sums of values, that are in registers at once.
 ACCUMULATORS: Final = 12
 # Keys are prefetched this many rows ahead, the values of a block while its keys are read: the processor does not do it by
@@ -67,7 +67,7 @@ def _with_joined_heads(call: KernelCall, rows: int) -> KernelCall | None:
         shared += 1
     kept, split = batch[:len(batch) - shared], (*batch[len(batch) - shared:], E.const(rows))
     count = loops.static(loops.product(split))
-    if count is None or not 0 < count <= MOST_ROWS:
+    if count is None or not 0 < count <= MAX_ROWS:
         return None
 
     def joined(operand: Reader, has_rows: bool) -> Reader:

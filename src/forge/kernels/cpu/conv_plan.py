@@ -27,7 +27,7 @@ _Plan = tuple[int, int, int, int, int, int, int]
 # Register tiles cover at most this many rows of the image.
 MAX_TILE_ROWS: Final = 4
 # Tiles along an axis whose size is known at run time only are chosen for at least this many positions.
-LEAST_TYPICAL: Final = 28
+MIN_TYPICAL: Final = 28
 # Register tiles have at most this many vectors of output channels.
 MAX_VECTORS: Final = 6
 # A rest of vectors that are less than a group has code of its own, and is a task of its own: the others must save this part.
@@ -36,8 +36,8 @@ REST_CODE: Final = 0.05
 LIKELY: Final = (7, 8, 14, 16, 20, 28, 32, 40, 56, 64, 80)
 # Parts of a row have at least as many positions as this many kernels span: they copy few elements twice.
 LONG_PART: Final = 8
-# Register tiles for sizes that are known at run time only are chosen for sums as long, so that most layers have the same code.
-LEAST_STEPS: Final = 256
+# Register tiles for sizes known at run time only are chosen for at least this many steps, so that most layers share their code.
+TYPICAL_STEPS: Final = 256
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
 MIN_STEPS: Final = 128
 # Rows of taps on padding are left out where they are at least this part of all of known sizes, one in as many.
@@ -326,7 +326,7 @@ def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
 
 def _assumed(axis: SpatialAxis) -> int:
     """Positions for which tiles are chosen."""
-    return axis.out if axis.is_known else max(axis.out, LEAST_TYPICAL)
+    return axis.out if axis.is_known else max(axis.out, MIN_TYPICAL)
 
 
 def tail_widths(unit: Group, size: int, vectors: int, most: int = 0) -> list[int]:
@@ -382,7 +382,7 @@ def _one_tile(problem: ConvProblem, rows: int, vectors: int) -> float:
     costs = problem.target.costs
     step_bytes = vectors * problem.lanes * problem.unit.size * dtypes.itemsize(problem.window.weight.dtype)
     weight_stream = step_bytes / costs.streamed_bytes
-    steps = problem.steps if problem.window.is_known else max(problem.steps, LEAST_STEPS)
+    steps = problem.steps if problem.window.is_known else max(problem.steps, TYPICAL_STEPS)
     return steps * max(tiles.step_cycles(rows, vectors, costs), weight_stream) + costs.tile_overhead + rows * vectors
 
 

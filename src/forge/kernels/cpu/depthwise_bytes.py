@@ -38,7 +38,7 @@ NARROW: Final = 4
 # Outputs of a row for which there is code of its own: the last images of networks that see 224 pixels.
 SHORT: Final = 7
 # Up to this many rows of taps are written out; more are a loop.
-MOST_ROWS: Final = 8
+MAX_ROWS: Final = 8
 # Groups that one iteration copies.
 COPIES: Final = 4
 
@@ -183,7 +183,7 @@ class _Task:
 
     def statement(self) -> Stmt:
         rows = loops.serial("tap_row", self.window.height.kernel, self._weight_row)
-        if self.window.height.kernel <= MOST_ROWS:
+        if self.window.height.kernel <= MAX_ROWS:
             rows = loops.unroll("tap_row", self.window.height.kernel, self._weight_row)
         outputs = [self._run(*run) for run in self._runs()] if self.window.width.is_known else [self._any_strips()]
         return seq(Allocate(self.patch), Allocate(self.weights), rows, outputs)
@@ -259,7 +259,7 @@ class _Task:
             count = number * height.stride + height.reach - start
             copied = loops.serial("copied_row", count, lambda k: self._copy_row(copies, k), start)
             lets, bases = list[Stmt](), list[Expr]()
-            if height.kernel <= MOST_ROWS:
+            if height.kernel <= MAX_ROWS:
                 bases = [loops.bound(self._place(number, E.const(tap)), lets, "base") for tap in range(height.kernel)]
             return seq(copied, lets, self._tiles(number, bases, first, outputs))
 

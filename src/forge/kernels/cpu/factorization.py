@@ -1,4 +1,4 @@
-"""Factorisations of matrices and triangular systems, one matrix after the other.
+"""Factorizations of matrices and triangular systems, one matrix after the other.
 
 Families: cholesky, triangular_solve, lu, permutation, eliminate, tridiagonal_solve.
 """

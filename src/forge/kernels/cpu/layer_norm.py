@@ -1,4 +1,4 @@
-"""Layer normalisation and its form without mean (RMS).
+"""Layer normalization and its form without mean (RMS).
 
 Mean first, then the sum of squared differences: as accurate as the numbers allow, and cheap while the row is in a near cache.
 Of a longer row both are taken chunk by chunk and put together, so that memory is read once for them.
@@ -43,10 +43,10 @@ def layer_norm(call: KernelCall) -> Function:
     centred = call.operator != "nn.rms_norm"
     scale = E.const(1.0, dtype) / E.cast(problem.length, dtype)
 
-    def normalised(row: KernelRow) -> list[Step]:
-        return [(_normalise(row, scale, call.attrs.epsilon, centred), None)]
+    def normalized(row: KernelRow) -> list[Step]:
+        return [(_normalize(row, scale, call.attrs.epsilon, centred), None)]
 
-    return row_function(call, problem, dtype, normalised, COST, centred)
+    return row_function(call, problem, dtype, normalized, COST, centred)
 
 
 def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
@@ -54,14 +54,14 @@ def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
     return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
 
 
-def _normalise(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
+def _normalize(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     # A row that does not fit into half of the first-level cache is taken in chunks.
     limit = row.problem.target.l1_cache // (2 * dtypes.itemsize(row.dtype))
     length = static(row.problem.length)
     if not centred or not isinstance(row, AlongRow) or row.cached or length is not None and length <= limit:
-        return _normalise_row(row, scale, epsilon, centred)
+        return _normalize_row(row, scale, epsilon, centred)
     row.is_short = True
-    whole = _normalise_row(row, scale, epsilon, centred)
+    whole = _normalize_row(row, scale, epsilon, centred)
     passed, mean, total = moments(row)
     chunks = seq(passed, _apply(row, scale, epsilon, mean, total))
     return guard(E.compare("gt", row.problem.length, limit), chunks, whole)
@@ -75,7 +75,7 @@ def _apply(row: KernelRow, scale: Expr, epsilon: float, mean: Expr | None, total
     return [inverse, row.each(lambda position: _result(row, position, mean, factor))]
 
 
-def _normalise_row(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
+def _normalize_row(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     parts: list[Stmt] = []
     mean = _mean(row, scale, parts) if centred else None
 

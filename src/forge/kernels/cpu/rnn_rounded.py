@@ -17,7 +17,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Let, Stmt, Store, loop, seq, store
 
-MOST_LOCAL = 1 << 16
+MAX_LOCAL = 1 << 16
 """States of a direction that lie in local memory."""
 MOST = 255.0
 """The code of the upper end of a range."""
@@ -183,7 +183,7 @@ class FarDirection(RoundedDirection):
 
 def near_rows(layer: Layer) -> int:
     """As many rows have their states in local memory."""
-    return MOST_LOCAL // layer.hidden
+    return MAX_LOCAL // layer.hidden
 
 
 def _reduced(operation: str, x: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Kernels that work row by row: what softmax, normalisations and searches along an axis share.
+"""Kernels that work row by row: what softmax, normalizations and searches along an axis share.
 
 A *row* is what one reduction runs over. Vectors lie along the row where it is contiguous (``AlongRow``), else across rows
 that are neighbours in memory (``AcrossRows``). Both offer the same steps: loops over the row, reductions, a scratch copy of
@@ -456,7 +456,7 @@ def _stepped(row: AlongRow, kernel: RowKernel, elements: int, work: Expr) -> Stm
 
 
 def _across_axis(problem: RowProblem) -> Loop | None:
-    """The axis across rows to vectorise where rows are strided in memory and their neighbours are not."""
+    """The axis across rows to vectorize where rows are strided in memory and their neighbours are not."""
     accesses = analyse(problem.reads.values(), (problem.write,), problem.algebra)
     along = accesses.strides(problem.algebra, problem.row[-1].var)
     if not any(pattern(s) == OTHER for s in along):

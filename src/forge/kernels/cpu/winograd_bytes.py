@@ -27,7 +27,7 @@ from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Function, Stmt, seq, store
 
 # Four times a sum over more input channels may not fit into int32.
-MOST_CHANNELS: Final = (1 << 31) // (4 * 9 * 255 * 128)
+MAX_CHANNELS: Final = (1 << 31) // (4 * 9 * 255 * 128)
 # Both transformations of additions alone take this many cycles per position of a patch and vector of channels.
 TRANSFORM_CYCLES: Final = 4.0
 # Transforming the weights of a pair of input channels and a vector of output channels takes this many cycles.
@@ -45,7 +45,7 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
     if problem.unit.dtype != "int16" or window.data.dtype != "uint8":
         return False  # transformed data of int16 do not fit into 16 bits
     blocked = window.block == problem.in_block * problem.unit.size and window.out_block == problem.lanes
-    if window.data.buffer is None or not blocked or channels > MOST_CHANNELS or not _vectors(problem):
+    if window.data.buffer is None or not blocked or channels > MAX_CHANNELS or not _vectors(problem):
         return False
     convolution = Convolution3x3("uint8", problem.batch, channels, problem.out_vectors * problem.lanes, axes[0].out,
                                  axes[1].out)

@@ -82,12 +82,12 @@ class MultiHeadAttention(Module):
 
 
 class Attention(Module):
-    """The attention of diffusion models: normalisation by groups, projections without joined weights, and a residual.
+    """The attention of diffusion models: normalization by groups, projections without joined weights, and a residual.
 
     Args:
         query_dim: numbers of the last axis of hidden states.
         cross_attention_dim: numbers of the last axis of what they attend to; by default ``query_dim``.
-        norm_num_groups: groups of the normalisation before; None: there is none.
+        norm_num_groups: groups of the normalization before; None: there is none.
         out_bias: whether the last projection has a bias.
         scale_qk: scores are divided by ``sqrt(dim_head)``.
     """

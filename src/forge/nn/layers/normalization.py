@@ -1,4 +1,4 @@
-"""Normalisations as layers."""
+"""Normalizations as layers."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class RMSNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., hidden_size)``."""
-        normalised = op.rms_norm(x, self.weight, self.axes, self.epsilon)
-        return normalised if self.bias is None else op.add(normalised, self.bias)
+        normalized = op.rms_norm(x, self.weight, self.axes, self.epsilon)
+        return normalized if self.bias is None else op.add(normalized, self.bias)
 
 
 class GroupNorm(Module):
@@ -86,7 +86,7 @@ class GroupNorm(Module):
 
 
 class _BatchNorm(Module):
-    """What batch normalisations share."""
+    """What batch normalizations share."""
 
     ignored_state = ("num_batches_tracked",)
     rank: ClassVar[tuple[int, ...]]

@@ -12,14 +12,14 @@ ROUNDS = 100
 """At most."""
 PRECISION = 0.005
 """Times 1 / classes: the error at which the search ends."""
-MOST_CLASSES = 4096
+MAX_CLASSES = 4096
 
 
 @register
 class PairwiseCoupling(Op[NoAttrs]):
     """Probabilities p of k classes for every row of data (rows, k, k), where data[n, i, j] is that of i if only i and j compete.
 
-    p minimises the sum over pairs of (data[n, j, i] p[i] - data[n, i, j] p[j])^2 with the sum of p being 1, by the method of Wu,
+    p minimizes the sum over pairs of (data[n, j, i] p[i] - data[n, i, j] p[j])^2 with the sum of p being 1, by the method of Wu,
     Lin and Weng: from equal probabilities, one class after the other, until no equation errs by 0.005 / k or for 100 rounds. The
     diagonal of data is not read.
     """
@@ -32,8 +32,8 @@ class PairwiseCoupling(Op[NoAttrs]):
 
     def infer(self, attrs: NoAttrs, data: Value) -> Types:
         classes = unify_dim(self.name, data.shape[1], data.shape[2], "numbers of classes")
-        if not isinstance(classes, int) or not 1 <= classes <= MOST_CLASSES:
-            raise fail(self.name, "number of classes", classes, f"one that is known when compiling, 1 to {MOST_CLASSES}")
+        if not isinstance(classes, int) or not 1 <= classes <= MAX_CLASSES:
+            raise fail(self.name, "number of classes", classes, f"one that is known when compiling, 1 to {MAX_CLASSES}")
         return [TensorType((data.shape[0], classes), data.dtype)]
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:

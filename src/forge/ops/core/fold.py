@@ -60,7 +60,7 @@ def unpacks(node: Node) -> bool:
     if data is None or not isinstance(data.type, TensorType) or not dtypes.is_integer(data.dtype):
         return False
     if data.rank < 2:
-        return data.rank == 1 and data.dtype == "int32" and node.op_def.category is Category.QUANTISATION
+        return data.rank == 1 and data.dtype == "int32" and node.op_def.category is Category.QUANTIZATION
     held, wanted = (dtypes.bits(v.dtype) for v in (data, node.result))
     return held <= 8 and (wanted > held or node.result.size != data.size)
 

@@ -6,7 +6,7 @@ text form), the docstring (the equation), ``infer``, ``reference``, and exactly 
 
 - ``lower``: tensor expressions (elementwise, injective, reductions) that fuse freely;
 - ``decompose``: a graph of other operators;
-- ``kernel``: the name of a kernel family in ``forge.kernels`` (contractions, convolutions, normalisations, ...);
+- ``kernel``: the name of a kernel family in ``forge.kernels`` (contractions, convolutions, normalizations, ...);
 
 or nothing for what the host runs (``lowering.objects``).
 """

@@ -1,4 +1,4 @@
-"""Factorisations of the matrices in the last two dimensions, linear systems, and determinants."""
+"""Factorizations of the matrices in the last two dimensions, linear systems, and determinants."""
 
 from __future__ import annotations
 

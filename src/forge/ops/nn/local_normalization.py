@@ -1,4 +1,4 @@
-"""Local response normalisation and L2 normalisation."""
+"""Local response normalization and L2 normalization."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LRN(Op[LRNAttrs]):
     data = Operand(accepts="float")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
-    category = Category.NORMALISATION
+    category = Category.NORMALIZATION
 
     def infer(self, attrs: LRNAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
@@ -95,7 +95,7 @@ class L2Normalize(Op[L2NormalizeAttrs]):
     name = "nn.l2_normalize"
     data = Operand(accepts="float")
     accuracy = Accuracy.ACCUMULATING
-    category = Category.NORMALISATION
+    category = Category.NORMALIZATION
 
     def infer(self, attrs: L2NormalizeAttrs, data: Value) -> Types:
         normalize_axes(self.name, attrs.axis, data.rank)

@@ -1,4 +1,4 @@
-"""Normalisations over rows, channels and groups."""
+"""Normalizations over rows, channels and groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class _RowNorm(Op[Any]):
-    """What normalisations over the last axes share: optional parameters that broadcast with those axes."""
+    """What normalizations over the last axes share: optional parameters that broadcast with those axes."""
 
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
@@ -42,7 +42,7 @@ class _RowNorm(Op[Any]):
     read_once = ("data",)
     works_in_rows = True
     precision = Precision.FOLLOWS_IN_RANGE
-    category = Category.NORMALISATION
+    category = Category.NORMALIZATION
     flops_per_element = 8
     subtract_mean: ClassVar[bool]
 
@@ -115,7 +115,7 @@ def _square(x: Expr) -> Expr:
 class LayerNorm(_RowNorm):
     """``out = (data - mean) / sqrt(variance + epsilon) * gamma + beta`` over all axes from ``axis`` to the last.
 
-    Operands: data, gamma and beta (both optional; they broadcast with the normalised axes; ``scale`` and ``center`` turn
+    Operands: data, gamma and beta (both optional; they broadcast with the normalized axes; ``scale`` and ``center`` turn
     them off). The variance is the biased one. float16 and bfloat16 are computed in float32. Kernel family ``layer_norm``.
     """
 
@@ -129,7 +129,7 @@ class LayerNorm(_RowNorm):
 class RmsNorm(_RowNorm):
     """``out = data / sqrt(mean(data * data) + epsilon) * gamma`` over all axes from ``axis`` to the last.
 
-    Operands: data, gamma (optional, broadcasts with the normalised axes). Kernel family ``layer_norm``.
+    Operands: data, gamma (optional, broadcasts with the normalized axes). Kernel family ``layer_norm``.
     """
 
     name = "nn.rms_norm"
@@ -154,11 +154,11 @@ def along_axis(builder: Builder, vector: Value, axis: int, rank: int) -> Value:
 
 
 class _ChannelNorm(Op[Any]):
-    """What normalisations with parameters per channel share."""
+    """What normalizations with parameters per channel share."""
 
     accuracy = Accuracy.ACCUMULATING
     precision = Precision.FOLLOWS_IN_RANGE
-    category = Category.NORMALISATION
+    category = Category.NORMALIZATION
     flops_per_element = 4
     Attrs: ClassVar[type[Any]] = BatchNormAttrs
 

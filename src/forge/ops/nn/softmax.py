@@ -31,7 +31,7 @@ class _Softmax(Op[SoftmaxAttrs]):
     read_once = ("data",)
     works_in_rows = True
     precision = Precision.SENSITIVE
-    category = Category.NORMALISATION
+    category = Category.NORMALIZATION
     flops_per_element = 5
     logarithm: ClassVar[bool]
 

@@ -1,1 +1,1 @@
-"""Quantisation."""
+"""Quantization."""

@@ -13,7 +13,7 @@ ENTRIES = 256
 
 @register
 class Lookup(Op[NoAttrs]):
-    """``out[i] = table[data[i]]``, what quantised activations are: any function of a number of eight bits.
+    """``out[i] = table[data[i]]``, what quantized activations are: any function of a number of eight bits.
 
     Operands: data of uint8, table of 256 numbers of any type, which is that of the result.
     """
@@ -21,7 +21,7 @@ class Lookup(Op[NoAttrs]):
     name = "qnn.lookup"
     data, table = Operand(accepts="uint8"), Operand(rank=1)
     kind = Kind.ELEMENTWISE
-    category = Category.QUANTISATION
+    category = Category.QUANTIZATION
     is_map = False
 
     def infer(self, attrs: NoAttrs, data: Value, table: Value) -> TensorTypes:

@@ -18,7 +18,7 @@ from forge.tir.expr import binary
 
 @dataclass(frozen=True)
 class QuantizeAttrs:
-    """How numbers are quantised.
+    """How numbers are quantized.
 
     Attributes:
         away: how far numbers below 0, and others, are moved away from 0 before they are rounded, in steps: what fixed-point
@@ -47,7 +47,7 @@ class _Conversion(Op[Any]):
 
     kind = Kind.ELEMENTWISE
     precision = Precision.WIDE
-    category = Category.QUANTISATION
+    category = Category.QUANTIZATION
     is_map = False
 
     def in_layout(self, change: LayoutChange) -> Value | None:

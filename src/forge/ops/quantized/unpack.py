@@ -32,7 +32,7 @@ class Unpack(Op[UnpackAttrs]):
     name = "qnn.unpack"
     data = Operand(accepts="uint8", min_rank=1)
     kind = Kind.INJECTIVE
-    category = Category.QUANTISATION
+    category = Category.QUANTIZATION
     unpacks = True
 
     def infer(self, attrs: UnpackAttrs, data: Value) -> TensorTypes:

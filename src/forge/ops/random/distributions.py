@@ -1,8 +1,8 @@
 """Random numbers, counter based: an element depends on ``seed`` and its row-major position only, on every machine and
 thread count.
 
-The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the finaliser
-of the position times the golden ratio, offset by the finalised seed.
+The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the finalizer
+of the position times the golden ratio, offset by the finalized seed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIX_B = 0x94D049BB133111EB
 MASK = 2**64 - 1
 
 
-def _finalise(z: int) -> int:
+def _finalize(z: int) -> int:
     z = ((z ^ (z >> 30)) * MIX_A) & MASK
     z = ((z ^ (z >> 27)) * MIX_B) & MASK
     return z ^ (z >> 31)
@@ -38,7 +38,7 @@ def _finalise(z: int) -> int:
 def random_bits(seed: int, counters: Array) -> Array:
     """64 random bits for every counter."""
     with np.errstate(over="ignore"):
-        z = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN) + np.uint64(_finalise(seed & MASK))
+        z = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN) + np.uint64(_finalize(seed & MASK))
         z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_A)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_B)
         return np.asarray(z ^ (z >> np.uint64(31)))
@@ -51,7 +51,7 @@ def lower_random_bits(seed: int, counter: Expr) -> Expr:
         folded = te.binary("xor", z, te.binary("shr", z, te.const(shift, "uint64")))
         return folded * te.const(factor, "uint64") if factor != 1 else folded
 
-    z = (te.cast(counter, "uint64") + 1) * te.const(GOLDEN, "uint64") + te.const(_finalise(seed & MASK), "uint64")
+    z = (te.cast(counter, "uint64") + 1) * te.const(GOLDEN, "uint64") + te.const(_finalize(seed & MASK), "uint64")
     return mixed(mixed(mixed(z, 30, MIX_A), 27, MIX_B), 31, 1)
 
 
@@ -205,7 +205,7 @@ class MultinomialAttrs:
 
 @register
 class Multinomial(Op[MultinomialAttrs]):
-    """num_samples classes for every row of data, (rows, classes), unnormalised log-probabilities.
+    """num_samples classes for every row of data, (rows, classes), unnormalized log-probabilities.
 
     The class with the largest data + g, g = -log(-log(u)) (Gumbel's trick).
     """

@@ -1,4 +1,4 @@
-"""The regularised incomplete gamma functions. float32 and narrower types are computed in float64.
+"""The regularized incomplete gamma functions. float32 and narrower types are computed in float64.
 
 Errors in float64 against mpmath, relative to the result: 2e-15, times the logarithm of the result where that is small.
 """

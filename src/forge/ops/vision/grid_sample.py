@@ -1,6 +1,6 @@
 """Sampling of images at given positions: grid_sample, and the patches and the sum of patches of convolutions.
 
-A normalised coordinate of -1 to 1 runs from the centre of the first element to that of the last one (``align_corners``),
+A normalized coordinate of -1 to 1 runs from the centre of the first element to that of the last one (``align_corners``),
 or from edge to edge. Elements outside of the data are 0 ("zeros"), the nearest one ("border"), or mirrored
 ("reflection"): at the centres of the outermost elements with ``align_corners``, else at their outer edges.
 """
@@ -50,7 +50,7 @@ class GridSampleAttrs:
 
 
 def denormalized(x: Any, extent: Any, align_corners: bool) -> Any:
-    """The position along an axis of ``extent`` elements that a normalised coordinate means."""
+    """The position along an axis of ``extent`` elements that a normalized coordinate means."""
     return (x + 1.0) * 0.5 * (extent - 1.0) if align_corners else ((x + 1.0) * extent - 1.0) * 0.5
 
 
@@ -73,7 +73,7 @@ def _tap_weights(fraction: Any, mode: str, choose: Callable[..., Any], absolute:
 
 @register
 class GridSample(Op[GridSampleAttrs]):
-    """out[n, c, p..] = data[n, c] at grid[n, p..]: normalised coordinates in the last dimension, innermost axis first.
+    """out[n, c, p..] = data[n, c] at grid[n, p..]: normalized coordinates in the last dimension, innermost axis first.
 
     ``mode``: nearest (half to even), linear, cubic (Keys' kernel with -0.75). ``padding_mode``: zeros, border, reflection.
     Elements of weight 0 do not count, whatever they are.

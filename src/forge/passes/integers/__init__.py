@@ -1,4 +1,4 @@
-"""Products of quantised numbers are summed as integers, and stay integers up to the next product.
+"""Products of quantized numbers are summed as integers, and stay integers up to the next product.
 
 ``nn.dense(qnn.dequantize(%x, s, z), qnn.dequantize(w, t))`` -->
 ``multiply(cast(subtract(nn.dense(%u, w, out_dtype="int32"), z * sum(w))), s * t)``, where ``%u`` is ``%x`` as uint8, and the same

@@ -36,9 +36,9 @@ from forge.passes.integers.operands import (
 from forge.passes.integers.parts import Parts, sum_of_parts
 from forge.passes.integers.terms import plus_offset, scaled, shifted, unsigned, without_zero
 
-MOST_TAPS = (1 << 24) // (255 * 255)
+MAX_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
-LEAST_GROUP = 16
+MIN_GROUP = 16
 """Channels of a group: narrower ones leave the lanes of vectors empty."""
 
 
@@ -64,8 +64,8 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
     depthwise = groups > 1 and kernel.shape[1] == outer == 1
     if not depthwise and any(v is not None and v.size != 1 for v in (data.scale, data.zero)):
         return Declined(SEVERAL)
-    if groups > 1 and not depthwise and min(kernel.shape[1], outer) < LEAST_GROUP:
-        return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
+    if groups > 1 and not depthwise and min(kernel.shape[1], outer) < MIN_GROUP:
+        return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {MIN_GROUP}")
     if groups > 1 and not depthwise and not found.is_plain:
         return Declined(NINE_BITS)
     along = (-1, *(1,) * (kernel.ndim - 2))
@@ -76,7 +76,7 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
     if data.data.dtype in WIDE:
         return _wide_convolution(builder, conv, data, found)
     in_float = depthwise and not (found.is_plain and has_one_zero(data))
-    most = MOST_TAPS if in_float else longest(found)
+    most = MAX_TAPS if in_float else longest(found)
     if kernel[0].size > most:
         return Declined(f"sums of {kernel[0].size} products; expected at most {most}")
     make = _depthwise if in_float else _convolution

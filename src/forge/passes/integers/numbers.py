@@ -1,4 +1,4 @@
-"""Real numbers that are quantised ones with one scale, as rules read them."""
+"""Real numbers that are quantized ones with one scale, as rules read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NARROW = (*BYTES, *WIDE)
 
 
 def numbers_of(value: Value) -> Dequantize | None:
-    """What gives ``value`` out of quantised numbers of 8 or 16 bits with one scale, which is positive, as float32."""
+    """What gives ``value`` out of quantized numbers of 8 or 16 bits with one scale, which is positive, as float32."""
     found = Dequantize.of(value.producer)
     if found is None or found.data.dtype not in NARROW or found.attrs.block_size or value.dtype != "float32":
         return None
@@ -71,7 +71,7 @@ def _is_whole(clip: Clip, dtype: str) -> bool:
 
 
 def constant_of(value: Value) -> np.ndarray | None:
-    """The contents of a constant of float32, which may be quantised."""
+    """The contents of a constant of float32, which may be quantized."""
     if value.constant is not None:
         return value.constant if value.dtype == "float32" else None
     found = Dequantize.of(value.producer)

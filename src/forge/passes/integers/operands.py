@@ -1,4 +1,4 @@
-"""Operands of products: integers of 8 or 16 bits, with zero points and scales, as quantised models have them."""
+"""Operands of products: integers of 8 or 16 bits, with zero points and scales, as quantized models have them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
 WIDE = ("uint16", "int16")
-MOST_SUM = 1 << 30
+MAX_SUM = 1 << 30
 """Sums of products, and a bias of this size, fit into 32 bits."""
-LONGEST = MOST_SUM // (255 * 128)
+LONGEST = MAX_SUM // (255 * 128)
 """Sums of more products, and a bias, may not fit into 32 bits."""
 SEVERAL = "the data have several scales"
 NINE_BITS = "the weight without its zero point does not fit into int8"
@@ -26,7 +26,7 @@ NINE_BITS = "the weight without its zero point does not fit into int8"
 
 @dataclass(frozen=True)
 class Integers:
-    """What ``(data - zero) * scale`` is made of; ``scale`` is None for integers that are not quantised numbers.
+    """What ``(data - zero) * scale`` is made of; ``scale`` is None for integers that are not quantized numbers.
 
     ``axis`` is that of the data along which vectors of scales and zero points lie, where they do not broadcast.
     """
@@ -41,7 +41,7 @@ class Integers:
 class Weight:
     """A weight without its zero points: ``array + offset``, integers of 8 bits and a number for each of the results.
 
-    ``scale``: one, or one for each of the results; None for integers that are not quantised numbers.
+    ``scale``: one, or one for each of the results; None for integers that are not quantized numbers.
     """
 
     array: np.ndarray
@@ -94,7 +94,7 @@ def is_byte(data: Integers) -> bool:
 
 
 def integers_of(value: Value) -> Integers | None:
-    """``value`` as integers of 8 bits, or quantised ones of 16."""
+    """``value`` as integers of 8 bits, or quantized ones of 16."""
     found = Dequantize.of(value.producer)
     if found is not None:
         if found.attrs.block_size or found.data.dtype not in (*BYTES, *WIDE):

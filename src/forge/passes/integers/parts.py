@@ -10,14 +10,14 @@ import numpy as np
 from forge.ir.edits.rewrite import Declined, RuleBuilder
 from forge.ir.nodes import Value
 from forge.ops.packed.pairs import MULTIPLE
-from forge.passes.integers.operands import MOST_SUM, NINE_BITS, Integers, Weight
+from forge.passes.integers.operands import MAX_SUM, NINE_BITS, Integers, Weight
 from forge.passes.integers.terms import scaled, signed, without_zero
 
 HALF = 1 << 15
 """No int16 is farther from 0."""
 ROWS = 256
 """Rows of a weight that are looked at together."""
-MOST_PARTS = 16
+MAX_PARTS = 16
 """Parts of the depth: more than those of 10000 usual weights."""
 
 
@@ -40,7 +40,7 @@ def sum_of_parts(builder: RuleBuilder, data: Integers, weight: Weight, array: np
         return Declined(NINE_BITS)
     source, shift = signed(builder, data.data)
     zero = np.int32(0) if data.zero is None else data.zero.constant
-    most = MOST_PARTS if parts.are_allowed else 1
+    most = MAX_PARTS if parts.are_allowed else 1
     ends = _ends_of_parts(array, None if zero is None else int(zero.reshape(())) + shift, most)
     if ends is None:
         return Declined(f"sums of {array[0].size} products of 16 bits do not fit into {most} of 32 bits")
@@ -77,4 +77,4 @@ def _fit(rows: np.ndarray, begins: np.ndarray, zero: int) -> bool:
     """Whether sums of parts of the depth that begin there hold every int16 less ``zero``."""
     whole = rows.reshape(*rows.shape[:2], -1).astype(np.int64)
     total, size = (np.add.reduceat(v.sum(axis=2), begins, axis=1) for v in (whole, np.abs(whole)))
-    return bool(np.all(size * HALF + np.abs(total) * zero <= MOST_SUM))
+    return bool(np.all(size * HALF + np.abs(total) * zero <= MAX_SUM))

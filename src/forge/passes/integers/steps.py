@@ -1,4 +1,4 @@
-"""Numbers that are quantised again: one product for each term, and one rounding.
+"""Numbers that are quantized again: one product for each term, and one rounding.
 
 ``qnn.quantize(nn.bias_add(multiply(cast(%i), s), b), t, z)`` --> ``cast(clip(add(round(multiply(cast(add(%i, b / s)), s / t)),
 z)))``, with bounds for ``nn.relu`` and ``clip``. A rounding point moves, by less than one step of the result. All parts are
@@ -22,16 +22,16 @@ from forge.passes.integers.sums import ONE, Sum, real_sum, sum_of
 from forge.passes.integers.tables import argument
 from forge.passes.matching import made_by, operand
 
-MOST_MOVED = 2.0**-11
+MAX_MOVED = 2.0**-11
 """In steps of the result: so far may numbers be moved away from 0 by more or less than they should be, on average."""
-MOST_BITS = 16
-"""float32 holds all integers of a quantised type."""
-LEAST_SCALE = 1e-30
+MAX_BITS = 16
+"""float32 holds all integers of a quantized type."""
+MIN_SCALE = 1e-30
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """What numbers are quantised to: scale and zero point, one of each or one for each channel, in which case they broadcast."""
+    """What numbers are quantized to: scale and zero point, one of each or one for each channel, in which case they broadcast."""
 
     dtype: str
     scale: np.ndarray
@@ -71,14 +71,14 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
 def _is_whole_unit(total: Sum, step: float) -> bool:
     """Whether ``step`` is near a whole number of the units that a bias is added in, which costs nothing."""
     unit = min((np.abs(factor) for _, factor in total.terms), key=lambda f: float(f.max(initial=0)))
-    return bool(np.all(unit > 0) and np.mean(np.abs(np.rint(step / unit) * unit - step)) <= MOST_MOVED)
+    return bool(np.all(unit > 0) and np.mean(np.abs(np.rint(step / unit) * unit - step)) <= MAX_MOVED)
 
 
 @rule(Quantize, moves_rounding=True)
 def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
-    """Of two quantised numbers: whole numbers, of which the smaller tensor is multiplied by all scales first.
+    """Of two quantized numbers: whole numbers, of which the smaller tensor is multiplied by all scales first.
 
-    A function of one quantised tensor is better as a table.
+    A function of one quantized tensor is better as a table.
     """
     wanted = None if argument(found.node) is not None else _wanted(found)
     value, low, high = (found.data, ONE, -ONE) if wanted is None else _bounded(found.data, wanted)
@@ -153,24 +153,24 @@ def _between(builder: RuleBuilder, real: Value, low: np.ndarray, high: np.ndarra
 
 
 def _wanted(found: Quantize) -> _Steps | None:
-    """Scales and zero points of a quantisation of float32, if they are known and float32 holds the results."""
+    """Scales and zero points of a quantization of float32, if they are known and float32 holds the results."""
     scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
     if scale is None or zero is None or found.data.dtype != "float32" or found.attrs.block_size:
         return None
     rank = max(1, found.data.rank)
     along = (-1, *(1,) * (rank - 1 - found.attrs.axis % rank))
     steps, zeros = (v.reshape(() if v.size == 1 else along) for v in (scale.astype(np.float64), np.asarray(zero, np.int64)))
-    if not np.all((steps >= LEAST_SCALE) & (steps <= 1 / LEAST_SCALE)) or dtypes.bits(found.attrs.out_dtype) > MOST_BITS:
+    if not np.all((steps >= MIN_SCALE) & (steps <= 1 / MIN_SCALE)) or dtypes.bits(found.attrs.out_dtype) > MAX_BITS:
         return None
     return _Steps(found.attrs.out_dtype, steps, zeros)
 
 
 def _bounded(value: Value, wanted: _Steps) -> tuple[Value, np.ndarray, np.ndarray]:
-    """``value`` without the bounds that it has, and these as quantised numbers."""
+    """``value`` without the bounds that it has, and these as quantized numbers."""
     range_ = dtypes.integer_range(wanted.dtype)
     low, high = (np.full(np.broadcast_shapes(wanted.scale.shape, wanted.zero.shape), bound) for bound in range_)
 
-    def quantised(bound: float) -> np.ndarray:
+    def quantized(bound: float) -> np.ndarray:
         whole = np.rint(np.float32(bound) / wanted.scale.astype(np.float32)) + wanted.zero
         return np.asarray(np.clip(whole, *range_), np.int64)
 
@@ -180,7 +180,7 @@ def _bounded(value: Value, wanted: _Steps) -> tuple[Value, np.ndarray, np.ndarra
             value, low = operand(relu), np.maximum(low, wanted.zero)
         elif clip is not None and clip.min is None and clip.max is None and not any(map(_is_nan, vars(clip.attrs).values())):
             value = clip.data
-            bounds = [None if b is None else quantised(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
+            bounds = [None if b is None else quantized(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
             low = low if bounds[0] is None else np.maximum(low, bounds[0])
             high = high if bounds[1] is None else np.minimum(high, bounds[1])
         else:

@@ -14,11 +14,11 @@ from forge.ops.nn.bias_add import BiasAdd
 from forge.passes.integers.numbers import centred, constant_of, numbers_of, rounded
 from forge.passes.matching import made_by, operand, pairs
 
-MOST_BIAS = 1 << 30
+MAX_BIAS = 1 << 30
 """Sums of products leave room for a bias of this size in 32 bits."""
-MOST_UNIT = 1 / 16
+MAX_UNIT = 1 / 16
 """In steps of the result."""
-MOST_TERMS = 8
+MAX_TERMS = 8
 ONE = np.ones(())
 
 
@@ -48,7 +48,7 @@ def sum_of(builder: RuleBuilder, value: Value, depth: int = 0) -> Sum | None:
     if constant is not None:
         return Sum((), constant.astype(np.float64))
     node = value.producer
-    if node is None or value.dtype != "float32" or depth > MOST_TERMS:
+    if node is None or value.dtype != "float32" or depth > MAX_TERMS:
         return None
     if (found := numbers_of(value)) is not None and found.scale.constant is not None:
         whole = rounded(builder, found)
@@ -107,11 +107,11 @@ def real_sum(builder: RuleBuilder, total: Sum) -> Value:
 
 def _with_bias(builder: RuleBuilder, value: Value, factor: np.ndarray, bias: np.ndarray) -> Value | None:
     """``value`` with ``bias`` in its units, where these are small."""
-    if not np.all(factor) or np.any(np.abs(factor) > MOST_UNIT):
+    if not np.all(factor) or np.any(np.abs(factor) > MAX_UNIT):
         return None
     offset = _offset(value)
     units = np.rint(bias / factor) - (0 if offset is None else offset)
-    held = units.astype(dtypes.numpy_dtype(value.dtype)) if np.all(np.abs(units) <= MOST_BIAS) else None
+    held = units.astype(dtypes.numpy_dtype(value.dtype)) if np.all(np.abs(units) <= MAX_BIAS) else None
     if held is None or not np.array_equal(held, units):
         return None
     difference = made_by(value, "subtract") if offset is not None else None

@@ -11,7 +11,7 @@ from forge.ops.quantized.lookup import ENTRIES, Lookup
 from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.passes.integers.operands import BYTES
 
-MOST_NODES = 32
+MAX_NODES = 32
 
 
 @rule(Quantize)
@@ -47,7 +47,7 @@ def argument(node: Node) -> Value | None:
             if value is None or value.constant is not None and (value.size == 1 or Lookup.of(visited) is not None):
                 continue
             is_made = value.dtype == "uint8" and Lookup.of(value.producer) is None
-            if is_made or value.producer is None or len(found) > MOST_NODES:
+            if is_made or value.producer is None or len(found) > MAX_NODES:
                 sources.add(value)
             else:
                 pending.append(value.producer)

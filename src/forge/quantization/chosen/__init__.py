@@ -1,1 +1,1 @@
-"""What is quantised, and how: schemes, the cost of each layer, weights of few bits."""
+"""What is quantized, and how: schemes, the cost of each layer, weights of few bits."""

@@ -1,4 +1,4 @@
-"""As many layers as a limit of accuracy allows are quantised."""
+"""As many layers as a limit of accuracy allows are quantized."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge.ir.graph import Module
 from forge.quantization.chosen.scheme import Scheme
 from forge.quantization.chosen.sensitivity import sensitivity
 from forge.quantization.places.products import products
-from forge.quantization.quantize import Quantised, quantise
+from forge.quantization.quantize import Quantized, quantize
 
 SECONDS = 60.0
 """For ranking layers, at most: on one sample at least."""
@@ -34,18 +34,18 @@ class Accuracy:
 
     Attributes:
         real: the metric of the model in float.
-        quantised: that of the result.
+        quantized: that of the result.
         kept: labels of the layers that stay in float.
         trials: all validations, in order.
     """
 
     real: float
-    quantised: float
+    quantized: float
     kept: tuple[str, ...]
     trials: tuple[Trial, ...]
 
 
-def quantise_with_accuracy(module: Module, scheme: Scheme, validate: Validate, max_drop: float) -> tuple[Quantised, Accuracy]:
+def quantize_with_accuracy(module: Module, scheme: Scheme, validate: Validate, max_drop: float) -> tuple[Quantized, Accuracy]:
     """Keeps the most sensitive layers in float, as few as `validate` asks for.
 
     Layers are ranked on samples of the calibration, without labels; then the shortest list of exclusions is looked for by
@@ -58,11 +58,11 @@ def quantise_with_accuracy(module: Module, scheme: Scheme, validate: Validate, m
         raise OptionError("quantize_with_accuracy: got no samples to rank layers on; calibrate first, or give calib_data")
     real = _metric(validate, module)
     trials: list[Trial] = []
-    tried: dict[int, Quantised] = {}
+    tried: dict[int, Quantized] = {}
 
     def fits(ranked: list[int], count: int) -> bool:
         known = tried[0].weights if tried else None
-        tried[count] = quantise(module, scheme, dict.fromkeys(ranked[:count], REASON), known)
+        tried[count] = quantize(module, scheme, dict.fromkeys(ranked[:count], REASON), known)
         labels = tuple(products(module.main)[k].label for k in ranked[:count])
         trials.append(Trial(labels, _metric(validate, tried[count].module)))
         return real - trials[-1].metric <= max_drop

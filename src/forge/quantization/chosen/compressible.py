@@ -25,14 +25,14 @@ from forge.ops.nn.convolution import Conv
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.blocks import codes_of_word
 from forge.ops.quantized.unpack import per_byte
-from forge.passes.pack_blocks import MOST_DEPTH
+from forge.passes.pack_blocks import MAX_DEPTH
 from forge.passes.split_recurrent import LAYERS
 from forge.quantization.places.layers import Excluded, Layer, layer_of, left_out
 from forge.quantization.weights.rounding import Rounded
 
-LEAST_BLOCK = 16
+MIN_BLOCK = 16
 """Blocks are no shorter than this where they have to be shorter than what was asked for."""
-LEAST_SIZE = 256
+MIN_SIZE = 256
 """Smaller weights stay floats."""
 
 
@@ -83,11 +83,11 @@ class Holder:
         if self.kind in ("recurrent", "convolution"):
             return depth if bits == 8 else None
         word = codes_of_word(bits)
-        if depth % word or depth > MOST_DEPTH:
+        if depth % word or depth > MAX_DEPTH:
             return None
         if group is None or group >= depth:
             return depth
-        fitting = [g for g in range(word, group + 1) if depth % g == 0 and g % word == 0 and g >= min(group, LEAST_BLOCK)]
+        fitting = [g for g in range(word, group + 1) if depth % g == 0 and g % word == 0 and g >= min(group, MIN_BLOCK)]
         return max(fitting, default=depth)
 
     def stored(self, rounded: Rounded, bits: int) -> tuple[np.ndarray, ...]:
@@ -114,7 +114,7 @@ class Holder:
 
 
 def _held_bytes(array: np.ndarray, bits: int) -> int:
-    is_packed = bits < 8 and array.size >= quantized.LEAST_PACKED and array.shape[-1] % (8 // bits) == 0
+    is_packed = bits < 8 and array.size >= quantized.MIN_PACKED and array.shape[-1] % (8 // bits) == 0
     return array.size * bits // 8 if is_packed else array.size
 
 
@@ -176,8 +176,8 @@ def _axis(kind: str, node: Node) -> int:
 def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions: bool) -> str:
     if any(node in excluded for node, _ in holder.readers):
         return "excluded"
-    if holder.array.size < LEAST_SIZE:
-        return f"fewer than {LEAST_SIZE} numbers"
+    if holder.array.size < MIN_SIZE:
+        return f"fewer than {MIN_SIZE} numbers"
     if not np.isfinite(holder.array).all():
         return "it has numbers that are not finite"
     if not embeddings and holder.takes:

@@ -26,7 +26,7 @@ BITS = (2, 4, 8)
 SCHEMES = ("rtn", "awq", "gptq")
 REAL = 32
 """Bits of a weight that stays as it is."""
-MOST_SAMPLES = 256 << 20
+MAX_SAMPLES = 256 << 20
 """Bytes of samples that are used."""
 
 
@@ -230,7 +230,7 @@ def _limited(samples: Iterable[Sample]) -> list[Sample]:
     held = 0
     for sample in samples:
         held += sum(a.nbytes for a in sample.values())
-        if kept and held > MOST_SAMPLES:
+        if kept and held > MAX_SAMPLES:
             break
         kept.append(sample)
     return kept
@@ -240,7 +240,7 @@ def _holders(graph: Graph, plan: Plan) -> list[Holder]:
     found = holders(graph, plan.exclude, bool(plan.embeddings), plan.convolutions)
     for holder in found:
         if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices(holder.kind)):
-            holder.reason = f"a depth of {holder.rows.shape[1]}: quantised weights would not stay packed"
+            holder.reason = f"a depth of {holder.rows.shape[1]}: quantized weights would not stay packed"
     return found
 
 
@@ -307,7 +307,7 @@ def _described(holder: Holder, candidates: dict[Holder, list[Candidate]], chosen
     nbytes = holder.array.nbytes
     one = chosen.get(holder)
     if one is None or one.rounded is None:
-        reason = holder.reason or ("" if len(candidates[holder]) > 1 else "quantised weights and scales are no smaller")
+        reason = holder.reason or ("" if len(candidates[holder]) > 1 else "quantized weights and scales are no smaller")
         return CompressedWeight(holder.label, holder.kind, REAL, 0, "", nbytes, nbytes, np.inf, reason)
     sqnr = float(-10 * np.log10(one.error)) if one.error > 0 else np.inf
     return CompressedWeight(holder.label, holder.kind, one.bits, one.rounded.group, one.scheme, nbytes, one.bytes, sqnr)

@@ -18,7 +18,7 @@ from forge.quantization.places.pairing import Pair, value_name
 from forge.quantization.places.recurrent import operand_of, weights_of
 from forge.quantization.quantize import Plan, codes_by_value, statistics_of
 from forge.quantization.reports.analysis import decibels
-from forge.quantization.weights.codes import quantised_weight
+from forge.quantization.weights.codes import quantized_weight
 
 SHOWN_BINS = 128
 COMPARED = ("average", "minmax", "percentile", "mse")
@@ -133,7 +133,7 @@ def weight_errors(pair: Pair, scheme: Scheme) -> WeightErrors | None:
     found, codes = [], 0
     has_channels = scheme.per_channel or is_depthwise(layer)
     for per_channel in (has_channels, True):
-        made = quantised_weight(weight, layer.axis, scheme.weights, per_channel)
+        made = quantized_weight(weight, layer.axis, scheme.weights, per_channel)
         found.append(decibels(float(np.sum(np.square(weight, dtype=np.float64))),
                               float(np.sum(np.square(weight - made.real, dtype=np.float64)))))
         codes = codes or made.codes.nbytes + made.scale.nbytes

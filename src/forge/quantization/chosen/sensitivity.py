@@ -1,6 +1,6 @@
-"""What each layer costs: how near the outputs are if it alone is quantised, and if all others are.
+"""What each layer costs: how near the outputs are if it alone is quantized, and if all others are.
 
-One model answers for any set of layers. It is the quantised one in float32, with a switch before each rounding:
+One model answers for any set of layers. It is the quantized one in float32, with a switch before each rounding:
 ``x + s (x' - x)`` where data are rounded, ``W x + s (W' - W) x`` for weights, and likewise for biases. Nothing is compiled for
 another set.
 """
@@ -25,7 +25,7 @@ from forge.quantization.reports.analysis import OutputSums, Tick
 from forge_runtime import Runtime
 
 SWITCHES = "forge_switches"
-MOST_EXCLUDED = 16
+MAX_EXCLUDED = 16
 """Layers of the longest list of exclusions that is tried."""
 
 
@@ -35,7 +35,7 @@ class LayerSensitivity:
 
     Attributes:
         number: of the layer, among the products of the model.
-        only: it alone is quantised.
+        only: it alone is quantized.
         without: all other layers are.
     """
 
@@ -69,14 +69,14 @@ class Sensitivity:
 
 
 def sensitivity(
-    real: Module, quantised: Module, samples: Sequence[Sample], seconds: float, tick: Tick = lambda done, total: None
+    real: Module, quantized: Module, samples: Sequence[Sample], seconds: float, tick: Tick = lambda done, total: None
 ) -> Sensitivity:
-    """Tries each layer of a quantised module on samples, at least on one, until the seconds are over.
+    """Tries each layer of a quantized module on samples, at least on one, until the seconds are over.
 
     Raises:
         CompileError: an operator cannot be compiled.
     """
-    switched = Switched.of(real, quantised)
+    switched = Switched.of(real, quantized)
     numbers = [pair.number for pair in switched.pairs]
     sets = [frozenset(), frozenset(numbers)]
     sets += [frozenset({k}) for k in numbers] + [frozenset(numbers) - {k} for k in numbers]
@@ -84,7 +84,7 @@ def sensitivity(
     found, count = _measured(switched, runtime, sets, samples, end, tick)
     layers = [LayerSensitivity(k, found[frozenset({k})].sqnr, found[frozenset(numbers) - {k}].sqnr) for k in numbers]
     ranked = [x.number for x in sorted(layers, key=lambda x: -(x.without if x.without is not None else -np.inf))]
-    steps = [tuple(ranked[:k]) for k in range(min(MOST_EXCLUDED, len(ranked)) + 1)]
+    steps = [tuple(ranked[:k]) for k in range(min(MAX_EXCLUDED, len(ranked)) + 1)]
     left = {frozenset(numbers) - set(step): step for step in steps}
     further, _ = _measured(switched, runtime, [frozenset(), *left], samples[:count], np.inf, tick)
     exclusions = [Exclusion(step, further[s].sqnr, further[s].agreement) for s, step in left.items()]
@@ -99,7 +99,7 @@ class _Outcome:
 
 def _measured(switched: Switched, runtime: Runtime, sets: Sequence[frozenset[int]], samples: Sequence[Sample], end: float,
               tick: Tick) -> tuple[dict[frozenset[int], _Outcome], int]:
-    """Outcomes by the layers that are quantised, of which the first set has none; and the number of samples."""
+    """Outcomes by the layers that are quantized, of which the first set has none; and the number of samples."""
     sums = {active: OutputSums.of(switched.module) for active in sets}
     for count, sample in enumerate(samples):
         if count and time.perf_counter() > end:
@@ -126,19 +126,19 @@ class Switched:
     readers: list[frozenset[int]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, real: Module, quantised: Module) -> Switched:
-        pairs = pairs_of(real, quantised)
-        rounded = [n for n in quantised.main.nodes if _is_rounding(n)]
-        numbers = {pair.quantised: pair.number for pair in pairs}
+    def of(cls, real: Module, quantized: Module) -> Switched:
+        pairs = pairs_of(real, quantized)
+        rounded = [n for n in quantized.main.nodes if _is_rounding(n)]
+        numbers = {pair.quantized: pair.number for pair in pairs}
         readers = [_readers(node.result, numbers) for node in rounded]
-        graph = _switched_graph(quantised.main, pairs, rounded)
-        return cls(quantised.with_main(graph, dict(real.params)), pairs, readers)
+        graph = _switched_graph(quantized.main, pairs, rounded)
+        return cls(quantized.with_main(graph, dict(real.params)), pairs, readers)
 
     def compiled(self, calls: int) -> Runtime:
         return trial_runtime(self.module, "sensitivity", calls)
 
     def run(self, runtime: Runtime, sample: Sample, active: frozenset[int]) -> list[np.ndarray]:
-        """Outputs where these layers are quantised."""
+        """Outputs where these layers are quantized."""
         positions = [bool(readers & active) for readers in self.readers] + [pair.number in active for pair in self.pairs]
         given = {**sample, SWITCHES: np.array(positions, np.float32)}
         found: list[np.ndarray] = runtime.run([given[name] for name in runtime.input_names])
@@ -178,22 +178,22 @@ def _reached(value: Value, numbers: dict[Node, int]) -> Iterator[Node]:
                 stack += node.results
 
 
-def _switched_graph(quantised: Graph, pairs: Sequence[Pair], rounded: Sequence[Node]) -> Graph:
+def _switched_graph(quantized: Graph, pairs: Sequence[Pair], rounded: Sequence[Node]) -> Graph:
     graph = Graph()
-    known = {v: graph.add_input(v.type, v.name) for v in quantised.inputs}
+    known = {v: graph.add_input(v.type, v.name) for v in quantized.inputs}
     builder = Builder(graph)
     switches = graph.add_input(TensorType((len(rounded) + len(pairs),), "float32"), SWITCHES)
-    places = {node: k for k, node in enumerate(rounded)} | {p.quantised: len(rounded) + k for k, p in enumerate(pairs)}
-    layers = {pair.quantised: pair for pair in pairs}
+    places = {node: k for k, node in enumerate(rounded)} | {p.quantized: len(rounded) + k for k, p in enumerate(pairs)}
+    layers = {pair.quantized: pair for pair in pairs}
     dense = [pair for pair in pairs if not pair.is_recurrent]
-    biases = {node: pair for pair in dense if (node := bias_node(pair.quantised, pair.quantised_result)) is not None}
+    biases = {node: pair for pair in dense if (node := bias_node(pair.quantized, pair.quantized_result)) is not None}
 
     def switch(node: Node) -> Value:
         return builder.call("take", switches, builder.constant(np.int64(places[node])), axis=0)
 
-    for node in quantised.nodes:
+    for node in quantized.nodes:
         if node in biases and node not in layers:
-            _add_bias(builder, node, biases[node], switch(biases[node].quantised), known)
+            _add_bias(builder, node, biases[node], switch(biases[node].quantized), known)
             continue
         clone = clone_node(node, known)
         if node in layers and layers[node].is_recurrent:
@@ -208,7 +208,7 @@ def _switched_graph(quantised: Graph, pairs: Sequence[Pair], rounded: Sequence[N
         graph.insert(clone)
         if node in rounded:
             known[node.result] = _mixed(builder, _before(node, known), known[node.result], switch(node))
-    graph.outputs = [known[v] for v in quantised.outputs]
+    graph.outputs = [known[v] for v in quantized.outputs]
     return graph
 
 

@@ -1,4 +1,4 @@
-"""Other ways to quantise a model, tried: how near the outputs are, how large the model is, how long a call takes."""
+"""Other ways to quantize a model, tried: how near the outputs are, how large the model is, how long a call takes."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from forge.quantization.chosen.sensitivity import Exclusion
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.places.pairing import pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import EXCLUDED, Quantised, quantise
+from forge.quantization.quantize import EXCLUDED, Quantized, quantize
 from forge.quantization.reports.analysis import OutputSums
 from forge.quantization.weights.codes import Weight
 from forge_runtime import Runtime
 
-LEAST_GAIN = 0.5
+MIN_GAIN = 0.5
 """In dB: less is no reason to leave a layer in float."""
-LEAST_ROUNDS, MOST_ROUNDS = 5, 40
+MIN_ROUNDS, MAX_ROUNDS = 5, 40
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A float model, or quantised in one way.
+    """A float model, or quantized in one way.
 
     Attributes:
         title: what makes it another: arguments of ``quantize``, as they are written.
-        arguments: the same, by name; of excluded layers, their names. None: it is not quantised.
+        arguments: the same, by name; of excluded layers, their names. None: it is not quantized.
         excluded: numbers of the layers that it leaves real besides those that all do.
-        layers: how many are quantised.
+        layers: how many are quantized.
         sqnr, agreement: of the worst output.
         bytes: code and weights.
         seconds: median of a call; 0: not measured.
-        is_chosen: it is what was quantised.
+        is_chosen: it is what was quantized.
         is_best: no other is as near, as small and as fast, and better in one of these.
     """
 
@@ -74,7 +74,7 @@ def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> 
 
     Args:
         exclusions: as `sensitivity` finds them.
-        layers: how many are quantised.
+        layers: how many are quantized.
     """
     channels = {} if scheme.per_channel else {"per_channel": True}
     ranges = {} if scheme.calib_method == "mse" else {"calib_method": "mse"}
@@ -114,17 +114,17 @@ class Trials:
     weights: dict[tuple[object, ...], Mapping[int, Weight]]
 
     @classmethod
-    def of(cls, record: Quantised, samples: Sequence[Sample]) -> Trials:
-        """With the float model, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantised."""
-        real, quantised, scheme = record.before, record.module, record.scheme
+    def of(cls, record: Quantized, samples: Sequence[Sample]) -> Trials:
+        """With the float model, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantized."""
+        real, quantized, scheme = record.before, record.module, record.scheme
         names = {k: node.shown_name for k, node in enumerate(products(real.main))}
         compiled = _compiled(real)
         made = cls(real, scheme, names, samples, compiled.runtime(), [], [], {scheme.of_weights: record.weights})
         made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
         if check_options().layouts.dots_of_pairs():
             made._add(Variant("bfloat16", None, (), 0, None, None, 0), _compiled(real, bfloat16=True))
-        chosen = Variant("as quantised", {}, (), len(pairs_of(real, quantised)), None, None, 0, is_chosen=True)
-        made._add(chosen, _compiled(quantised))
+        chosen = Variant("as quantized", {}, (), len(pairs_of(real, quantized)), None, None, 0, is_chosen=True)
+        made._add(chosen, _compiled(quantized))
         return made
 
     def run(self, found: Iterator[Candidate], end: float, progress: Progress, most: int = 12) -> None:
@@ -142,7 +142,7 @@ class Trials:
     def _try(self, candidate: Candidate) -> None:
         try:
             scheme, kept = replace(self.scheme, **candidate.changes), dict.fromkeys(candidate.excluded, EXCLUDED)
-            made = quantise(self.real, scheme, kept, self.weights.get(scheme.of_weights))
+            made = quantize(self.real, scheme, kept, self.weights.get(scheme.of_weights))
         except OptionError:
             return
         if candidate.excluded == ():
@@ -170,7 +170,7 @@ class Trials:
         for call in calls.values():
             call()
         once = max(time.perf_counter() - start, 4e-3 * len(calls))
-        rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(seconds / (2 * once))))
+        rounds = max(MIN_ROUNDS, min(MAX_ROUNDS, int(seconds / (2 * once))))
         found = measure(calls, rounds)
         return marked_best([replace(v, seconds=found[str(k)].median) for k, v in enumerate(self.variants)])
 

@@ -1,6 +1,6 @@
 """Statistics of values, over samples.
 
-A copy of the model computes them: its outputs are, of each value that quantisation may round, a histogram, and the least and
+A copy of the model computes them: its outputs are, of each value that quantization may round, a histogram, and the least and
 the largest number of each channel. So memory does not depend on the number of samples. Bins have powers of two as widths; where
 numbers leave the range of their histogram, its bins are merged, and the sample runs again.
 """
@@ -130,7 +130,7 @@ def _count(statistics: Statistics, counts: np.ndarray, low: np.ndarray, high: np
 
 
 KEPT_SAMPLES, KEPT_BYTES = 32, 64 << 20
-"""How many of the first samples are kept, to round weights, correct biases, and compare a quantised model with the float one."""
+"""How many of the first samples are kept, to round weights, correct biases, and compare a quantized model with the float one."""
 KEPT_SMALL_SAMPLES, KEPT_SMALL_BYTES = 256, 64 << 10
 """How many are while they are tiny: a layer reads few rows of them then, and needs many."""
 

@@ -21,9 +21,9 @@ from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import trial_runtime
 from forge.quantization.places.layers import Layer
 
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """Of the matrices that are summed in one run over the samples; a larger one gets a run of its own."""
-MOST_DEPTH = 11_585
+MAX_DEPTH = 11_585
 """A matrix of this depth has 1 GiB."""
 CHUNK = 1 << 23
 """Elements of windows that are copied at a time."""
@@ -32,7 +32,7 @@ CHUNK = 1 << 23
 def sums_windows(layer: Layer) -> bool:
     """Whether ``layer`` has Gram matrices: a dense layer or a convolution, of a depth that memory allows."""
     return layer.weight is not None and bool(Conv.of(layer.node) or Dense.of(layer.node) or Matmul.of(layer.node)) \
-        and depth_of(layer) <= MOST_DEPTH
+        and depth_of(layer) <= MAX_DEPTH
 
 
 def groups_of(layer: Layer) -> int:
@@ -47,7 +47,7 @@ def depth_of(layer: Layer) -> int:
 
 
 def batches(layers: Iterable[Layer], itemsize: int = 8) -> Iterator[list[Layer]]:
-    """Layers whose matrices have ``MOST_BYTES`` together, or one; those of the same inputs share one and stay together."""
+    """Layers whose matrices have ``MAX_BYTES`` together, or one; those of the same inputs share one and stay together."""
     by_input: dict[tuple[Value, bool], list[Layer]] = {}
     for layer in layers:
         by_input.setdefault((layer.inputs[0], Conv.of(layer.node) is not None), []).append(layer)
@@ -55,7 +55,7 @@ def batches(layers: Iterable[Layer], itemsize: int = 8) -> Iterator[list[Layer]]
     held = 0
     for same in by_input.values():
         size = max(itemsize * groups_of(layer) * depth_of(layer) ** 2 for layer in same)
-        if batch and held + size > MOST_BYTES:
+        if batch and held + size > MAX_BYTES:
             yield batch
             batch, held = [], 0
         batch, held = batch + same, held + size

@@ -5,7 +5,7 @@
 | ``average`` | means, over the calls, of the least and of the largest number |
 | ``minmax`` | the least and the largest number of all |
 | ``percentile`` | without the half percent of the numbers at each end (of numbers of one sign, the percent farthest from 0) |
-| ``entropy`` | cut where the quantised distribution is nearest to the real one (least Kullback-Leibler divergence) |
+| ``entropy`` | cut where the quantized distribution is nearest to the real one (least Kullback-Leibler divergence) |
 | ``mse`` | cut where the mean squared error is least |
 
 With a guard, which is the default, the whole range is kept where the cut would give a larger squared error.
@@ -24,7 +24,7 @@ from forge.ir.saved.statistics import Histogram, Statistics
 METHODS = ("average", "entropy", "minmax", "percentile", "mse")
 OUTSIDE = 0.01
 """The share of the numbers that ``percentile`` leaves outside."""
-LEAST_SCALE = 1e-20
+MIN_SCALE = 1e-20
 TINY = 1e-300
 """A squared error of 0 counts as this."""
 ONE_SIDED = 0.9
@@ -71,10 +71,10 @@ def codes_of(found: Range, dtype: str, symmetric: bool | None = None) -> Codes:
         symmetric = least < 0 and min(-low, high) >= ONE_SIDED * max(-low, high)
     if symmetric:
         if least == 0 and low == 0:
-            return Codes(dtype, max(high / most, LEAST_SCALE), 0)
+            return Codes(dtype, max(high / most, MIN_SCALE), 0)
         zero = 0 if least < 0 else (most + 1) // 2
-        return Codes(dtype, max(max(-low, high) / (most - zero), LEAST_SCALE), zero)
-    scale = float(np.float32(max((high - low) / (most - least), LEAST_SCALE)))
+        return Codes(dtype, max(max(-low, high) / (most - zero), MIN_SCALE), zero)
+    scale = float(np.float32(max((high - low) / (most - least), MIN_SCALE)))
     return Codes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))
 
 
@@ -114,7 +114,7 @@ def choice_of(statistics: Statistics, method: str, guard: bool = True, levels: i
     if method == "minmax":
         return Choice(whole, whole, reason="minmax")
     if not histogram.counts.any():
-        return Choice(whole, whole, reason="its channels were equalised, and there are no samples to count its numbers again")
+        return Choice(whole, whole, reason="its channels were equalized, and there are no samples to count its numbers again")
     if method == "average":
         cut = Range(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
     else:
@@ -161,7 +161,7 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
 def error(histogram: Histogram, found: Range, levels: int) -> float:
     """The sum of squared errors of the numbers, each at the centre of its bin, with ``levels`` codes for the range."""
     low, high = min(found.low, 0.0), max(found.high, 0.0)
-    scale = max((high - low) / (levels - 1), LEAST_SCALE)
+    scale = max((high - low) / (levels - 1), MIN_SCALE)
     centres = histogram.centres
     rounded = np.rint(np.clip(centres, low, high) / scale) * scale
     return float(np.sum(histogram.counts * np.square(centres - rounded)))

@@ -10,7 +10,7 @@ from forge.ir.graph import Module
 from forge_runtime import Runtime
 
 LIGHT = 1 << 35
-"""Operations, at most, that take less time in code that is hardly optimised than LLVM takes to optimise it.
+"""Operations, at most, that take less time in code that is hardly optimized than LLVM takes to optimize it.
 
 Of a ResNet-50, 16 samples have four times as many, and both take the same.
 """

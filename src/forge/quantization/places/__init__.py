@@ -1,1 +1,1 @@
-"""Where numbers are rounded: layers, and what quantises and dequantises around them."""
+"""Where numbers are rounded: layers, and what quantizes and dequantizes around them."""

@@ -15,11 +15,11 @@ from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.core.product import Product
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.quantization.observed.ranges import LEAST_SCALE, Codes
+from forge.quantization.observed.ranges import MIN_SCALE, Codes
 from forge.quantization.places.layers import Layer, Sites, layer_of, moves, reads_rounded
 from forge.quantization.weights.codes import Weight
 
-MOST_BIAS = 1 << 30
+MAX_BIAS = 1 << 30
 """Codes of biases of int32 are no larger, so that sums have room."""
 
 
@@ -64,7 +64,7 @@ class Insertion:
             user.set_operand(position, real)
 
     def _reads(self, user: Node) -> bool:
-        """Layers that are not quantised read real numbers; so do moves that lead to none."""
+        """Layers that are not quantized read real numbers; so do moves that lead to none."""
         if user in self._layers:
             return True
         if moves(user) or user.op == "concatenate":
@@ -121,7 +121,7 @@ def bias_of(layer: Layer) -> tuple[Node, int] | None:
 def whole_bias(array: np.ndarray, scale: np.ndarray) -> Weight | None:
     """A bias in steps of the sums that it is added to; None: 32 bits do not hold it."""
     units = np.rint(array.astype(np.float64) / scale)
-    if np.any(np.abs(units) > MOST_BIAS):
+    if np.any(np.abs(units) > MAX_BIAS):
         return None
     return Weight(units.astype(np.int32), np.asarray(scale, np.float32), None, 0)
 
@@ -133,8 +133,8 @@ def byte_bias(array: np.ndarray, dtype: str) -> Weight:
         scale, zero = max(-low, high) / most, 0
     else:
         scale = (high - low) / most
-        zero = int(np.rint(-low / max(scale, LEAST_SCALE)))
-    step = np.float32(max(scale, LEAST_SCALE))
+        zero = int(np.rint(-low / max(scale, MIN_SCALE)))
+    step = np.float32(max(scale, MIN_SCALE))
     codes = np.clip(np.rint(array / step) + zero, least, most).astype(dtype)
     return Weight(codes, np.asarray(step), np.asarray(zero, dtype) if zero else None, 0)
 
@@ -162,7 +162,7 @@ def round_at_run_time(graph: Graph, layer: Layer, dtype: str) -> None:
 def _by_range(builder: Builder, data: Value, dtype: str, axis: int | None) -> Value:
     """``data`` rounded to codes for the range that they have, for each index along ``axis``."""
     others = tuple(k for k in range(data.rank) if k != axis)
-    zero, tiny = (builder.constant(np.float32(v)) for v in (0, LEAST_SCALE))
+    zero, tiny = (builder.constant(np.float32(v)) for v in (0, MIN_SCALE))
     low = builder.call("minimum", builder.call("min", data, axis=others), zero)
     high = builder.call("maximum", builder.call("max", data, axis=others), zero)
     least, most = dtypes.integer_range(dtype)

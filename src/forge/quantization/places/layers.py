@@ -1,9 +1,9 @@
-"""Which layers of a model are quantised, and where their data are rounded.
+"""Which layers of a model are quantized, and where their data are rounded.
 
 A layer is a product with a constant weight (convolution, dense layer), or of two activations. What it reads is rounded where it
 is made, before the views, selections and concatenations on its way, so that integers are what is stored and moved. Parts of a
-concatenation are rounded alike. The other readers of a rounded value read the rounded numbers, too, but for normalisations and
-what they normalise: residual streams of transformers stay floats.
+concatenation are rounded alike. The other readers of a rounded value read the rounded numbers, too, but for normalizations and
+what they normalize: residual streams of transformers stay floats.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Layer:
 
 
 def layer_of(node: Node) -> Layer | None:
-    """``node`` as a layer of float32 that can be quantised, if it is one."""
+    """``node`` as a layer of float32 that can be quantized, if it is one."""
     if len(node.results) != 1 or any(v is not None and v.dtype != "float32" for v in (*node.operands, *node.results)):
         return None
     product: Product[Any] | None = Product.of(node)
@@ -134,7 +134,7 @@ def _matched(graph: Graph, which: Excluded, candidates: Collection[Node]) -> lis
 def _expected(which: Excluded, candidates: Iterable[Node]) -> str:
     names = [node.shown_name for node in candidates]
     if not names:
-        return "a model with layers of float32 to quantise"
+        return "a model with layers of float32 to quantize"
     near = difflib.get_close_matches(which, names, 3) if isinstance(which, str) else []
     return f"the name of a layer or its result, a pattern, or a predicate of a node: {', '.join(near or names[:3])}"
 
@@ -237,11 +237,11 @@ def _earlier(graph: Graph, a: Value, b: Value) -> Value:
 def reads_rounded(user: Node) -> bool:
     """Whether a reader of a rounded value, which is not a layer, reads the rounded numbers."""
     if user.op == "add":
-        return not any(_is_normalised(n) for n in user.succ)
-    return user.op_def.category not in (Category.NORMALISATION, Category.REDUCTION, Category.CONTROL) or user.op_def.is_average
+        return not any(_is_normalized(n) for n in user.succ)
+    return user.op_def.category not in (Category.NORMALIZATION, Category.REDUCTION, Category.CONTROL) or user.op_def.is_average
 
 
-def _is_normalised(node: Node) -> bool:
+def _is_normalized(node: Node) -> bool:
     if node.op == "add":
-        return any(n.op_def.category is Category.NORMALISATION for n in node.succ)
-    return node.op_def.category is Category.NORMALISATION
+        return any(n.op_def.category is Category.NORMALIZATION for n in node.succ)
+    return node.op_def.category is Category.NORMALIZATION

@@ -1,4 +1,4 @@
-"""Which layers of a quantised model are quantised, and what of the float model they stand for."""
+"""Which layers of a quantized model are quantized, and what of the float model they stand for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from forge.quantization.places.products import is_recurrent, products
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A product of the float model, and the same in the quantised one.
+    """A product of the float model, and the same in the quantized one.
 
     Attributes:
         number: among the products of either model.
@@ -29,7 +29,7 @@ class Pair:
 
     number: int
     real: Node
-    quantised: Node
+    quantized: Node
     data: tuple[int, ...]
 
     @property
@@ -53,21 +53,21 @@ class Pair:
 
     @property
     def rounded_weight(self) -> np.ndarray | None:
-        """What the codes of the quantised model stand for."""
-        found = None if 1 in self.data else self.quantised.operands[1]
+        """What the codes of the quantized model stand for."""
+        found = None if 1 in self.data else self.quantized.operands[1]
         return None if found is None else constant_of(found)
 
     @property
     def results(self) -> tuple[Value, Value]:
-        """With their biases, in the real and in the quantised model; of recurrent layers, at each step."""
+        """With their biases, in the real and in the quantized model; of recurrent layers, at each step."""
         if self.is_recurrent:
-            return self.real.results[0], self.quantised.results[0]
-        return biased(self.real, self.real.result), biased(self.quantised, self.quantised_result)
+            return self.real.results[0], self.quantized.results[0]
+        return biased(self.real, self.real.result), biased(self.quantized, self.quantized_result)
 
     @property
-    def quantised_result(self) -> Value:
-        """Of the quantised layer, which may compute rows, in the shape of the real one."""
-        result = self.quantised.result
+    def quantized_result(self) -> Value:
+        """Of the quantized layer, which may compute rows, in the shape of the real one."""
+        result = self.quantized.result
         readers = [node for node, _ in result.uses]
         is_moved = len(readers) == 1 and readers[0].op == "reshape" and readers[0].result.shape == self.real.result.shape
         return readers[0].result if is_moved else result
@@ -79,10 +79,10 @@ def value_name(value: Value) -> str:
     return value.name or (made.shown_name if made is not None and len(made.results) == 1 else value.label)
 
 
-def pairs_of(real: Module, quantised: Module) -> list[Pair]:
-    """The layers that are quantised in one of two modules, which have the same products in the same order."""
+def pairs_of(real: Module, quantized: Module) -> list[Pair]:
+    """The layers that are quantized in one of two modules, which have the same products in the same order."""
     found = []
-    for number, (node, other) in enumerate(zip(products(real.main), products(quantised.main), strict=True)):
+    for number, (node, other) in enumerate(zip(products(real.main), products(quantized.main), strict=True)):
         layer = layer_of(node)
         if layer is not None and _has_codes(other) and not _has_codes(node):
             found.append(Pair(number, node, other, layer.data))
@@ -92,22 +92,22 @@ def pairs_of(real: Module, quantised: Module) -> list[Pair]:
 
 
 def _has_codes(node: Node) -> bool:
-    return all(v is not None and dequantised(v) is not None for v in node.operands[:2])
+    return all(v is not None and dequantized(v) is not None for v in node.operands[:2])
 
 
-def dequantised(value: Value) -> Node | None:
+def dequantized(value: Value) -> Node | None:
     """What made real numbers of codes, before the moves that lead to ``value``."""
     made = next((v.producer for v in sources(value)), None)
     return made if made is not None and made.op == "qnn.dequantize" else None
 
 
 def constant_of(value: Value) -> np.ndarray | None:
-    """The array that ``value`` is in every call, where a dequantisation of constants or a constant makes it."""
+    """The array that ``value`` is in every call, where a dequantization of constants or a constant makes it."""
     node = value.producer
     if value.constant is not None or node is None:
         return value.constant
     operands = [None if v is None else v.constant for v in node.operands]
-    if node.op_def.category is not Category.QUANTISATION or any(a is None for a in operands):
+    if node.op_def.category is not Category.QUANTIZATION or any(a is None for a in operands):
         return None
     return np.asarray(evaluate(node, operands, {}, lambda *_: [])[0])
 
@@ -126,9 +126,9 @@ def bias_node(node: Node, result: Value) -> Node | None:
 
 
 def rounded(builder: Builder, pair: Pair, position: int, data: Value) -> Value:
-    """``data``, which the real layer reads at ``position``, as the quantised layer would round them."""
-    value = pair.quantised.operands[position]
-    found = None if value is None else dequantised(value)
+    """``data``, which the real layer reads at ``position``, as the quantized layer would round them."""
+    value = pair.quantized.operands[position]
+    found = None if value is None else dequantized(value)
     whole = None if found is None or found.operands[0] is None else found.operands[0].producer
     assert found is not None and whole is not None
     scale = whole.operands[1]

@@ -1,4 +1,4 @@
-"""The nodes of a model that may be quantised layers, by which copies of it are compared."""
+"""The nodes of a model that may be quantized layers, by which copies of it are compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forge.passes.split_recurrent import LAYERS
 
 
 def products(graph: Graph) -> list[Node]:
-    """Nodes that may be layers, in order, as in copies of ``graph`` in which layers are quantised."""
+    """Nodes that may be layers, in order, as in copies of ``graph`` in which layers are quantized."""
     return [node for node in graph.nodes if Product.of(node) is not None or node.op in LAYERS]
 
 

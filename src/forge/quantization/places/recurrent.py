@@ -19,10 +19,10 @@ from forge.quantization.chosen.scheme import Scheme
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import trial_runtime
 from forge.quantization.places.products import is_recurrent, node_again, products
-from forge.quantization.reports.analysis import LEAST_SQNR, decibels, power
-from forge.quantization.weights.codes import Weight, quantised_weight
+from forge.quantization.reports.analysis import MIN_SQNR, decibels, power
+from forge.quantization.weights.codes import Weight, quantized_weight
 
-LEAST_ROUNDED_SQNR = 30.0
+MIN_ROUNDED_SQNR = 30.0
 """In dB, of the results of a layer alone: what rounding states may lose."""
 SAMPLES = 8
 """Of the calibration, on which losses are measured."""
@@ -32,7 +32,7 @@ WEIGHTS = ("w", "r")
 
 @dataclass(frozen=True)
 class Choices:
-    """How recurrent layers are quantised, by their number among `products`.
+    """How recurrent layers are quantized, by their number among `products`.
 
     Attributes:
         rounds_data: whether they round input and states.
@@ -44,7 +44,7 @@ class Choices:
 
 
 def choices(module: Module, scheme: Scheme, kept: Mapping[int, str], samples: Sequence[Sample]) -> Choices:
-    """What is quantised of the recurrent layers of ``main``.
+    """What is quantized of the recurrent layers of ``main``.
 
     Args:
         kept: reasons why layers stay in float, by number.
@@ -60,10 +60,10 @@ def choices(module: Module, scheme: Scheme, kept: Mapping[int, str], samples: Se
     rounded = [k for k, can in can_round.items() if can]
     losses = _losses(module, [*((k, False) for k in wanted), *((k, True) for k in rounded)], samples[:SAMPLES])
     for k in list(wanted):
-        if losses[k, False] < LEAST_SQNR:
+        if losses[k, False] < MIN_SQNR:
             left[k] = f"with weights of 8 bits its results are {losses[k, False]:.1f} dB from those in float"
             del wanted[k]
-    return Choices({k: losses.get((k, True), -np.inf) >= LEAST_ROUNDED_SQNR for k in wanted}, dict(sorted(left.items())))
+    return Choices({k: losses.get((k, True), -np.inf) >= MIN_ROUNDED_SQNR for k in wanted}, dict(sorted(left.items())))
 
 
 def _has_one_row(node: Node) -> bool:
@@ -106,7 +106,7 @@ def with_codes(builder: Builder, node: Node, rounds_data: bool) -> Node:
 def weights_of(node: Node) -> dict[str, Weight]:
     """Codes by rows ``[D * G * H, K]``, by operand."""
     arrays = {name: np.asarray(operand_of(node, name).constant) for name in WEIGHTS}
-    return {name: quantised_weight(a.reshape(-1, a.shape[2]), 0, "int8", per_channel=True) for name, a in arrays.items()}
+    return {name: quantized_weight(a.reshape(-1, a.shape[2]), 0, "int8", per_channel=True) for name, a in arrays.items()}
 
 
 def operand_of(node: Node, name: str) -> Value:

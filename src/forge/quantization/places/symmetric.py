@@ -1,4 +1,4 @@
-"""Quantised models as TensorRT takes them: codes of int8 without zero points, biases real; and the scales of their tensors."""
+"""Quantized models as TensorRT takes them: codes of int8 without zero points, biases real; and the scales of their tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge.ir.builder import Builder
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
-from forge.ir.quantised import is_quantised
+from forge.ir.quantized import is_quantized
 from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.quantization.chosen.scheme import Scheme
 from forge.quantization.places.layers import layers_of, sites_of, sources
@@ -36,7 +36,7 @@ def real_biases(graph: Graph) -> int:
 def check_symmetric(graph: Graph) -> None:
     """Raises OptionError unless all conversions are to or from int8, with zero points of 0."""
     for node in graph.walk():
-        if not is_quantised(node):
+        if not is_quantized(node):
             continue
         conversion = Quantize.of(node) or Dequantize.of(node)
         if conversion is None:
@@ -45,12 +45,12 @@ def check_symmetric(graph: Graph) -> None:
         codes = conversion.result if isinstance(conversion, Quantize) else conversion.data
         zero = conversion.zero_point
         if codes.dtype != "int8" or (zero is not None and (zero.constant is None or zero.constant.any())):
-            got = f"got quantised values of {codes.dtype}{'' if zero is None else ' with a zero point'}"
+            got = f"got quantized values of {codes.dtype}{'' if zero is None else ' with a zero point'}"
             raise OptionError(f"is_tensorrt: {node.label}: {got}; expected int8 and zero points of 0; quantize the float model")
 
 
 def scales_in(graph: Graph) -> dict[Value, float]:
-    """By value, where a quantised graph rounds it, and what moving and selecting makes of it."""
+    """By value, where a quantized graph rounds it, and what moving and selecting makes of it."""
     rounded = [q for node in graph if (q := Quantize.of(node)) is not None and q.scale.constant is not None]
     return _moved(graph, {q.data: float(q.scale.constant) for q in rounded if q.scale.constant is not None and q.scale.rank == 0})
 

@@ -1,1 +1,1 @@
-"""What a quantised model loses and where, as data, as a page and as charts."""
+"""What a quantized model loses and where, as data, as a page and as charts."""

@@ -1,6 +1,6 @@
-"""How far a quantised model is from the float one: of each layer, alone and with all before it, and of the outputs.
+"""How far a quantized model is from the float one: of each layer, alone and with all before it, and of the outputs.
 
-One model computes all of it: the float graph and the quantised one on shared inputs, and next to them each layer on float data,
+One model computes all of it: the float graph and the quantized one on shared inputs, and next to them each layer on float data,
 once with what rounding adds to the data and once with what it adds to the weight. Its outputs are sums of squares, so memory
 depends neither on the number of layers nor on that of samples.
 """
@@ -24,7 +24,7 @@ from forge.quantization.places.pairing import Pair, pairs_of, product, rounded, 
 from forge.quantization.places.products import given_to, node_again
 from forge_runtime import Runtime
 
-MOST_DB = 150.0
+MAX_DB = 150.0
 """What is nearer is equal: float32 holds no more."""
 
 Tick = Callable[[int, int], None]
@@ -32,21 +32,21 @@ Tick = Callable[[int, int], None]
 
 
 def decibels(signal: float, error: float) -> float:
-    """Signal to noise, from sums of squares; between -`MOST_DB` and `MOST_DB`."""
+    """Signal to noise, from sums of squares; between -`MAX_DB` and `MAX_DB`."""
     if not error > 0:
-        return -MOST_DB if math.isnan(error) else MOST_DB
+        return -MAX_DB if math.isnan(error) else MAX_DB
     ratio = signal / error
-    return max(-MOST_DB, min(MOST_DB, 10 * math.log10(ratio))) if ratio > 0 else -MOST_DB
+    return max(-MAX_DB, min(MAX_DB, 10 * math.log10(ratio))) if ratio > 0 else -MAX_DB
 
 
 @dataclass(frozen=True)
 class LayerError:
-    """Of a quantised layer, in dB; larger is better.
+    """Of a quantized layer, in dB; larger is better.
 
     Attributes:
         number: among the products of the model.
-        cumulative: its result in the quantised model.
-        alone: its result on float data, if it alone is quantised.
+        cumulative: its result in the quantized model.
+        alone: its result on float data, if it alone is quantized.
         weight, data: alone, and of these only the weight, or only the data; None where it has no constant weight.
     """
 
@@ -99,17 +99,17 @@ def worst(numbers: Iterable[float | None]) -> float | None:
 
 def is_near(sqnr: float | None, agreement: float | None) -> bool:
     """Whether outputs are near enough to those in float to say nothing."""
-    return (sqnr is None or sqnr >= LEAST_SQNR) and (agreement is None or agreement >= LEAST_AGREEMENT)
+    return (sqnr is None or sqnr >= MIN_SQNR) and (agreement is None or agreement >= MIN_AGREEMENT)
 
 
-LEAST_SQNR, LEAST_AGREEMENT = 20.0, 0.95
+MIN_SQNR, MIN_AGREEMENT = 20.0, 0.95
 """In dB, and the share of rows whose largest element is the same."""
 
 
 def analyse(
-    real: Module, quantised: Module, samples: Iterable[Sample], *, layers: bool = True, tick: Tick = lambda done, total: None
+    real: Module, quantized: Module, samples: Iterable[Sample], *, layers: bool = True, tick: Tick = lambda done, total: None
 ) -> Analysis:
-    """Compares a quantised module with the float one on samples.
+    """Compares a quantized module with the float one on samples.
 
     Args:
         samples: arrays by name of input.
@@ -122,10 +122,10 @@ def analyse(
     samples = list(samples)
     if not layers:
         compared = OutputSums.of(real)
-        run, other = (trial_runtime(m, "compare", len(samples)) for m in (real, quantised))
+        run, other = (trial_runtime(m, "compare", len(samples)) for m in (real, quantized))
         count = _each(samples, lambda sample: compared.add(_run(run, sample), _run(other, sample)), tick)
         return Analysis((), compared.errors, count)
-    joined = Joined.of(real, quantised)
+    joined = Joined.of(real, quantized)
     runtime = joined.compiled(len(samples))
     count = _each(samples, lambda sample: joined.add(_run(runtime, sample)), tick)
     return Analysis(joined.errors, joined.outputs.errors, count)
@@ -155,8 +155,8 @@ class OutputSums:
     def of(cls, module: Module) -> OutputSums:
         return cls([value_name(value) for value in module.main.outputs])
 
-    def add(self, real: Sequence[np.ndarray], quantised: Sequence[np.ndarray]) -> None:
-        for number, (a, b) in enumerate(zip(real, quantised)):
+    def add(self, real: Sequence[np.ndarray], quantized: Sequence[np.ndarray]) -> None:
+        for number, (a, b) in enumerate(zip(real, quantized)):
             if not isinstance(a, np.ndarray) or a.shape != np.shape(b) or a.dtype.kind in "OSU":
                 continue
             if dtypes.is_float(str(a.dtype)):
@@ -204,7 +204,7 @@ class Joined:
     """The model that compares two others.
 
     Attributes:
-        module: outputs are those of the real one, those of the quantised one, and `PARTS` for each layer.
+        module: outputs are those of the real one, those of the quantized one, and `PARTS` for each layer.
     """
 
     module: Module
@@ -213,14 +213,14 @@ class Joined:
     sums: np.ndarray
 
     @classmethod
-    def of(cls, real: Module, quantised: Module) -> Joined:
+    def of(cls, real: Module, quantized: Module) -> Joined:
         graph = Graph()
         inputs = {v.name: graph.add_input(v.type, v.name) for v in real.main.inputs}
-        known = {v: inputs[v.name] for v in (*real.main.inputs, *quantised.main.inputs)}
-        for node in (*real.main.nodes, *quantised.main.nodes):
+        known = {v: inputs[v.name] for v in (*real.main.inputs, *quantized.main.inputs)}
+        for node in (*real.main.nodes, *quantized.main.nodes):
             graph.insert(clone_node(node, known))
-        pairs = pairs_of(real, quantised)
-        graph.outputs = [known[v] for m in (real, quantised) for v in m.main.outputs]
+        pairs = pairs_of(real, quantized)
+        graph.outputs = [known[v] for m in (real, quantized) for v in m.main.outputs]
         for pair in pairs:
             if pair.is_recurrent:
                 graph.outputs = [*graph.outputs, *_recurrent_errors(Builder(graph), pair, known)]
@@ -277,12 +277,12 @@ def _lost(builder: Builder, pair: Pair, data: Sequence[Value]) -> tuple[Value, l
 
 def _recurrent_errors(builder: Builder, pair: Pair, known: Mapping[Value, Value]) -> list[Value]:
     """The sums of squares of a recurrent layer: the same layer runs on float data, and does not round them."""
-    real, own = known[pair.real.results[0]], known[pair.quantised.results[0]]
+    real, own = known[pair.real.results[0]], known[pair.quantized.results[0]]
     given = {k: known[v] for k, v in given_to(pair.real).items()}
-    whole = node_again(builder, pair.quantised, given).results[0]
+    whole = node_again(builder, pair.quantized, given).results[0]
     unrounded = whole
-    if pair.quantised.op_def.rounds_data(pair.quantised.attrs):
-        unrounded = node_again(builder, pair.quantised, given, dynamic_quantization=False).results[0]
+    if pair.quantized.op_def.rounds_data(pair.quantized.attrs):
+        unrounded = node_again(builder, pair.quantized, given, dynamic_quantization=False).results[0]
     errors = [builder.call("subtract", a, b) for a, b in ((own, real), (whole, real), (unrounded, real), (whole, unrounded))]
     return [power(builder, value) for value in (real, *errors)]
 

@@ -15,7 +15,7 @@ from forge.view.page import printable
 WIDTH, HEIGHT = 620.0, 300.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 52.0, 16.0, 24.0, 42.0
 HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT = 300.0, 96.0
-MOST_RADIUS, LEAST_RADIUS = 16.0, 5.0
+MAX_RADIUS, MIN_RADIUS = 16.0, 5.0
 SHOWN_DB = 80.0
 """Where the axis of decibels ends: what is nearer is drawn there."""
 
@@ -93,7 +93,7 @@ def pareto(variants: Sequence[Variant]) -> str:
 
 
 def _point(number: int, variant: Variant, x: float, y: float, share: float) -> str:
-    radius = max(LEAST_RADIUS, MOST_RADIUS * math.sqrt(share))
+    radius = max(MIN_RADIUS, MAX_RADIUS * math.sqrt(share))
     kind = "point best" if variant.is_best else "point"
     kind += " chosen" if variant.is_chosen else ""
     circle = f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>{text_of(variant.title)}</title></circle>'
@@ -128,7 +128,7 @@ def curve(exclusions: Sequence[Exclusion]) -> str:
 
 
 def histogram(value: RoundedValue) -> str:
-    """Counts, by their logarithms; what is outside the range of quantised values has another colour, and lines are its ends."""
+    """Counts, by their logarithms; what is outside the range of quantized values has another colour, and lines are its ends."""
     end = value.first + value.width * len(value.counts)
     x = Scale(min(value.first, value.least), max(end, value.most), 4.0, HISTOGRAM_WIDTH - 4)
     heights = [math.log1p(c) for c in value.counts]
@@ -144,7 +144,7 @@ def histogram(value: RoundedValue) -> str:
     ends = f'<text class="tick" x="4" y="{floor + 12}">{x.low:.4g}</text>' \
            f'<text class="tick" x="{HISTOGRAM_WIDTH - 4}" y="{floor + 12}" text-anchor="end">{x.high:.4g}</text>'
     body = f'<path class="bars" d="{"".join(inside)}"/><path class="cut" d="{"".join(outside)}"/>{lines}{ends}'
-    codes = f"quantised values reach from {value.least:.4g} to {value.most:.4g}"
+    codes = f"quantized values reach from {value.least:.4g} to {value.most:.4g}"
     label = f"histogram of {value.label} from {value.low:.4g} to {value.high:.4g}; {codes}"
     return svg(HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, label, body, "histogram")
 

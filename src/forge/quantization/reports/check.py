@@ -1,4 +1,4 @@
-"""What a quantised model loses, and what would help, said at once."""
+"""What a quantized model loses, and what would help, said at once."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from forge import errors
 from forge.ir.graph import Module
-from forge.ir.quantised import is_quantised
+from forge.ir.quantized import is_quantized
 from forge.quantization.chosen.scheme import Scheme, written
-from forge.quantization.quantize import Quantised, quantise
+from forge.quantization.quantize import Quantized, quantize
 from forge.quantization.reports.analysis import Analysis, analyse, is_near
 
 
 class QuantizationWarning(UserWarning):
-    """Quantisation has changed the outputs of a model more than is usual."""
+    """Quantization has changed the outputs of a model more than is usual."""
 
 
 SAMPLES = 8
@@ -23,8 +23,8 @@ SHOWN = 3
 """Layers that a warning names."""
 
 
-def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis | None:
-    """Compares a quantised module with ``module``, which it was made of; None: there are no samples."""
+def warn_of_losses(module: Module, found: Quantized, scheme: Scheme) -> Analysis | None:
+    """Compares a quantized module with ``module``, which it was made of; None: there are no samples."""
     samples = module.calibration.samples[:SAMPLES]
     if not samples:
         return None
@@ -40,21 +40,21 @@ def warn_of_losses(module: Module, found: Quantised, scheme: Scheme) -> Analysis
     return outputs
 
 
-def warn_of_nothing(found: Quantised) -> bool:
-    """Says so where no layer was quantised."""
-    if any(is_quantised(node) for node in found.module.main.walk()):
+def warn_of_nothing(found: Quantized) -> bool:
+    """Says so where no layer was quantized."""
+    if any(is_quantized(node) for node in found.module.main.walk()):
         return False
     errors.warn(f"quantize: {nothing_text(found.left)}", QuantizationWarning)
     return True
 
 
 def nothing_text(left: Mapping[str, str]) -> str:
-    """Of a model without quantised layers: why each stays in float, by label."""
+    """Of a model without quantized layers: why each stays in float, by label."""
     if not left:
-        return "no layer was quantised: the model has no convolution, matrix product or recurrent layer of float32 with weights"
+        return "no layer was quantized: the model has no convolution, matrix product or recurrent layer of float32 with weights"
     shown = [f"{label}: {reason}" for label, reason in left.items()]
     more = [f"and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
-    return f"no layer was quantised, the model is as it was: {'; '.join([*shown[:SHOWN], *more])}"
+    return f"no layer was quantized, the model is as it was: {'; '.join([*shown[:SHOWN], *more])}"
 
 
 def _text(found: Analysis) -> str:
@@ -66,6 +66,6 @@ def _advice(module: Module, scheme: Scheme, outputs: Analysis) -> list[str]:
     """What a scale for each channel would give, if it has not been asked for."""
     if scheme.per_channel:
         return []
-    other = quantise(module, replace(scheme, per_channel=True))
+    other = quantize(module, replace(scheme, per_channel=True))
     found = analyse(module, other.module, module.calibration.samples[:SAMPLES], layers=False)
     return [f"with {written('per_channel', True)} they are {_text(found)}"] if (found.sqnr or 0) > (outputs.sqnr or 0) + 1 else []

@@ -41,17 +41,17 @@ def page(report: Report) -> str:
     """The page's text."""
     parts = [_head(report), _suggestions(report), _charts(report), _variants(report), _layers(report), _times(report),
              _left(report), _values(report)]
-    return document(f"{report.name}: quantisation", STYLE + _STYLE, f"<main>{''.join(parts)}</main>", SCRIPT)
+    return document(f"{report.name}: quantization", STYLE + _STYLE, f"<main>{''.join(parts)}</main>", SCRIPT)
 
 
 def frame(report: Report) -> str:
     """The page inside another one, which it cannot touch."""
-    facts = 'title="quantisation report" sandbox="allow-scripts" style="width:100%;height:640px;border:1px solid #888"'
+    facts = 'title="quantization report" sandbox="allow-scripts" style="width:100%;height:640px;border:1px solid #888"'
     return f'<iframe {facts} srcdoc="{escape(page(report))}"></iframe>'
 
 
 def _head(report: Report) -> str:
-    cards = [("quantised layers", f"{len(report.layers)} of {len(report.layers) + len(report.left)}")]
+    cards = [("quantized layers", f"{len(report.layers)} of {len(report.layers) + len(report.left)}")]
     for output in report.outputs:
         cards.append((f"output {output.name}", f"{decibel_text(output.sqnr)} dB"))
         if output.agreement is not None:
@@ -64,7 +64,7 @@ def _head(report: Report) -> str:
     scheme = ", ".join(f"{name}={value!r}" for name, value in report.scheme.items() if value not in (None, []))
     where = f"samples: {report.samples}, threads: {report.threads}, {report.cpu}"
     note = f"{text_of(scheme)}<br>{text_of(where)}. dB: signal to noise against the float model; larger is better."
-    return f"<h1>{text_of(report.name)}: quantisation</h1><p class='note'>{note}</p><dl class='cards'>{listed}</dl>"
+    return f"<h1>{text_of(report.name)}: quantization</h1><p class='note'>{note}</p><dl class='cards'>{listed}</dl>"
 
 
 def _suggestions(report: Report) -> str:
@@ -76,7 +76,7 @@ def _suggestions(report: Report) -> str:
 
 
 def _charts(report: Report) -> str:
-    variants = "Variants, by their numbers in the table. Area: size. Filled: no other is better in all. Red ring: as quantised."
+    variants = "Variants, by their numbers in the table. Area: size. Filled: no other is better in all. Red ring: as quantized."
     shown = [(charts.pareto(report.variants), variants),
              (charts.curve(report.exclusions), "Outputs if the layers that cost most stay in float, one after the other.")]
     figures = "".join(f"<figure>{chart}<figcaption>{text}</figcaption></figure>" for chart, text in shown if chart)
@@ -102,8 +102,8 @@ def _variant(place: int, variant: Variant) -> str:
 def _layers(report: Report) -> str:
     heads = ("#", "layer", "in the model, dB", "alone, dB", "weight, dB", "data, dB", "output: only this, dB",
              "output: all but this, dB", "weight bytes", "what would help")
-    note = ("Alone: the layer by itself is quantised and reads float data; of that, what its weight and its data lose. "
-            "Output: of the model with only this layer quantised, and with all others.")
+    note = ("Alone: the layer by itself is quantized and reads float data; of that, what its weight and its data lose. "
+            "Output: of the model with only this layer quantized, and with all others.")
     rows = [_layer(row) for row in report.worst]
     return f"<h2>Layers, the worst first</h2><p class='note'>{note}</p>{table('layers', heads, rows)}"
 
@@ -153,7 +153,7 @@ def _left(report: Report) -> str:
 def _values(report: Report) -> str:
     if not report.values:
         return ""
-    note = "Logarithms of counts in calibration. Dashed lines: the range of quantised values; what lies outside is cut off."
+    note = "Logarithms of counts in calibration. Dashed lines: the range of quantized values; what lies outside is cut off."
     figures = "".join(f"<figure>{charts.histogram(v)}<figcaption>{_caption(v)}</figcaption></figure>" for v in report.values)
     return f"<h2>What is rounded</h2><p class='note'>{note}</p><div class='values' id='values'>{figures}</div>"
 

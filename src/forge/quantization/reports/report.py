@@ -1,4 +1,4 @@
-"""All that is known of how a model was quantised: what it loses and where, what it takes, and what else could be done."""
+"""All that is known of how a model was quantized: what it loses and where, what it takes, and what else could be done."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from forge.quantization.chosen import rounding_errors, sensitivity, variants
 from forge.quantization.chosen.rounding_errors import RoundedValue, WeightErrors
 from forge.quantization.chosen.scheme import Scheme, written
 from forge.quantization.chosen.sensitivity import Exclusion, Sensitivity
-from forge.quantization.chosen.variants import LEAST_GAIN, Candidate, Trials, Variant
+from forge.quantization.chosen.variants import MIN_GAIN, Candidate, Trials, Variant
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.places.pairing import Pair, pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import Quantised
+from forge.quantization.quantize import Quantized
 from forge.quantization.reports.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.reports.check import nothing_text
 from forge.target import Target
@@ -43,13 +43,13 @@ NOT_SLOWER = 1.05
 """What an integer layer may take, next to the fastest other way, before leaving it in float is suggested."""
 
 
-def record_of(ir: Any) -> Quantised:
-    """What a module keeps of how it was quantised.
+def record_of(ir: Any) -> Quantized:
+    """What a module keeps of how it was quantized.
 
     Raises:
         OptionError: it was not, or has changed since.
     """
-    kept: Quantised | None = getattr(ir, "_quantisation", None)
+    kept: Quantized | None = getattr(ir, "_quantization", None)
     if kept is None:
         raise OptionError("quantization_report: got a module that `quantize` did not make; expected one after ir.quantize(...)")
     if not kept.is_of(ir.mod):
@@ -59,11 +59,11 @@ def record_of(ir: Any) -> Quantised:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A quantised layer.
+    """A quantized layer.
 
     Attributes:
         error: its own, in dB.
-        only, without: of the outputs, in dB, if it alone is quantised, and if all other layers are; None: not measured.
+        only, without: of the outputs, in dB, if it alone is quantized, and if all other layers are; None: not measured.
         weight: what rounding its weight loses, by scales.
         seconds: in float32, bfloat16 and int8, where they were measured.
         values: positions in `Report.values` of what it reads.
@@ -90,7 +90,7 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """``gain`` of the worst output in dB; ``measured``: by a model that was quantised so, else by one with switches."""
+    """``gain`` of the worst output in dB; ``measured``: by a model that was quantized so, else by one with switches."""
 
     text: str
     gain: float
@@ -99,14 +99,14 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Report:
-    """How a model was quantised, and what that does.
+    """How a model was quantized, and what that does.
 
     Attributes:
-        layers: those that were quantised, in order.
+        layers: those that were quantized, in order.
         left: reasons why others stayed real, by label.
         values: what is rounded, with histograms.
         exclusions: outputs if more and more layers stay in float, as `Sensitivity` has them.
-        variants: what was tried; the first are not quantised.
+        variants: what was tried; the first are not quantized.
         samples: how many were run.
     """
 
@@ -130,12 +130,12 @@ class Report:
 
     @property
     def chosen(self) -> Variant | None:
-        """The model as it was quantised, if variants were tried."""
+        """The model as it was quantized, if variants were tried."""
         return next((v for v in self.variants if v.is_chosen), None)
 
     @property
     def warnings(self) -> list[str]:
-        """No quantised layer; outputs that are far from those of the float model, with the layers that cost most."""
+        """No quantized layer; outputs that are far from those of the float model, with the layers that cost most."""
         if not self.layers:
             return [nothing_text(self.left)]
         far = [o for o in self.outputs if not is_near(o.sqnr, o.agreement)]
@@ -179,12 +179,12 @@ class Report:
         return frame(self)
 
     def __repr__(self) -> str:
-        return f"<Report: {len(self.layers)} quantised layers, {len(self.variants)} variants; print, save(path)>"
+        return f"<Report: {len(self.layers)} quantized layers, {len(self.variants)} variants; print, save(path)>"
 
     def __str__(self) -> str:
         text = io.StringIO()
         console = Console(file=text, width=120, highlight=False, markup=False, emoji=False, force_jupyter=False)
-        console.print(f"{len(self.layers)} quantised layers, the worst first (signal to noise in dB, of {self.samples} samples)")
+        console.print(f"{len(self.layers)} quantized layers, the worst first (signal to noise in dB, of {self.samples} samples)")
         console.print(self._table())
         left = [f"stays in float: {label}: {reason}" for label, reason in self.left.items()]
         for line in [*left, *self.lines()]:
@@ -219,10 +219,10 @@ def share_text(share: float | None) -> str:
 
 
 def make_report(
-    record: Quantised, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
+    record: Quantized, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
     tries: bool = True, progress: Progress = lambda phase, done, total: None,
 ) -> Report:
-    """Runs samples through the quantised model and the float one, and tries others.
+    """Runs samples through the quantized model and the float one, and tries others.
 
     Args:
         seconds: when to stop trying; what a report has in any case (errors and sensitivity of layers, of one sample at least) may
@@ -234,13 +234,13 @@ def make_report(
     """
     if not samples:
         raise OptionError("quantization_report: got no sample; calibrate keeps some in memory; after loading, pass data")
-    real, quantised, scheme = record.real, record.module, record.scheme
+    real, quantized, scheme = record.real, record.module, record.scheme
     end = time.perf_counter() + seconds
-    pairs = pairs_of(real, quantised)
-    errors = analyse(real, quantised, samples, tick=_phase(progress, "errors"))
+    pairs = pairs_of(real, quantized)
+    errors = analyse(real, quantized, samples, tick=_phase(progress, "errors"))
     found = Sensitivity((), (), 0)
     if pairs:
-        found = sensitivity.sensitivity(real, quantised, samples, seconds / 4, _phase(progress, "sensitivity"))
+        found = sensitivity.sensitivity(real, quantized, samples, seconds / 4, _phase(progress, "sensitivity"))
     values = rounding_errors.rounded_values(real, pairs, scheme)
     tried: list[Variant] = []
     times: dict[str, dict[int, float]] = {}
@@ -268,20 +268,20 @@ def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:
 
 
 def _worth(found: Sensitivity, layers: int) -> list[Exclusion]:
-    """Exclusions, until one more layer gains too little, or none of the ``layers`` would be quantised."""
+    """Exclusions, until one more layer gains too little, or none of the ``layers`` would be quantized."""
     kept, before = [], found.exclusions[0].sqnr if found.exclusions else None
     for exclusion in found.exclusions[1:]:
-        if len(exclusion.numbers) >= layers or before is None or exclusion.sqnr is None or exclusion.sqnr < before + LEAST_GAIN:
+        if len(exclusion.numbers) >= layers or before is None or exclusion.sqnr is None or exclusion.sqnr < before + MIN_GAIN:
             break
         kept.append(exclusion)
         before = exclusion.sqnr
     return kept
 
 
-def layer_times(record: Quantised, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
+def layer_times(record: Quantized, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
     """Seconds of each layer, by way."""
-    real, quantised = marked(record.real, products), marked(record.module, products)
-    ways = {"float32": (real, False), "int8": (quantised, False)}
+    real, quantized = marked(record.real, products), marked(record.module, products)
+    ways = {"float32": (real, False), "int8": (quantized, False)}
     if check_options().layouts.dots_of_pairs():
         ways["bfloat16"] = (real, True)
     made = {name: way(module, check_options(bfloat16=narrow), sample, threads) for name, (module, narrow) in ways.items()}
@@ -305,10 +305,10 @@ def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[Roun
     """What would make the larger part of the error smaller, by the errors of rounding themselves."""
     if weight is not None and error.weight is not None and error.weight < error.data:
         gain = weight.per_channel - weight.sqnr
-        return f"{written('per_channel', True)}: the weight {gain:+.1f} dB" if gain > LEAST_GAIN else ""
+        return f"{written('per_channel', True)}: the weight {gain:+.1f} dB" if gain > MIN_GAIN else ""
     gains = {method: min(v.methods[method] - v.sqnr for v in reads) for method in (reads[0].methods if reads else ())}
     best = max(gains, key=lambda m: gains[m], default="")
-    return f"{written('calib_method', best)}: the data {gains[best]:+.1f} dB" if best and gains[best] > LEAST_GAIN else ""
+    return f"{written('calib_method', best)}: the data {gains[best]:+.1f} dB" if best and gains[best] > MIN_GAIN else ""
 
 
 def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
@@ -316,7 +316,7 @@ def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[Lay
     found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
     if not any(v.excluded for v in tried):
         found += [_of_exclusion(exclusion, sets.exclusions[0], rows) for exclusion in _worth(sets, len(rows))[:3]]
-    better = sorted((s for s in found if s is not None and s.gain >= LEAST_GAIN), key=lambda s: -s.gain)
+    better = sorted((s for s in found if s is not None and s.gain >= MIN_GAIN), key=lambda s: -s.gain)
     return (*better, *filter(None, map(_of_times, rows if len(rows) > 1 else ())))
 
 

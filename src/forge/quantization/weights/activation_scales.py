@@ -3,7 +3,7 @@
 ``dense(x, w)`` --> ``dense(x / s, w * s)``: equal but for rounding, and codes for ``w * s`` have smaller errors where s is
 large. ``s = rms(x)^alpha`` for each channel, with the alpha that gives the results of all layers that read x the least error (Lin
 et al., "AWQ: activation-aware weight quantization for LLM compression and acceleration", 2024). What makes x is divided where
-that is a normalisation, a dense layer or element-wise with constants; else x itself is, where that is worth its time.
+that is a normalization, a dense layer or element-wise with constants; else x itself is, where that is worth its time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from forge.quantization.weights.rounding import Rounded, error
 ALPHAS = np.linspace(0, 1, 21)[1:]
 SEARCHED_ROWS = 256
 """Of each weight, to compare exponents."""
-LEAST_SHARE = 1e-4
+MIN_SHARE = 1e-4
 """Of the largest channel: smaller ones count as that large."""
 WORTH = 0.9
 """A product of the data at run time has to bring the error below this share of what it was."""
@@ -112,7 +112,7 @@ def best_scales(weights: Sequence[np.ndarray], gram: np.ndarray, rounded: Round)
     size = np.sqrt(np.diagonal(gram))
     if not size.any():
         return None
-    size = np.maximum(size, LEAST_SHARE * size.max())
+    size = np.maximum(size, MIN_SHARE * size.max())
     best, least = None, _error(weights, None, gram, rounded)
     for alpha in ALPHAS:
         scales = size**alpha

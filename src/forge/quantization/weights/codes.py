@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.quantization.observed.ranges import LEAST_SCALE
+from forge.quantization.observed.ranges import MIN_SCALE
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Weight:
         return real
 
 
-def quantised_weight(array: np.ndarray, axis: int, dtype: str, per_channel: bool) -> Weight:
+def quantized_weight(array: np.ndarray, axis: int, dtype: str, per_channel: bool) -> Weight:
     """Codes for a weight: int8 without zero point, or uint8 with one, for all or for each index along ``axis``."""
     others = tuple(k for k in range(array.ndim) if k != axis) if per_channel else None
     low, high = np.minimum(array.min(axis=others), 0), np.maximum(array.max(axis=others), 0)
     least, most = dtypes.integer_range(dtype)
     along = [-1 if k == axis else 1 for k in range(array.ndim)] if per_channel else []
     if least < 0:
-        scale = np.maximum(np.maximum(-low, high) / most, LEAST_SCALE).astype(np.float32)
+        scale = np.maximum(np.maximum(-low, high) / most, MIN_SCALE).astype(np.float32)
         zero = None
     else:
-        scale = np.maximum((high - low) / most, LEAST_SCALE).astype(np.float32)
+        scale = np.maximum((high - low) / most, MIN_SCALE).astype(np.float32)
         zero = np.clip(np.rint(-low / scale), least, most).astype(dtype)
     codes = np.rint(array / scale.reshape(along))
     if zero is not None:

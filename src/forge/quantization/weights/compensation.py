@@ -24,9 +24,9 @@ CHECKED = 4
 """One sample in this many is held out: what is gained is measured on these."""
 GAIN = 0.9
 """Of the squared error of rounding to the nearest, the share that may be left at most."""
-ROWS_PER_COLUMN, LEAST_ROWS = 4, 8192
+ROWS_PER_COLUMN, MIN_ROWS = 4, 8192
 """Rows of what a layer reads, of all samples, that are enough: for each column of its weight, and in all."""
-MOST_DEPTH = 3072
+MAX_DEPTH = 3072
 """Time grows with the cube of the depth: it is that of the second dense layer of BERT-base."""
 
 
@@ -57,7 +57,7 @@ def compensated_weights(module: Module, nearest: Mapping[Layer, Weight], samples
 
 def _is_tried(layer: Layer) -> bool:
     """Depthwise convolutions have few columns and a scale for each row: they gain nothing."""
-    return gram.sums_windows(layer) and not is_depthwise(layer) and gram.depth_of(layer) <= MOST_DEPTH
+    return gram.sums_windows(layer) and not is_depthwise(layer) and gram.depth_of(layer) <= MAX_DEPTH
 
 
 def _read(module: Module, layers: Sequence[Layer], samples: Sequence[Sample]) -> tuple[dict[object, np.ndarray], ...]:
@@ -67,7 +67,7 @@ def _read(module: Module, layers: Sequence[Layer], samples: Sequence[Sample]) ->
     held_out: dict[object, list[np.ndarray]] = {key: [] for key in by_key}
     for number, arrays in enumerate(gram.layer_inputs(module, layers, samples)):
         for key, layer in by_key.items():
-            most = max(1, max(LEAST_ROWS, ROWS_PER_COLUMN * gram.depth_of(layer)) // len(samples))
+            most = max(1, max(MIN_ROWS, ROWS_PER_COLUMN * gram.depth_of(layer)) // len(samples))
             for rows in gram.rows_of(layer, arrays[layer.inputs[0]], most):
                 if number % CHECKED == 1:
                     held_out[key].append(rows)

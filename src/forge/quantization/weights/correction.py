@@ -1,7 +1,7 @@
-"""Biases that give the results of quantised layers the means that they have in the float model.
+"""Biases that give the results of quantized layers the means that they have in the float model.
 
 Layers are corrected in their order, each on data that the layers before it, corrected, have made. One model computes all of it:
-the real and the quantised one on a batch of samples, with, after each quantised layer, the difference of the means of each
+the real and the quantized one on a batch of samples, with, after each quantized layer, the difference of the means of each
 channel added. These differences are its outputs. Where a model fixes its batch, they are means over samples that run one by one.
 """
 
@@ -30,15 +30,15 @@ BATCH_BYTES = 256 << 20
 """Most bytes of the largest value of a batch."""
 
 
-def corrections(real: Module, quantised: Module, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, np.ndarray]:
+def corrections(real: Module, quantized: Module, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, np.ndarray]:
     """What to add to the bias of layers, by the number of the layer among `products`.
 
     Args:
-        real, quantised: modules with the same products in the same order.
+        real, quantized: modules with the same products in the same order.
         numbers: which of these are corrected.
     """
     batch = _batch(real, samples)
-    pair, runs = (real, quantised), list(samples)
+    pair, runs = (real, quantized), list(samples)
     if batch > 1:
         try:
             pair, runs = _batched(pair, samples, batch)
@@ -81,18 +81,18 @@ def _batched(pair: tuple[Module, Module], samples: Sequence[Sample], batch: int)
     return (changed[0], changed[1]), runs
 
 
-def _joined(real: Graph, quantised: Graph, numbers: Sequence[int]) -> Graph:
-    """A graph of both, whose outputs are the differences that it adds to results of quantised layers."""
+def _joined(real: Graph, quantized: Graph, numbers: Sequence[int]) -> Graph:
+    """A graph of both, whose outputs are the differences that it adds to results of quantized layers."""
     joined = Graph()
     inputs = {v.name: joined.add_input(v.type, v.name) for v in real.inputs}
-    known: dict[Value, Value] = {v: inputs[v.name] for v in real.inputs} | {v: inputs[v.name] for v in quantised.inputs}
+    known: dict[Value, Value] = {v: inputs[v.name] for v in real.inputs} | {v: inputs[v.name] for v in quantized.inputs}
     for node in real.nodes:
         joined.insert(clone_node(node, known))
-    partners = dict(zip(products(quantised), products(real), strict=True))
-    wanted = [products(quantised)[k] for k in numbers]
+    partners = dict(zip(products(quantized), products(real), strict=True))
+    wanted = [products(quantized)[k] for k in numbers]
     outputs: dict[Node, Value] = {}
     builder = Builder(joined)
-    for node in quantised.nodes:
+    for node in quantized.nodes:
         joined.insert(clone_node(node, known))
         if node in wanted:
             result, aim = known[node.result], known[partners[node].result]

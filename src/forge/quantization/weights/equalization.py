@@ -1,7 +1,7 @@
-"""Channels of a value get ranges and weights that quantise well, without a change of what the model computes.
+"""Channels of a value get ranges and weights that quantize well, without a change of what the model computes.
 
-What a layer or a normalisation gives is divided by a number for each channel, and the weights that read it are multiplied by
-it: between layers (Nagel et al., arXiv:1906.04721) and after normalisations (SmoothQuant, arXiv:2211.10438). Only what keeps
+What a layer or a normalization gives is divided by a number for each channel, and the weights that read it are multiplied by
+it: between layers (Nagel et al., arXiv:1906.04721) and after normalizations (SmoothQuant, arXiv:2211.10438). Only what keeps
 ratios may lie between: biases, ``relu``, pools. Numbers are powers of two, so that nothing is rounded. A candidate is taken if it
 makes the expected squared error of the layers that read the value clearly less, as their statistics and weights say.
 """
@@ -66,7 +66,7 @@ class Chain:
     """A value, what makes it, and all that reads it.
 
     Attributes:
-        made: what is divided: weights and biases, or the parameters of a normalisation.
+        made: what is divided: weights and biases, or the parameters of a normalization.
         read: weights that are multiplied, with the values that they are multiplied by.
         values: those between.
     """
@@ -77,7 +77,7 @@ class Chain:
     values: list[Value] = field(default_factory=list)
 
 
-def equalise(graph: Graph, statistics: MutableMapping[Value, Statistics], per_channel: bool) -> int:
+def equalize(graph: Graph, statistics: MutableMapping[Value, Statistics], per_channel: bool) -> int:
     """Changes constants of ``graph`` and statistics of its values; returns how many values were changed."""
     changed = 0
     for node in list(graph.nodes):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from forge.quantization.observed.ranges import LEAST_SCALE
+from forge.quantization.observed.ranges import MIN_SCALE
 
 RATIOS = np.linspace(1, 0.5, 21)
 """Of the range of a block, with few bits: the one is chosen that gives the least squared error."""
@@ -108,7 +108,7 @@ def fit_steps(bits: int, symmetric: bool) -> Fit:
 def _symmetric(blocks: np.ndarray, bits: int, ratio: float) -> Steps:
     most = (1 << (bits - 1)) - 1
     size = np.abs(blocks).max(axis=-1, keepdims=True)
-    scale = np.maximum(size * (ratio / most), LEAST_SCALE).astype(np.float32)
+    scale = np.maximum(size * (ratio / most), MIN_SCALE).astype(np.float32)
     return Steps(scale, np.zeros_like(scale), -most - (bits <= SEARCHED_BITS), most)
 
 
@@ -116,7 +116,7 @@ def _with_zero(blocks: np.ndarray, bits: int, ratio: float) -> Steps:
     most = (1 << bits) - 1
     low = np.minimum(blocks.min(axis=-1, keepdims=True), 0) * ratio
     high = np.maximum(blocks.max(axis=-1, keepdims=True), 0) * ratio
-    scale = np.maximum((high - low) / most, LEAST_SCALE).astype(np.float32)
+    scale = np.maximum((high - low) / most, MIN_SCALE).astype(np.float32)
     return Steps(scale, np.clip(np.rint(-low / scale), 0, most).astype(np.float32), 0, most)
 
 

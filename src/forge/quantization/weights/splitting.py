@@ -28,7 +28,7 @@ from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.quantization.places.layers import Layer, layer_of, layers_of
-from forge.quantization.weights.codes import quantised_weight
+from forge.quantization.weights.codes import quantized_weight
 
 ATTRIBUTE = "split_tensors"
 """Of a graph whose layers were split."""
@@ -36,7 +36,7 @@ ATTRIBUTE = "split_tensors"
 EXPANSION = 0.05
 """The share of its channels that a weight gets in addition, rounded up."""
 
-MOST_LEFT, MOST_LEFT_COPIED = 0.5, 0.25
+MAX_LEFT, MAX_LEFT_COPIED = 0.5, 0.25
 """The share of the squared error of a weight that may be left; and where data are copied in each call."""
 
 CODES = 127
@@ -65,7 +65,7 @@ def _split_layer(graph: Graph, layer: Layer) -> bool:
         return False
     made, left = found
     region = region_of(graph, data, layer.channel_axis, layer.node)
-    if left > (MOST_LEFT if region is not None else MOST_LEFT_COPIED):
+    if left > (MAX_LEFT if region is not None else MAX_LEFT_COPIED):
         return False
     if region is not None:
         region.widen(graph, made.sources)
@@ -149,7 +149,7 @@ def best_split(array: np.ndarray, axis: int) -> tuple[Split, float] | None:
 
 
 def _error(array: np.ndarray, weight: np.ndarray, axis: int, split: Split | None = None) -> float:
-    real = quantised_weight(weight, axis, "int8", per_channel=False).real
+    real = quantized_weight(weight, axis, "int8", per_channel=False).real
     return float(np.sum(np.square((real if split is None else split.joined(real, axis)) - array)))
 
 

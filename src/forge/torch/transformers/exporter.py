@@ -88,7 +88,7 @@ class ForgeExporter(DynamoExporter):
         Raises:
             ImportModelError, OpNotImplemented: it cannot be converted.
         """
-        traced = dataclasses.replace(config, export_format=ExportFormat.DYNAMO)  # whose quantisers change graphs of torch
+        traced = dataclasses.replace(config, export_format=ExportFormat.DYNAMO)  # whose quantizers change graphs of torch
         inputs: Any = _map_leaf_tensors(copy.deepcopy(dict(sample_inputs)), torch.Tensor.contiguous)  # torch compares strides
         exported, metadata = super().export_program(model, inputs, traced)
         metadata.packages["forge"] = forge.__version__

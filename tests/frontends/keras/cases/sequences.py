@@ -1,4 +1,4 @@
-"""Recurrent and attention layers, with masks and states; models inside of models; quantised layers."""
+"""Recurrent and attention layers, with masks and states; models inside of models; quantized layers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def nested(keras: Any) -> Iterator[Case]:
     yield Case("Sequential-late", built_late, [normal(2, 4)])
 
 
-def quantised(keras: Any) -> Iterator[Case]:
+def quantized(keras: Any) -> Iterator[Case]:
     layers = keras.layers
     for mode in ("int8", "int4"):
         dense = keras.Sequential([keras.Input((4, 6)), layers.Dense(8, activation="relu"), layers.Dense(5, use_bias=False)])
@@ -116,4 +116,4 @@ def quantised(keras: Any) -> Iterator[Case]:
             yield Case(f"{name}-{mode}", model, [x], is_random=False)
 
 
-GROUPS = (recurrent, attention, nested, quantised)
+GROUPS = (recurrent, attention, nested, quantized)

@@ -92,7 +92,7 @@ def test_of_equal_scores_the_last_are_chosen(op: str) -> None:
     check(op, operands, {"k": 2}, constant=constants(operands))
 
 
-QUANTISED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+QUANTIZED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a scale for each row": ({}, {}), "and zero points": ({"zeros": True}, {}),
     "2 bits": ({"bits": 2}, {}), "2 bits, zero points": ({"bits": 2, "zeros": True}, {}),
     "2 bits in blocks": ({"bits": 2, "block": 16, "zeros": True}, {"accuracy_level": 4}),
@@ -106,23 +106,23 @@ QUANTISED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def quantised(name: str) -> tuple[list[Any], dict[str, Any]]:
-    sizes, attributes = QUANTISED[name]
+def quantized(name: str) -> tuple[list[Any], dict[str, Any]]:
+    sizes, attributes = QUANTIZED[name]
     return codes(**sizes), {"k": 2, "expert_weight_bits": sizes.get("bits", 4), "block_size": sizes.get("block", 0), **attributes}
 
 
-@pytest.mark.parametrize("name", QUANTISED)
-def test_quantised_experts(name: str) -> None:
-    operands, attributes = quantised(name)
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantized_experts(name: str) -> None:
+    operands, attributes = quantized(name)
     symbolic = (TOKENS,) if len(operands[0]) == TOKENS else ()
     check("QMoE", operands, attributes, constant=constants(operands), symbolic=symbolic, opt_level=0)
 
 
 @pytest.mark.parametrize("mcpu", ["native", "x86-64", "x86-64-v3"])
-@pytest.mark.parametrize("name", QUANTISED)
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_packed_experts(name: str, mcpu: str) -> None:
     """Weights stay packed in the module and in what is compiled."""
-    operands, attributes = quantised(name)
+    operands, attributes = quantized(name)
     model = node_model("QMoE", operands, attributes, constant=constants(operands))
     ir, expected = forge.from_onnx(model), onnxruntime_outputs(model, *operands[:2])
     held = {id(v): v.constant for node in ir.main.nodes for v in node.operands if v is not None and v.constant is not None}
@@ -289,7 +289,7 @@ def test_scales_of_other_types_are_refused() -> None:
 
 
 def test_files_hold_packed_weights(tmp_path: Path) -> None:
-    operands, attributes = quantised("blocks, zero points")
+    operands, attributes = quantized("blocks, zero points")
     ir = forge.from_onnx(node_model("QMoE", operands, attributes, constant=constants(operands)))
     ir.save(tmp_path / "experts.forge")
     again = forge.load(tmp_path / "experts.forge")

@@ -144,7 +144,7 @@ def test_padding_of_a_first_call() -> None:
 
 
 def test_norms_of_heads() -> None:
-    """onnxruntime has them on other devices only; here it gets heads that are normalised before."""
+    """onnxruntime has them on other devices only; here it gets heads that are normalized before."""
     weights = floats(8, WIDTH), floats(9, WIDTH)
     inputs = inputs_of(*CALLS[0])
     normed = list(inputs)

@@ -1,4 +1,4 @@
-"""Networks as onnxruntime's optimisers and quantisers write them."""
+"""Networks as onnxruntime's optimizers and quantizers write them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_transformers(name: str, kind: str, heads: int) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama_decode", "resnet18"])
 @pytest.mark.parametrize("is_extended", [False, True])
-def test_dynamically_quantised(name: str, is_extended: bool, tmp_path: Path) -> None:
-    path = tmp_path / "quantised.onnx"
+def test_dynamically_quantized(name: str, is_extended: bool, tmp_path: Path) -> None:
+    path = tmp_path / "quantized.onnx"
     source = shutil.copy(models.build(name, small=True, exporter="torchscript"), tmp_path)  # it writes files next to it
     quantization.quantize_dynamic(source, str(path), reduce_range=not HAS_VNNI)
     check(name, extended(path, tmp_path) if is_extended else onnx.load(path))
@@ -86,8 +86,8 @@ class _Calibration(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama_decode", "resnet18", "mobilenetv3", "yolo"])
-def test_statically_quantised(name: str, tmp_path: Path) -> None:
-    path, operators = tmp_path / "quantised.onnx", quantization.QuantFormat.QOperator
+def test_statically_quantized(name: str, tmp_path: Path) -> None:
+    path, operators = tmp_path / "quantized.onnx", quantization.QuantFormat.QOperator
     source = shutil.copy(models.build(name, small=True, exporter="torchscript"), tmp_path)  # it writes files next to it
     quantization.quantize_static(source, str(path), _Calibration(name), operators, reduce_range=not HAS_VNNI)
     assert {"QLinearAdd", "QGemm"} & check(name, onnx.load(path))

@@ -1,4 +1,4 @@
-"""Normalisations of com.microsoft, and those that onnxruntime writes into the standard's domain."""
+"""Normalizations of com.microsoft, and those that onnxruntime writes into the standard's domain."""
 
 from __future__ import annotations
 

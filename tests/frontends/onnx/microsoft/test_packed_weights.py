@@ -182,7 +182,7 @@ def test_gather_is_refused() -> None:
 @pytest.mark.parametrize("opset", [21, 25])
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 def test_sub_byte_initializers(dtype: str, opset: int) -> None:
-    """DequantizeLinear with blocks, as quantisers write it, stays packed, compiled as well, and is written as it came."""
+    """DequantizeLinear with blocks, as quantizers write it, stays packed, compiled as well, and is written as it came."""
     rng = np.random.default_rng(3)
     code = element_code(dtype)
     low, high = dtypes.integer_range(dtype)

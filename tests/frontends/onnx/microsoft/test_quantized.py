@@ -1,4 +1,4 @@
-"""Quantised operators of com.microsoft: results are equal to onnxruntime's to the last bit."""
+"""Quantized operators of com.microsoft: results are equal to onnxruntime's to the last bit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from forge.driver import compile_module
 from forge.errors import OpAttributeInvalid
 from forge.frontends.onnx import import_model
-from forge.kernels.cpu.rnn_rounded import MOST_LOCAL
+from forge.kernels.cpu.rnn_rounded import MAX_LOCAL
 from tests.frontends.onnx.microsoft.support import HAS_VNNI, check, floats, ints, node_model
 from tests.frontends.onnx.support import onnxruntime_outputs
 
@@ -101,7 +101,7 @@ def test_scales_that_do_not_fit_are_refused() -> None:
 def test_more_states_than_the_stack_holds(symbolic: bool) -> None:
     """They lie in the results. Copies of rows have the same range, so each is computed as it is among few."""
     few = operands("bias", "lengths", "h0", "c0", batch=5, hidden=33, directions=2)
-    count = MOST_LOCAL // (5 * 33) + 1
+    count = MAX_LOCAL // (5 * 33) + 1
     many = [*few]
     for place, axis in ((0, 1), (4, 0), (5, 1), (6, 1)):
         many[place] = np.concatenate([few[place]] * count, axis=axis)  # type: ignore[list-item]
@@ -116,8 +116,8 @@ def test_more_states_than_the_stack_holds(symbolic: bool) -> None:
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_a_quantised_network(tmp_path: Path, per_channel: bool) -> None:
-    """Two layers of torch, as onnxruntime quantises them."""
+def test_a_quantized_network(tmp_path: Path, per_channel: bool) -> None:
+    """Two layers of torch, as onnxruntime quantizes them."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     from onnxruntime.quantization import quantize_dynamic
@@ -140,7 +140,7 @@ def test_a_quantised_network(tmp_path: Path, per_channel: bool) -> None:
 
 
 @pytest.mark.parametrize("by_row", [False, True])
-def test_layers_between_dequantised_weights(by_row: bool) -> None:
+def test_layers_between_dequantized_weights(by_row: bool) -> None:
     """A standard LSTM whose weights QDQ nodes give."""
     w, r = codes(1, np.int8, 1, 32, 6), codes(2, np.int8, 1, 32, 8)
     scale = np.abs(floats(3, 32)) / 500 + np.float32(0.001) if by_row else np.array(0.004, np.float32)

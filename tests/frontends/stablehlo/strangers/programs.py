@@ -1,4 +1,4 @@
-"""Programs other than networks: equations, distributions, sampling, optimisation, physics, images, search."""
+"""Programs other than networks: equations, distributions, sampling, optimization, physics, images, search."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def _optimistix(name: str) -> Case:
             return optimistix.root_find(lambda y, _: jnp.tanh(y) - 0.3 * y + 0.1, solver, x, throw=False).value
         if name == "LevenbergMarquardt":
             return optimistix.least_squares(lambda y, _: (y - jnp.arange(3.0)) * (1 + y**2), solver, x, throw=False).value
-        return optimistix.minimise(lambda y, _: _quadratic(y), solver, x, throw=False, max_steps=3).value
+        return optimistix.minimize(lambda y, _: _quadratic(y), solver, x, throw=False, max_steps=3).value
 
     return Case(run, (numbers(3),))
 

@@ -8,7 +8,7 @@ from tests.frontends.tensorflow.case import Operand, num, row
 
 
 def stored(values: object, dtype: str) -> Operand:
-    """A constant of a quantised type."""
+    """A constant of a quantized type."""
     return lambda made: made.graph.constant(np.asarray(values, np.dtype(dtype.removeprefix("q"))), dtype)
 
 

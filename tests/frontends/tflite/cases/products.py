@@ -10,7 +10,7 @@ ONE: dict[str, Any] = {"stride_w": 1, "stride_h": 1}
 TWO: dict[str, Any] = {"stride_w": 2, "stride_h": 2}
 CHANNELS = "channels whose multipliers differ in exponents round at other places; Forge rounds all as most of them"
 SUMS = {"int16x8": "Forge's sums are floats of 24 bits where it has no product of such integers"}
-QUANTISED = tuple(form for form in WEIGHTED if form != "dynamic")
+QUANTIZED = tuple(form for form in WEIGHTED if form != "dynamic")
 
 
 def sizes(*shape: int) -> Operand:
@@ -39,13 +39,13 @@ ROWS = [
     row("CONV_3D", num(1, 5, 6, 7, 3), weight(2, 3, 2, 3, 4, axis=4), bias(4), padding="VALID", stride_d=1, label="valid", **ONE),
     row("CONV_3D_TRANSPOSE", sizes(1, 4, 6, 6, 4), weight(2, 3, 3, 4, 3, axis=3), num(1, 2, 3, 3, 3), bias(4, 2),
         padding="SAME", stride_d=2, **TWO),
-    row("TRANSPOSE_CONV", sizes(1, 12, 12, 8), weight(8, 3, 3, 6), num(1, 6, 6, 6), bias(8, 2), forms=QUANTISED, padding="SAME",
+    row("TRANSPOSE_CONV", sizes(1, 12, 12, 8), weight(8, 3, 3, 6), num(1, 6, 6, 6), bias(8, 2), forms=QUANTIZED, padding="SAME",
         **TWO),
     row("TRANSPOSE_CONV", sizes(1, 11, 13, 8), weight(8, 3, 3, 6), num(1, 5, 6, 6), absent, forms=("float32", "int8", "uint8"),
         label="valid", padding="VALID", **TWO),
     row("TRANSPOSE_CONV", sizes(1, 9, 9, 12), weight(12, 2, 4, 6), num(1, 9, 9, 6), bias(12, 2),
         forms=("float32", "int8", "int16x8"), label="dense", padding="SAME", fused_activation_function="RELU", **ONE),
-    row("FULLY_CONNECTED", num(16, 24), weight(64, 24), bias(64), forms=(*QUANTISED, "int4", "dynamic4")),
+    row("FULLY_CONNECTED", num(16, 24), weight(64, 24), bias(64), forms=(*QUANTIZED, "int4", "dynamic4")),
     row("FULLY_CONNECTED", num(1, 24), weight(64, 24), bias(64), forms=("dynamic",), label="vector"),
     row("FULLY_CONNECTED", num(4, 4, 24), weight(64, 24), absent, forms=(*WEIGHTED, "int4"), label="rank3", keep_num_dims=True,
         fused_activation_function="RELU"),

@@ -1,4 +1,4 @@
-"""Rows of factorisations and linear systems."""
+"""Rows of factorizations and linear systems."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ class Blocks:
         return np.asarray(x * np.float64(1.0 if x_scale is None else np.repeat(x_scale, self.block, -1)))
 
 
-def data_of(rows: tuple[int, ...], depth: int, block: int, quantised: bool) -> list[Any]:
-    return [i8(*rows, depth, low=-127, high=127), f32(*rows, depth // block)] if quantised else [f32(*rows, depth), None]
+def data_of(rows: tuple[int, ...], depth: int, block: int, quantized: bool) -> list[Any]:
+    return [i8(*rows, depth, low=-127, high=127), f32(*rows, depth // block)] if quantized else [f32(*rows, depth), None]
 
 
 def blocks_row(
-    rows: tuple[int, ...], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool,
+    rows: tuple[int, ...], depth: int, units: int, panel: int, bits: int, block: int, quantized: bool, zeros: bool,
     has_table: bool = False, **attrs: Any,
 ) -> Case:
     weight = Blocks(units, depth, panel, bits, block, zeros, has_table=has_table)
@@ -56,13 +56,13 @@ def blocks_row(
     def oracle(x: np.ndarray, x_scale: np.ndarray | None, *_: Any) -> np.ndarray:
         return weight.rows(x, x_scale) @ weight.real.T
 
-    operands = [*data_of(rows, depth, block, quantised), *weight.operands, weight.table]
+    operands = [*data_of(rows, depth, block, quantized), *weight.operands, weight.table]
     return row("nn.contrib_dense_blocks_pack", operands, oracle, symbolic=False,
         units=units, bits=bits, block_size=block, **attrs)
 
 
 def indexed_blocks_row(
-    index: list[int], depth: int, units: int, panel: int, bits: int, block: int, quantised: bool, zeros: bool, **attrs: Any
+    index: list[int], depth: int, units: int, panel: int, bits: int, block: int, quantized: bool, zeros: bool, **attrs: Any
 ) -> Case:
     """Rows of three weights."""
     weights = [Blocks(units, depth, panel, bits, block, zeros, seed) for seed in range(3)]
@@ -75,7 +75,7 @@ def indexed_blocks_row(
         return out
 
     operands = [None if parts[0] is None else np.stack(parts) for parts in zip(*(w.operands for w in weights))]
-    given = [*data_of((len(index),), depth, block, quantised), *operands, np.array(index, np.int64)]
+    given = [*data_of((len(index),), depth, block, quantized), *operands, np.array(index, np.int64)]
     return row("nn.contrib_indexed_blocks_pack", given, oracle, symbolic=False, units=units, bits=bits, block_size=block, **attrs)
 
 

@@ -1,4 +1,4 @@
-"""Rows of softmax and normalisations."""
+"""Rows of softmax and normalizations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activation functions: layers, and what other layers have in themselves by name, or as a serialised object."""
+"""Activation functions: layers, and what other layers have in themselves by name, or as a serialized object."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def relu(g: Context, x: Value, max_value: float | None, negative_slope: float, l
 
 
 def _plain(value: Any) -> Any:
-    """A number, which old versions serialise as an array."""
+    """A number, which old versions serialize as an array."""
     if isinstance(value, Mapping):
         inner = value.get("value", value.get("config", {}))
         return inner.get("value") if isinstance(inner, Mapping) else inner

@@ -24,7 +24,7 @@ def projected(g: Context, name: str, x: Value, outputs: int, use_bias: bool) -> 
     if stored is not None and stored.dtype == "int8" and stored.ndim > 2:
         return quantized.projected(g, path, x, stored.shape[-outputs:], stored.ndim - outputs, use_bias, "int8")
     if g.layer.policy.mode:
-        raise g.unsupported(f"quantisation {g.layer.policy.mode!r}: not supported; expected int8")
+        raise g.unsupported(f"quantization {g.layer.policy.mode!r}: not supported; expected int8")
     kernel = g.weight("kernel", path)
     inputs = kernel.rank - outputs
     lead, given, made = x.shape[: x.rank - inputs], kernel.shape[:inputs], kernel.shape[inputs:]

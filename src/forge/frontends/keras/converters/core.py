@@ -77,7 +77,7 @@ def reversible_embedding(
     mask_zero: bool = False, reverse_dtype: Any = None, logit_soft_cap: Any = None,
 ) -> tuple[Value, Value | None]:
     if g.layer.policy.mode:
-        raise g.unsupported(f"quantisation {g.layer.policy.mode!r}: not supported; expected a float one")
+        raise g.unsupported(f"quantization {g.layer.policy.mode!r}: not supported; expected a float one")
     if not reverse:
         mask = g.call("not_equal", x, g.scalar(0, x)) if mask_zero else None
         return looked_up(g, g.weight("embeddings"), x), mask

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalizations."""
 
 from __future__ import annotations
 

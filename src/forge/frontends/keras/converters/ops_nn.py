@@ -1,4 +1,4 @@
-"""Operations of ``keras.ops`` of networks: activations, windows, normalisations, products, Fourier transforms."""
+"""Operations of ``keras.ops`` of networks: activations, windows, normalizations, products, Fourier transforms."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from forge.ir.nodes import Value
 
 
 def numbers(g: Context, given: Any, what: str) -> np.ndarray:
-    """Numbers of a configuration, which may be serialised as an array."""
+    """Numbers of a configuration, which may be serialized as an array."""
     inner = given.get("config", {}).get("value") if isinstance(given, dict) else given
     found = np.asarray(inner)
     if found.dtype.kind not in "biuf":

@@ -1,4 +1,4 @@
-"""Quantised layers: weights stay integers, and what is computed with them is what Keras computes.
+"""Quantized layers: weights stay integers, and what is computed with them is what Keras computes.
 
 Keras's scales are factors by which numbers were multiplied: integers are divided by them.
 """
@@ -28,11 +28,11 @@ _SPECS = {
 
 
 class Stored:
-    """The variables of a quantised layer, which are at ``path`` in it."""
+    """The variables of a quantized layer, which are at ``path`` in it."""
 
     def __init__(self, g: Context, mode: str, use_bias: bool, path: str = "") -> None:
         if mode not in _SPECS:
-            raise g.unsupported(f"quantisation {mode!r}: not supported; expected one of: {', '.join(_SPECS)}")
+            raise g.unsupported(f"quantization {mode!r}: not supported; expected one of: {', '.join(_SPECS)}")
         self.g, self.path, self.mode = g, path, mode
         self.names = [name for name in _SPECS[mode] if name != "bias" or use_bias]
 
@@ -50,7 +50,7 @@ class Stored:
 
 
 def has_inputs_quantizer(g: Context, mode: str) -> bool:
-    """Whether inputs are integers, too; so it is for int8 unless the configuration says that there is no quantiser."""
+    """Whether inputs are integers, too; so it is for int8 unless the configuration says that there is no quantizer."""
     config = g.layer.config.get("quantization_config")
     inner = config.get("config") if isinstance(config, Mapping) else None
     if isinstance(inner, Mapping) and "activation_quantizer" in inner:
@@ -139,14 +139,14 @@ def flat_product(g: Context, x: Value, stored: Stored, columns: int) -> Value:
 
 
 def dense(g: Context, x: Value, units: int, use_bias: bool) -> Value:
-    """The result of a quantised ``Dense`` layer, before its activation."""
+    """The result of a quantized ``Dense`` layer, before its activation."""
     stored = Stored(g, g.layer.policy.mode, use_bias)
     found = flat_product(g, x, stored, units)
     return g.call("add", found, stored.bias()) if use_bias else found
 
 
 def projected(g: Context, path: str, x: Value, made: Sequence[int], inputs: int, use_bias: bool, mode: str) -> Value:
-    """``x`` times a quantised kernel at ``path``: its last ``inputs`` axes are summed over, those of sizes ``made`` are new."""
+    """``x`` times a quantized kernel at ``path``: its last ``inputs`` axes are summed over, those of sizes ``made`` are new."""
     stored = Stored(g, mode, use_bias, path)
     lead, given = x.shape[: x.rank - inputs], x.shape[x.rank - inputs :]
     rows = g.reshape(x, (*lead, math.prod(given))) if inputs > 1 else x
@@ -157,14 +157,14 @@ def projected(g: Context, path: str, x: Value, made: Sequence[int], inputs: int,
 
 
 def einsum_dense(g: Context, x: Value, equation: str, use_bias: bool, shape: Sequence[Any]) -> Value:
-    """The result of a quantised ``EinsumDense`` layer, whose kernel's axes that are summed over come first."""
+    """The result of a quantized ``EinsumDense`` layer, whose kernel's axes that are summed over come first."""
     left, _, result = equation.replace(" ", "").partition("->")
     of_x, _, of_kernel = left.partition(",")
     summed = [c for c in of_kernel if c not in result]
     made = [c for c in of_kernel if c in result]
     is_plain = of_kernel == "".join(summed + made) and of_x.endswith("".join(summed)) and result.endswith("".join(made))
     if not is_plain or of_x[: len(of_x) - len(summed)] != result[: len(result) - len(made)]:
-        raise g.unsupported(f"equation: got {equation!r} for a quantised layer; supported: sums over the last axes of the input")
+        raise g.unsupported(f"equation: got {equation!r} for a quantized layer; supported: sums over the last axes of the input")
     sizes = list(shape)[-len(made) :]
     if not all(isinstance(size, int) for size in sizes):
         raise g.unsupported(f"output_shape: got {tuple(shape)}; expected the sizes of new axes")
@@ -172,11 +172,11 @@ def einsum_dense(g: Context, x: Value, equation: str, use_bias: bool, shape: Seq
 
 
 def embedded(g: Context, indices: Value, depth: int) -> Value:
-    """Rows of a quantised table."""
+    """Rows of a quantized table."""
     dtype, mode = g.layer.policy.compute, g.layer.policy.mode
     table, scale = (g.weight_array(k) for k in (0, 1))
     if mode not in ("int8", "int4") or table is None or scale is None:
-        raise g.unsupported(f"quantisation {mode!r}: not supported; expected int8 or int4")
+        raise g.unsupported(f"quantization {mode!r}: not supported; expected int8 or int4")
     whole = _signed(unpacked(table, depth, -1)) if mode == "int4" else table
     rows = g.cast(g.call("take", g.constant(np.ascontiguousarray(whole)), indices, axis=0), dtype)
     factors = g.call("take", g.cast(g.constant(scale), dtype), indices, axis=0)

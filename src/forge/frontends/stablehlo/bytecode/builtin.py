@@ -14,7 +14,7 @@ from forge.frontends.stablehlo.spelling import COMPLEX_TYPES, ELEMENT_TYPES, MAX
 
 @dataclass(frozen=True)
 class QuantizedElement(OpaqueType):
-    """An element type that is quantised."""
+    """An element type that is quantized."""
 
     quantized: QuantizedType
 

@@ -111,7 +111,7 @@ def _quantized_along_axis(item: Decoding) -> builtin.QuantizedElement:
     low, high = item.signed(), item.signed()
     scales, zero_points = item.list(item.double), item.list(item.signed)
     if len(scales) != len(zero_points):
-        item.fail(f"got {len(scales)} scales and {len(zero_points)} zero points of a quantised type; expected as many")
+        item.fail(f"got {len(scales)} scales and {len(zero_points)} zero points of a quantized type; expected as many")
     return _quantized_element(item, flags, storage, expressed, (tuple(scales), tuple(zero_points), axis), (low, high))
 
 
@@ -123,7 +123,7 @@ def _quantized_element(
     integers = builtin.element_type(storage).removeprefix("u")
     floats = builtin.element_type(expressed)
     if not integers.startswith("int") or not floats:
-        item.fail(f"got a quantised type of {storage} for {expressed}; expected integers for floats")
+        item.fail(f"got a quantized type of {storage} for {expressed}; expected integers for floats")
     kind = QuantizedType(integers if flags & 1 else f"u{integers}", floats, *numbers, low, high)
     return builtin.QuantizedElement(f"!quant.uniform<{kind}>", kind)
 

@@ -216,7 +216,7 @@ def bitcast_convert(g: Context, operand: Value) -> Value:
 def uniform_dequantize(g: Context, operand: Value) -> Value:
     how = g.operand_type().quantized
     if how is None:
-        raise g.invalid(f"got {operand.type}; expected quantised integers")
+        raise g.invalid(f"got {operand.type}; expected quantized integers")
     return quantized.dequantize(g, operand, how)
 
 
@@ -224,7 +224,7 @@ def uniform_dequantize(g: Context, operand: Value) -> Value:
 def uniform_quantize(g: Context, operand: Value) -> Value:
     source, target = g.operand_type().quantized, g.result_type().quantized
     if target is None:
-        raise g.invalid("got a result of no quantised type; expected one")
+        raise g.invalid("got a result of no quantized type; expected one")
     return quantized.quantize(g, operand if source is None else quantized.dequantize(g, operand, source), target)
 
 

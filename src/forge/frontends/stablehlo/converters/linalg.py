@@ -1,4 +1,4 @@
-"""Factorisations and Fourier transforms of the specification."""
+"""Factorizations and Fourier transforms of the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch normalisation."""
+"""Batch normalization."""
 
 from __future__ import annotations
 

@@ -162,10 +162,10 @@ class TypeReader(Lexer):
         """``!quant.uniform<i8<-127:127>:f32:1, {0.1:2, 0.2:3}>``."""
         self.take()
         self.expect("<")
-        storage = self.take_kind("word", "the type of quantised integers, such as i8 or u8")
+        storage = self.take_kind("word", "the type of quantized integers, such as i8 or u8")
         dtype = ELEMENT_TYPES.get(f"ui{storage[1:].lstrip('i')}" if storage.startswith("u") else storage)
         if dtype is None or "int" not in dtype or storage == "index":
-            self.fail(f"got quantised integers of type {storage!r}; expected one such as i8 or u8")
+            self.fail(f"got quantized integers of type {storage!r}; expected one such as i8 or u8")
         bits, signed = int(dtype.partition("int")[2]), not dtype.startswith("u")
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
         if self.accept("<"):

@@ -1,4 +1,4 @@
-"""What TensorFlow's own optimiser leaves in graphs: products and what follows them, as single nodes."""
+"""What TensorFlow's own optimizer leaves in graphs: products and what follows them, as single nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools, normalisation and resizing of images."""
+"""Pools, normalization and resizing of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers rounded as integers can say them, and quantised constants."""
+"""Numbers rounded as integers can say them, and quantized constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ for _name in (
     "QuantizedRelu6",
     "QuantizedReshape", "QuantizedResizeBilinear", "QuantizeDownAndShrinkRange", "Requantize", "RequantizationRange",
 ):
-    refuse(_name, "integer arithmetic of TensorFlow 1, whose ranges are computed with the data; quantise the float model instead")
+    refuse(_name, "integer arithmetic of TensorFlow 1, whose ranges are computed with the data; quantize the float model instead")
 
 
 @converts("FakeQuantWithMinMaxArgs")

@@ -96,7 +96,7 @@ def cast(g: Context, x: Value, *, in_data_type: str = "float32", out_data_type: 
 @takes_integers
 def quantize(g: Context, x: Value) -> Value:
     if quantized.quantization(g.result()) is None:
-        raise g.invalid(f"got an output of {g.result().dtype} without scales; expected a quantised one")
+        raise g.invalid(f"got an output of {g.result().dtype} without scales; expected a quantized one")
     if quantized.quantization(g.tensor(0)) is not None:
         quantized.fixed_point(g, 0)
     return quantized.by_numbers(g, x, lambda v: v)
@@ -109,7 +109,7 @@ def dequantize(g: Context, x: Value) -> Value:
     if dtypes.is_float(x.dtype):
         return g.cast(x, g.result().dtype)
     if how is None:
-        raise g.invalid(f"got an input of {x.dtype} without scales; expected a quantised one")
+        raise g.invalid(f"got an input of {x.dtype} without scales; expected a quantized one")
     return g.cast(quantized.dequantize(g, x, how), g.result().dtype)
 
 

@@ -71,7 +71,7 @@ def embedding_lookup(g: Context, ids: Value, table: Value) -> Value:
     if how.axis is None:
         return quantized.dequantize(g, rows, how)
     if how.axis != 0:
-        raise g.unsupported(f"a table quantised along axis {how.axis}; expected 0 or the whole table")
+        raise g.unsupported(f"a table quantized along axis {how.axis}; expected 0 or the whole table")
     scales = g.call("take", g.constant(how.scales, "float32"), ids, axis=0)
     zeros = g.call("take", g.constant(how.zero_points.astype(np.float32)), ids, axis=0)
     scales, zeros = (g.reshape(v, (*ids.shape, *(1,) * (table.rank - 1))) for v in (scales, zeros))

@@ -1,6 +1,6 @@
 """LSTMs. What they keep from one run to the next are variables of the model, which are states of a session.
 
-A layer with nothing unusual is ``nn.lstm``; one with a projection, normalised gates or a bound of the cells is a
+A layer with nothing unusual is ``nn.lstm``; one with a projection, normalized gates or a bound of the cells is a
 ``scan`` over its steps, and so is one on integers, whose states are rounded in each step.
 """
 
@@ -33,7 +33,7 @@ from forge.frontends.tflite.registry import converts, takes_integers
 from forge.ir.nodes import Value
 
 _EPSILON = 1e-8
-"""What TFLite adds to the variance of normalised gates."""
+"""What TFLite adds to the variance of normalized gates."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _lstm(
         wide = x if len(inputs) == 1 else g.call("concatenate", *inputs, axis=2)
         is_whole = all(kind is not None for kind in kinds)
         if is_whole and g.result().dtype != "int8":
-            raise g.unsupported(f"got an output of {g.result().dtype} with quantised states; expected int8")
+            raise g.unsupported(f"got an output of {g.result().dtype} with quantized states; expected int8")
         step = _LstmStep(g, gates, bounds, kinds, _intermediates(g) if is_whole else [None] * 5, x.shape[2])
         y, (h, c) = repeated(g, wide, [h, c], step, backwards)
     for position, value in zip(states, (h, c)):
@@ -194,8 +194,8 @@ class _LstmStep:
     """One step of an LSTM; on integers, what kernels keep between its operations is rounded as they round it.
 
     Attributes:
-        kinds: how the states are quantised: the output, and the cells.
-        between: how what is between operations is quantised: the gates, and the output before a projection.
+        kinds: how the states are quantized: the output, and the cells.
+        between: how what is between operations is quantized: the gates, and the output before a projection.
         width: features of the first input.
     """
 
@@ -293,10 +293,10 @@ def _own(inner: Context, value: Value | None) -> Value | None:
 
 
 def _intermediates(g: Context) -> list[Quantization | None]:
-    """How layers on integers keep the sums of the gates that are normalised, and what is projected."""
+    """How layers on integers keep the sums of the gates that are normalized, and what is projected."""
     numbers = g.operator.intermediates
     if len(numbers) < 5 or any(number < 0 for number in numbers):
-        raise g.invalid(f"got {len(numbers)} intermediates; expected 5, with their quantisation")
+        raise g.invalid(f"got {len(numbers)} intermediates; expected 5, with their quantization")
     return [g.scope.tensors.tensors[number].quantization for number in numbers[:5]]
 
 

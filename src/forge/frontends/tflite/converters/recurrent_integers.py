@@ -22,8 +22,8 @@ _VARIANCE = 1 << 20
 """Variances of gates are computed as multiples of its reciprocal, and cut off."""
 _BITS = 30
 """Variances are below a power of 2."""
-_LEAST_VARIANCE = 10_000
-"""In scales of what normalised gates are multiplied by: stands in for a variance of 0."""
+_MIN_VARIANCE = 10_000
+"""In scales of what normalized gates are multiplied by: stands in for a variance of 0."""
 
 
 def stored(g: Context, value: Value, how: Quantization | None, dtype: str) -> Value:
@@ -41,9 +41,9 @@ def looked_up(g: Context, value: Value, how: Quantization, table: Callable[[int]
 
 
 def normalized(g: Context, total: Value, norm: Value, bias: Value | None, unit: float, scale: float) -> Value:
-    """A gate of multiples of ``unit``, normalised along its features, times numbers with ``scale``.
+    """A gate of multiples of ``unit``, normalized along its features, times numbers with ``scale``.
 
-    Kernels do that with integers: normalised numbers are multiples of 1/1024, and products multiples of ``scale``.
+    Kernels do that with integers: normalized numbers are multiples of 1/1024, and products multiples of ``scale``.
     """
     count = total.shape[1]
     if not isinstance(count, int):
@@ -58,7 +58,7 @@ def normalized(g: Context, total: Value, norm: Value, bias: Value | None, unit: 
     x = whole(total, unit)
     mean = rounded(x.sum(1) * 1024 / count, "trunc")
     variance = rounded(((x * x).sum(1) * (_VARIANCE // count) - mean * mean) / _VARIANCE, "trunc")
-    variance = (variance < 1).where(max(1, int(_LEAST_VARIANCE * scale)), variance)
+    variance = (variance < 1).where(max(1, int(_MIN_VARIANCE * scale)), variance)
     inverse, up = _inverse_root(g, variance)
     centred = (x * 1024 - mean) * inverse
     found = (abs(centred) + up).floor() * rounded(centred, "sign") * whole(norm, scale)
@@ -91,7 +91,7 @@ def basic_lstm_of_integers(g: Context, inputs: Sequence[Value | None]) -> list[V
     bias_kind, cell_kind = g.quantization(3), kinds[4]
     x, h, weights, bias, cell = (*inputs, *(None,) * 5)[:5]
     if x is None or h is None or weights is None or bias is None or cell is None or bias_kind is None or cell_kind is None:
-        raise g.invalid("got an absent or a float input; expected five quantised ones")
+        raise g.invalid("got an absent or a float input; expected five quantized ones")
     centred = [quantized.centred(g, v, how) for v, how in zip((x, h, weights), kinds)]
     both = g.call("concatenate", *centred[:2], axis=1)
     sums = g.call("add", dense(g, both, centred[2]), g.cast(bias, "float64"))

@@ -1,4 +1,4 @@
-"""Quantised tensors of torch in graphs of TorchScript: integers with a scale and a zero point, both known.
+"""Quantized tensors of torch in graphs of TorchScript: integers with a scale and a zero point, both known.
 
 `torch.export` takes no such tensors. So a graph is run with `Quantized` in their place: operators that move elements are applied
 to the integers, all others to the real numbers that these stand for, and the results are rounded again. torch computes with the
@@ -25,15 +25,15 @@ from forge.frontends.torch.script.operators import plain_number
 CODES: Mapping[torch.dtype, torch.dtype] = MappingProxyType({
     torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32,
 })
-"""Quantised types of torch -> those of their integers."""
+"""Quantized types of torch -> those of their integers."""
 
 NUMBERS: Mapping[int, torch.dtype] = MappingProxyType({12: torch.qint8, 13: torch.quint8, 14: torch.qint32})
-"""TorchScript's numbers of quantised types."""
+"""TorchScript's numbers of quantized types."""
 
 
 @cache
 def _operators() -> Any:
-    """The operators that quantised models consist of in exports; torch registers them late."""
+    """The operators that quantized models consist of in exports; torch registers them late."""
     if not hasattr(torch.ops.quantized_decomposed, "quantize_per_tensor"):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
     return torch.ops.quantized_decomposed
@@ -235,7 +235,7 @@ def _convolution_dynamic(x: torch.Tensor, packed: Packed, reduce_range: bool = F
 def _of_two(function: Callable[..., torch.Tensor], activation: Activation = _same) -> Callable[..., Quantized]:
     def apply(a: Quantized, b: Quantized, scale: float, zero_point: int) -> Quantized:
         if not isinstance(a, Quantized) or not isinstance(b, Quantized):
-            raise OpNotImplemented("trace: got a number as an operand of quantized::add or mul; supported: two quantised tensors")
+            raise OpNotImplemented("trace: got a number as an operand of quantized::add or mul; supported: two quantized tensors")
         return quantized(activation(function(a.real(), b.real())), scale, zero_point, a.dtype)
 
     return apply
@@ -427,7 +427,7 @@ ATEN: Mapping[str, Callable[..., Any]] = MappingProxyType({
     "cat": _cat_like_the_first,
     "stack": _stack,
 })
-"""Other operators of ATen that take quantised tensors or give some."""
+"""Other operators of ATen that take quantized tensors or give some."""
 
 
 def is_quantized(value: Any) -> bool:
@@ -437,13 +437,13 @@ def is_quantized(value: Any) -> bool:
 
 
 def takes_part(kind: str, inputs: Sequence[Any]) -> bool:
-    """Whether node ``kind`` takes quantised tensors, or gives some."""
+    """Whether node ``kind`` takes quantized tensors, or gives some."""
     namespace, _, name = kind.partition("::")
     return namespace == "quantized" or name.startswith(("quantize", "dequantize")) or is_quantized(inputs)
 
 
 def applied(kind: str, inputs: Sequence[Any], itself: Callable[[Sequence[Any]], Any]) -> Any:
-    """What node ``kind`` gives for quantised tensors; ``itself`` applies its operator to other operands.
+    """What node ``kind`` gives for quantized tensors; ``itself`` applies its operator to other operands.
 
     Raises:
         OpNotImplemented: it is not supported.
@@ -463,13 +463,13 @@ def applied(kind: str, inputs: Sequence[Any], itself: Callable[[Sequence[Any]], 
             zero_point -= 128 * (plain in FIXED and x.dtype is torch.qint8)
             result = quantized(itself([v.real() if isinstance(v, Quantized) else v for v in inputs]), scale, zero_point, x.dtype)
             return result if plain == name else _written(x, result)
-    raise OpNotImplemented(f"trace: operator {kind} of quantised tensors is not supported; dequantise its operands before")
+    raise OpNotImplemented(f"trace: operator {kind} of quantized tensors is not supported; dequantize its operands before")
 
 
 def _written(x: Quantized, result: Quantized) -> Quantized:
     """``x``, after an operator in place."""
     if (result.scale, result.zero_point) != (x.scale, x.zero_point):
-        raise OpNotImplemented("trace: an operator in place that gives a quantised tensor another scale is not supported")
+        raise OpNotImplemented("trace: an operator in place that gives a quantized tensor another scale is not supported")
     x.codes.copy_(result.codes)
     return x
 

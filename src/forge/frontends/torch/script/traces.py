@@ -199,7 +199,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Number | Vector):
         return value.tensor()
     if isinstance(value, Quantized):
-        raise OpNotImplemented("trace: an output is a quantised tensor; expected real numbers: dequantise it in the model")
+        raise OpNotImplemented("trace: an output is a quantized tensor; expected real numbers: dequantize it in the model")
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return type(value)(_plain(v) for v in value) if type(value) in (list, tuple) else value

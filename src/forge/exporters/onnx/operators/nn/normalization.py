@@ -1,4 +1,4 @@
-"""Softmax and normalisations."""
+"""Softmax and normalizations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def softmax(g: Emitter, op: Op[SoftmaxAttrs], x: Ref) -> Ref:
 
 
 def _parameters(g: Emitter, op: LayerNorm | RmsNorm, x: Ref, given: Ref | None, used: bool, default: float) -> Ref:
-    """gamma or beta in the shape of the normalised axes."""
+    """gamma or beta in the shape of the normalized axes."""
     shape = op.data.shape[op.attrs.axis % op.result.rank :]
     if given is not None and used:
         return g.unsqueeze(given, *range(len(shape) - g.document.ranks[given.name]))

@@ -1,4 +1,4 @@
-"""Pooling, normalisation, resizing of images and regions of them."""
+"""Pooling, normalization, resizing of images and regions of them."""
 
 from __future__ import annotations
 

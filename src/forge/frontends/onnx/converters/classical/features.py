@@ -1,4 +1,4 @@
-"""Preparing features: scaling, normalising, filling in, joining, picking; and maps, which there are none of."""
+"""Preparing features: scaling, normalizing, filling in, joining, picking; and maps, which there are none of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forge.frontends.onnx.converters.classical import DOMAIN
 from forge.frontends.onnx.converters.classical.trees import Floats, Integers
 from forge.frontends.onnx.registry import converts
 
-_LEAST_NORM = 1e-30
+_MIN_NORM = 1e-30
 
 
 def _per_column(g: Context, what: str, values: Sequence[Any], x: Value, dtype: str) -> Value:

@@ -1,4 +1,4 @@
-"""Operators of onnxruntime's own domain, ``com.microsoft``: what its exporters, quantiser and graph optimiser emit.
+"""Operators of onnxruntime's own domain, ``com.microsoft``: what its exporters, quantizer and graph optimizer emit.
 
 Where onnxruntime's CPU kernels and their documentation disagree, the kernels are followed; the converter says so.
 """

@@ -10,7 +10,7 @@ from forge import dims
 from forge.compose import experts, quantized
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
-from forge.frontends.onnx.converters.microsoft.packed_weights import MOST_ROUNDED, signed, unsigned, zero_points_of
+from forge.frontends.onnx.converters.microsoft.packed_weights import MAX_ROUNDED, signed, unsigned, zero_points_of
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
 
@@ -108,7 +108,7 @@ class QuantisedAttributes(ExpertAttributes):
 
 
 @converts("QMoE", domain=DOMAIN)
-def quantised_mixture_of_experts(
+def quantized_mixture_of_experts(
     g: Context, x: Value, router_probs: Value, fc1: Value, fc1_scales: Value | None, fc1_bias: Value | None, fc2: Value,
     fc2_scales: Value | None = None, fc2_bias: Value | None = None, fc3: Value | None = None, fc3_scales: Value | None = None,
     fc3_bias: Value | None = None, fc1_zeros: Value | None = None, fc2_zeros: Value | None = None,
@@ -221,7 +221,7 @@ def _expert_of_codes(
         origin = g.reshape(zero_points_of(g, zeros, bits, rows), (count, units, blocks))
     factors = g.cast(g.reshape(scales, (count, units, blocks)), "float32")
     real = g.call("qnn.dequantize", codes, factors, origin, axis=2, block_size=block or depth)
-    rounds = block and weight.constant is not None and (bits == 8 or bits == 4 and attrs.accuracy_level == MOST_ROUNDED)
+    rounds = block and weight.constant is not None and (bits == 8 or bits == 4 and attrs.accuracy_level == MAX_ROUNDED)
     own = _bias(g, name, bias, shape)
     return Expert(name, real, None if own is None else g.cast(own, "float32"), block if rounds else 0)
 

@@ -1,4 +1,4 @@
-"""Normalisations, some with the sum in front of them."""
+"""Normalizations, some with the sum in front of them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from forge.ops.quantized.unpack import packed_bytes, unpacked
 
 _WIDTHS = {2: 2, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8}
 """The bits that codes of so many are held in, as `qnn.unpack` takes them."""
-MOST_ROUNDED = 4
+MAX_ROUNDED = 4
 """The level of accuracy at which the data are rounded to 8 bits."""
 
 _FLOAT4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
@@ -112,7 +112,7 @@ def matmul_of_few_bits(
         codes, zeros = signed(g, flat, bits), None
         if zero_points is not None:
             codes, zeros = unsigned(g, flat, bits), zero_points_of(g, zero_points, bits, (N, blocks))
-        rounds = accuracy_level == MOST_ROUNDED and weight.constant is not None and K % block_size == 0
+        rounds = accuracy_level == MAX_ROUNDED and weight.constant is not None and K % block_size == 0
         factors = g.cast(scales, "float32") if rounds else scales
         real = g.call("qnn.dequantize", cut(g, codes, K), factors, zeros, axis=1, block_size=block_size, out_dtype=factors.dtype)
         data = quantized.rounded_by_block(g, x, block_size) if rounds else x

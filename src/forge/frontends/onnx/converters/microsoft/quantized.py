@@ -1,4 +1,4 @@
-"""Element-wise operators, pools and moves on quantised tensors: real numbers are computed with and rounded again."""
+"""Element-wise operators, pools and moves on quantized tensors: real numbers are computed with and rounded again."""
 
 from __future__ import annotations
 

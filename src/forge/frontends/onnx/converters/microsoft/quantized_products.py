@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and attention layers of quantised tensors. Sums of products of integers are exact."""
+"""Matrix products, convolutions and attention layers of quantized tensors. Sums of products of integers are exact."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _REASONS = {
     "the attention of a decoder inside such a search, which shares one cache between beams; export the decoder alone": (
         "DecoderAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention",
     ),
-    "a layout of NVIDIA's int8 matrices; export the model in quantised form for CPUs": (
+    "a layout of NVIDIA's int8 matrices; export the model in quantized form for CPUs": (
         "QOrderedAttention", "QOrderedGelu", "QOrderedLayerNormalization", "QOrderedLongformerAttention", "QOrderedMatMul",
         "QuantizeWithOrder", "DequantizeWithOrder",
     ),
@@ -25,7 +25,7 @@ _REASONS = {
     "a cache in pages that a server owns and the operator writes to; export the model with past and present instead": (
         "PagedAttention", "SparsePagedAttention",
     ),
-    "sequences packed without padding, for GPUs; turn the optimiser's packing mode off": (
+    "sequences packed without padding, for GPUs; turn the optimizer's packing mode off": (
         "PackedAttention", "PackedMultiHeadAttention", "PackedSparseAttentionIndexer",
         "PackedSparseAttentionIndexerMerge", "RemovePadding", "RestorePadding",
         "VarlenCausalConvWithState", "VarlenNGramHashMapping",
@@ -36,13 +36,13 @@ _REASONS = {
     "several matrix products in one node, for GPUs; save the model before they are merged": (
         "MatMulNBitsMlp", "MatMulNBitsQkv", "MatMulNBitsQLoRA", "RouterGateUpProj", "RMSNormRotary",
     ),
-    "weights in blocks of a format of GPUs; quantise the model again, which gives MatMulNBits and GatherBlockQuantized": (
+    "weights in blocks of a format of GPUs; quantize the model again, which gives MatMulNBits and GatherBlockQuantized": (
         "GatherPacked", "MatMulPacked", "MoEPacked",
     ),
     "a step of speculative decoding that a server drives; export the model without it": (
         "ConvStateReplay", "GatedDeltaNetStateReplay", "Mamba2Verify", "SpeculativePrefixCommit",
     ),
-    "an older packing of four bits without documentation; quantise the model again, which gives MatMulNBits": ("MatMulFpQ4",),
+    "an older packing of four bits without documentation; quantize the model again, which gives MatMulNBits": ("MatMulFpQ4",),
     "a recurrent layer with an attention of its own; export the layer in its parts": ("AttnLSTM",),
     "bits of a mask for training; export the model in evaluation mode": ("BitmaskDropout", "BitmaskBiasDropout"),
     "its first input is a sparse tensor; make it dense, which turns the product into MatMul": ("SparseToDenseMatMul",),
@@ -55,7 +55,7 @@ _REASONS = {
     ),
 }
 _BLOCKED = ("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReorderInput", "ReorderOutput", "Upsample")
-_LAYOUT = "onnxruntime's layout of convolutions for the machine that optimised the model; save it at ORT_ENABLE_EXTENDED"
+_LAYOUT = "onnxruntime's layout of convolutions for the machine that optimized the model; save it at ORT_ENABLE_EXTENDED"
 
 for _reason, _ops in _REASONS.items():
     for _op in _ops:

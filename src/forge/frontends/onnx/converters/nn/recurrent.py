@@ -64,7 +64,7 @@ def direction_count(g: Context, direction: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CellAttributes:
-    """What quantised layers have, too."""
+    """What quantized layers have, too."""
 
     activation_alpha: Floats | None = None
     activation_beta: Floats | None = None

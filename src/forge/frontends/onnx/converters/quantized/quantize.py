@@ -1,4 +1,4 @@
-"""Quantised operators. Scales and zero points are per tensor, per axis or per block of an axis."""
+"""Quantized operators. Scales and zero points are per tensor, per axis or per block of an axis."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
 _FORWARD = ("backward", "ortho", "forward")
-"""By numbers of normalisations: sums as they are, divided by the root of their number, by their number."""
+"""By numbers of normalizations: sums as they are, divided by the root of their number, by their number."""
 _INVERSE = _FORWARD[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def native_layer_norm(
     g: Context, input: Value, weight: Value | None = None, bias: Value | None = None,  # noqa: A002
     *, normalized_shape: Sequence[Dim], eps: float,
 ) -> list[Value | None]:
-    """The result, and mean and 1 / sqrt(variance + eps), which keep the normalised axes with size 1."""
+    """The result, and mean and 1 / sqrt(variance + eps), which keep the normalized axes with size 1."""
     if not g.wants(1) and not g.wants(2):
         return [layer_norm(g, input, weight, bias, normalized_shape=normalized_shape, eps=eps), None, None]
     first, data = input.rank - len(normalized_shape), norms.wide(g, input)

@@ -1,4 +1,4 @@
-"""Conversions between real numbers and integers: those of torch's own exporter of quantised models, and those of torchao."""
+"""Conversions between real numbers and integers: those of torch's own exporter of quantized models, and those of torchao."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Random quantised ONNX graphs, as onnxruntime's static quantiser, NNCF and others write them.
+"""Random quantized ONNX graphs, as onnxruntime's static quantizer, NNCF and others write them.
 
-A graph is a chain of layers on quantised tensors. A layer reads the real numbers that they stand for and quantises its result
+A graph is a chain of layers on quantized tensors. A layer reads the real numbers that they stand for and quantizes its result
 with a scale that its range gives (QDQ), or does all of that in one operator (QLinearConv and others). The layers can be judged
-one by one: every quantised tensor may be an output, and what reads it may read an input in its place, so that onnxruntime
+one by one: every quantized tensor may be an output, and what reads it may read an input in its place, so that onnxruntime
 computes each layer from the integers that the code under test had there. No layer excuses another.
 """
 
@@ -25,13 +25,13 @@ IR_VERSIONS = {11: 6, 13: 7, 17: 8, 19: 9, 21: 10}
 MICROSOFT = "com.microsoft"
 GIVEN = "given_"
 """Inputs of the cut graph are called so, and then as the tensor whose place they take."""
-LEAST_SCALE = 1e-6
+MIN_SCALE = 1e-6
 INT4: Any = ml_dtypes.int4
 
 
 @dataclass(frozen=True)
 class Codes:
-    """A quantised tensor, by name, and the real numbers that it stands for: ``(codes - zero) * scale``."""
+    """A quantized tensor, by name, and the real numbers that it stands for: ``(codes - zero) * scale``."""
 
     name: str
     scale: np.ndarray
@@ -44,7 +44,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant, quantised: per tensor, or with a scale for each element of ``axis``."""
+    """A constant, quantized: per tensor, or with a scale for each element of ``axis``."""
 
     array: np.ndarray
     scale: np.ndarray
@@ -59,7 +59,7 @@ class Drawn:
     """A random graph.
 
     Attributes:
-        codes: the quantised tensors that its layers give.
+        codes: the quantized tensors that its layers give.
         layers: the operator of each result that can be an output: of codes, and of integers of 32 bits.
         last: results that nothing reads.
     """
@@ -97,16 +97,16 @@ def parameters(array: np.ndarray, dtype: str, symmetric: bool, share: float = 1.
     low, high = (float(f(np.append(array, 0.0))) * share for f in (np.min, np.max))
     if symmetric:
         high = max(-low, high)
-        scale = max(2 * high / (int(info.max) - int(info.min)), LEAST_SCALE)
+        scale = max(2 * high / (int(info.max) - int(info.min)), MIN_SCALE)
         zero = (int(info.max) + int(info.min) + 1) // 2
     else:
-        scale = max((high - low) / (int(info.max) - int(info.min)), LEAST_SCALE)
+        scale = max((high - low) / (int(info.max) - int(info.min)), MIN_SCALE)
         zero = round(int(info.min) - low / scale)
     return np.asarray(scale, np.float32), np.asarray(np.clip(zero, info.min, info.max), dtype)
 
 
 class QuantisedNetwork(Network):
-    """A graph under construction, of quantised tensors."""
+    """A graph under construction, of quantized tensors."""
 
     largest_size = 8192
 
@@ -131,18 +131,18 @@ class QuantisedNetwork(Network):
         return bool(self.rng.random() < share)
 
     def calibrated(self, array: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-        """Scale and zero point as quantisers choose them, of a wider or narrower range now and then; powers of two make ties."""
+        """Scale and zero point as quantizers choose them, of a wider or narrower range now and then; powers of two make ties."""
         if not np.isfinite(array).all():
             raise Unfit
         scale, zero = parameters(array, dtype, self.symmetric, self.pick(1.0, 1.0, 1.0, 0.5, 1.7))
         return (np.exp2(np.ceil(np.log2(scale))).astype(np.float32) if self.round_scales else scale), zero
 
     def entered(self, real: np.ndarray) -> Codes:
-        """An input of the graph: real numbers that are quantised first, or integers."""
+        """An input of the graph: real numbers that are quantized first, or integers."""
         dtype = self.pick(*self.kinds)
         scale, zero = self.calibrated(real, dtype)
         if self.chance(0.7):
-            return self.quantised(self.input(real), dtype, scale, zero)
+            return self.quantized(self.input(real), dtype, scale, zero)
         info = np.iinfo(dtype)
         whole = np.clip(np.rint(real / scale) + int(zero), info.min, info.max).astype(dtype)
         return self.shown(Codes(self.input(whole), scale, zero), "")
@@ -157,7 +157,7 @@ class QuantisedNetwork(Network):
         """Scale and zero point as weights."""
         return self.constant(codes.scale), self.constant(codes.zero)
 
-    def quantised(self, real: str, dtype: str = "", scale: np.ndarray | None = None, zero: np.ndarray | None = None) -> Codes:
+    def quantized(self, real: str, dtype: str = "", scale: np.ndarray | None = None, zero: np.ndarray | None = None) -> Codes:
         """QuantizeLinear of ``real``, with a scale for its range unless one is given."""
         if scale is None or zero is None:
             scale, zero = self.calibrated(self.arrays[real], dtype or self.pick(*self.kinds))
@@ -170,7 +170,7 @@ class QuantisedNetwork(Network):
         return self.node("DequantizeLinear", codes.name, *self.numbers(codes))[0]
 
     def latest(self, accept: Callable[[np.ndarray], bool] = lambda _: True, dtypes: tuple[str, ...] = ()) -> Codes:
-        """One of the latest quantised tensors that fit."""
+        """One of the latest quantized tensors that fit."""
         fitting = [c for c in self.codes if accept(self.arrays[c.name]) and (not dtypes or c.dtype in dtypes)]
         if not fitting:
             raise Unfit
@@ -186,7 +186,7 @@ class QuantisedNetwork(Network):
         along = self.opset >= 13 and self.chance(0.6)
         parts = np.moveaxis(real, axis, 0).reshape(shape[axis], -1) if along else real.reshape(1, -1)
         if kind == "int4":
-            scale = np.maximum(np.abs(parts).max(axis=1) / 7, LEAST_SCALE).astype(np.float32)
+            scale = np.maximum(np.abs(parts).max(axis=1) / 7, MIN_SCALE).astype(np.float32)
             zero = np.zeros(len(scale), np.int64)
         else:
             found = [parameters(p, kind, kind == "int8" or self.chance(0.5)) for p in parts]
@@ -247,9 +247,9 @@ class QuantisedNetwork(Network):
         return Drawn(self, codes, layers, [n for n in layers if n not in read or n in self.exact])
 
 
-def random_quantised_model(seed: int) -> Drawn:
+def random_quantized_model(seed: int) -> Drawn:
     """A random model of 2 to 7 layers."""
-    from tests.random_quantised_steps import IMAGE_STEPS, SEQUENCE_STEPS
+    from tests.random_quantized_steps import IMAGE_STEPS, SEQUENCE_STEPS
 
     net = QuantisedNetwork(seed)
     images = net.chance(0.65)
@@ -269,5 +269,5 @@ def random_quantised_model(seed: int) -> Drawn:
 
 
 def steps_off(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """How many steps two quantised tensors are apart, element by element."""
+    """How many steps two quantized tensors are apart, element by element."""
     return np.abs(got.astype(np.int64) - expected.astype(np.int64))

@@ -1,4 +1,4 @@
-"""What makes a model a quantised one, by the facts that its operators declare."""
+"""What makes a model a quantized one, by the facts that its operators declare."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from forge.ir.op import Category, Kind
 from forge.ir.types import TensorType
 
 NARROW = 8
-"""Bits of quantised numbers that are multiplied as integers."""
+"""Bits of quantized numbers that are multiplied as integers."""
 
 
-def is_quantised(node: Node) -> bool:
+def is_quantized(node: Node) -> bool:
     """Whether it converts numbers to few bits or back, sums products of integers of 8 bits or fewer, or reads such weights."""
-    if node.op_def.category is Category.QUANTISATION or node.op_def.rounds_data(node.attrs):
+    if node.op_def.category is Category.QUANTIZATION or node.op_def.rounds_data(node.attrs):
         return True
     if node.op_def.category is not Category.CONTRACTION:
         return False

@@ -1,7 +1,7 @@
-"""Random quantised graphs: each layer of compiled code gives onnxruntime's integers for what it has read, within one step.
+"""Random quantized graphs: each layer of compiled code gives onnxruntime's integers for what it has read, within one step.
 
-Where the last layers alone are outputs, and more is fused, code gives the same integers again. ``FORGE_RANDOM_QUANTISED=100``
-sets how many cases of the slow test there are, of ``PART`` graphs each; ``python -m tests.test_random_quantised SEED ...`` runs
+Where the last layers alone are outputs, and more is fused, code gives the same integers again. ``FORGE_RANDOM_QUANTIZED=100``
+sets how many cases of the slow test there are, of ``PART`` graphs each; ``python -m tests.test_random_quantized SEED ...`` runs
 some.
 """
 
@@ -21,14 +21,14 @@ from forge.errors import ForgeError
 from forge.frontends.onnx import import_model
 from tests import guard
 from tests.random_onnx import run_onnxruntime
-from tests.random_quantised import Drawn, random_quantised_model, steps_off
+from tests.random_quantized import Drawn, random_quantized_model, steps_off
 from tests.saturation import skip_where_sums_saturate
 
 pytest.importorskip("onnxruntime")
-COUNT = int(os.environ.get("FORGE_RANDOM_QUANTISED", "40"))
+COUNT = int(os.environ.get("FORGE_RANDOM_QUANTIZED", "40"))
 FIRST = 100
 PART = 10
-LEAST_EQUAL = 0.99
+MIN_EQUAL = 0.99
 """Share of elements that are the same as onnxruntime's; rounding points moved for the others."""
 
 TALLY = Counter[str]()
@@ -37,7 +37,7 @@ TALLY = Counter[str]()
 
 def check(seed: int) -> list[str]:
     """What is wrong with a graph."""
-    drawn = random_quantised_model(seed)
+    drawn = random_quantized_model(seed)
     found = compiled(drawn, drawn.layers)
     problems = judged(drawn, found)
     whole = compiled(drawn, drawn.last)
@@ -60,7 +60,7 @@ def alone(drawn: Drawn) -> list[str]:
 
 
 def rounded(drawn: Drawn) -> list[str]:
-    """The quantised tensors that are rounded after floating-point arithmetic, of which integers are left nothing."""
+    """The quantized tensors that are rounded after floating-point arithmetic, of which integers are left nothing."""
     compilation = Compilation(import_model(drawn.model(drawn.layers)), check_options())
     run_stages(compilation, stop_after="to_integers")
     graph = compilation.functions[0].graph
@@ -126,7 +126,7 @@ def check_all(seeds: range) -> None:
     share = 1 - TALLY["one step off"] / max(TALLY["elements"], 1)
     logging.getLogger(__name__).info("%.4f %% of elements are equal; %s, %d failures", 100 * share, dict(TALLY), len(failures))
     assert not failures, "\n".join(failures)
-    assert share >= LEAST_EQUAL
+    assert share >= MIN_EQUAL
 
 
 def test_random_models() -> None:

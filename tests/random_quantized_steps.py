@@ -1,4 +1,4 @@
-"""The layers that random quantised graphs are made of."""
+"""The layers that random quantized graphs are made of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.random_onnx import Unfit
-from tests.random_quantised import MICROSOFT, Codes, QuantisedNetwork, Weight
+from tests.random_quantized import MICROSOFT, Codes, QuantisedNetwork, Weight
 
 BYTES = ("uint8", "int8")
 Step = Callable[[QuantisedNetwork], None]
@@ -50,10 +50,10 @@ def activated(net: QuantisedNetwork, x: str) -> str:
 
 
 def finished(net: QuantisedNetwork, real: str) -> None:
-    """The end of a layer: an activation, perhaps of a quantised tensor of its own, and a quantisation."""
+    """The end of a layer: an activation, perhaps of a quantized tensor of its own, and a quantization."""
     if net.chance(0.25):
-        real = net.real_of(net.quantised(real))
-    net.quantised(activated(net, real))
+        real = net.real_of(net.quantized(real))
+    net.quantized(activated(net, real))
 
 
 def _kernel(net: QuantisedNetwork, channels: int, spatial: int) -> tuple[tuple[int, ...], int]:
@@ -205,11 +205,11 @@ def scores(net: QuantisedNetwork) -> None:
     other = net.latest(lambda a: a.shape[:1] == net.arrays[x.name].shape[:1] and a.shape[2:] == net.arrays[x.name].shape[2:])
     (turned,) = net.node("Transpose", net.real_of(other), perm=[0, 2, 1])
     if net.chance(0.5):
-        turned = net.real_of(net.quantised(turned))
+        turned = net.real_of(net.quantized(turned))
     (real,) = net.node("MatMul", net.real_of(x), turned)
     if net.chance(0.6):
         (real,) = net.node("Softmax", net.node("Mul", real, net.constant(np.float32(0.3)))[0], axis=-1)
-    net.quantised(real)
+    net.quantized(real)
 
 
 BINARY = {"Add": "QLinearAdd", "Mul": "QLinearMul", "Sub": "", "Max": "", "Div": ""}
@@ -223,7 +223,7 @@ def binary(net: QuantisedNetwork) -> None:
     op = net.pick("Add", "Add", "Add", "Mul", "Sub", "Max")
     if y is None:
         other = (net.rng.random(shape[1:2] if len(shape) == 2 else (shape[1], 1, 1)[: len(shape) - 1]) + 0.5).astype(np.float32)
-        net.quantised(activated(net, net.node(net.pick("Add", "Mul", "Div"), net.real_of(x), net.constant(other))[0]))
+        net.quantized(activated(net, net.node(net.pick("Add", "Mul", "Div"), net.real_of(x), net.constant(other))[0]))
         return
     if not BINARY[op] or not net.chance(net.own_form):
         finished(net, net.node(op, net.real_of(x), net.real_of(y))[0])
@@ -246,7 +246,7 @@ def concatenation(net: QuantisedNetwork) -> None:
     parts = [x, *others]
     if not net.chance(net.own_form):
         (joined,) = net.node("Concat", *map(net.real_of, parts), axis=axis)
-        net.quantised(joined) if net.chance(0.6) else net.quantised(joined, x.dtype, x.scale, x.zero)
+        net.quantized(joined) if net.chance(0.6) else net.quantized(joined, x.dtype, x.scale, x.zero)
         return
     net.operator("QLinearConcat", lambda: net.node("Concat", *map(net.real_of, parts), axis=axis)[0], lambda made: [
         *net.numbers(made), *(n for p in parts for n in (p.name, *net.numbers(p)))], domain=MICROSOFT, dtype=x.dtype, axis=axis)
@@ -275,9 +275,9 @@ def pooling(net: QuantisedNetwork) -> None:
         net.operator(f"QLinear{op}", real, lambda made: [x.name, *net.numbers(x), *net.numbers(made)], domain=MICROSOFT,
                      dtype=x.dtype, **options)
     elif net.chance(0.4):
-        net.quantised(real(), x.dtype, x.scale, x.zero)
+        net.quantized(real(), x.dtype, x.scale, x.zero)
     else:
-        net.quantised(real())
+        net.quantized(real())
 
 
 UNARY = {"LeakyRelu": "QLinearLeakyRelu", "Sigmoid": "QLinearSigmoid"}
@@ -292,7 +292,7 @@ def function(net: QuantisedNetwork) -> None:
         net.operator(UNARY[op], lambda: net.node(op, net.real_of(x), **attributes)[0], lambda made: [
             x.name, *net.numbers(x), *net.numbers(made)], domain=MICROSOFT, dtype=x.dtype, **attributes)
     else:
-        net.quantised(activated(net, net.real_of(x)))
+        net.quantized(activated(net, net.real_of(x)))
 
 
 def moves(net: QuantisedNetwork) -> None:
@@ -335,9 +335,9 @@ def moves(net: QuantisedNetwork) -> None:
         if inner:
             net.shown(Codes(name, x.scale, x.zero), kind)
         elif net.chance(0.6):
-            net.quantised(name, x.dtype, x.scale, x.zero)
+            net.quantized(name, x.dtype, x.scale, x.zero)
         else:
-            net.quantised(name)
+            net.quantized(name)
 
 
 def _larger(net: QuantisedNetwork, kind: str, source: str) -> list[str]:
@@ -361,7 +361,7 @@ def normalization(net: QuantisedNetwork) -> None:
             net.operator("QLinearSoftmax", lambda: net.node(kind, real, axis=-1)[0], lambda made: [
                 x.name, *net.numbers(x), *net.numbers(made)], domain=MICROSOFT, dtype=x.dtype, axis=-1, opset=net.opset)
         else:
-            net.quantised(net.node(kind, real, axis=-1)[0])
+            net.quantized(net.node(kind, real, axis=-1)[0])
         return
     size = a.shape[-1] if kind == "LayerNormalization" else a.shape[1]
     if kind[0] == "I" and np.prod(a.shape[2:]) < 2:
@@ -379,7 +379,7 @@ def choice(net: QuantisedNetwork) -> None:
     y = net.latest(lambda a: a.shape == net.arrays[x.name].shape)
     condition = net.constant(net.rng.random(net.arrays[x.name].shape[-1:]) < 0.5)
     if x.dtype != y.dtype or not net.chance(net.own_form):
-        net.quantised(net.node("Where", condition, net.real_of(x), net.real_of(y))[0])
+        net.quantized(net.node("Where", condition, net.real_of(x), net.real_of(y))[0])
         return
     net.operator("QLinearWhere", lambda: net.node("Where", condition, net.real_of(x), net.real_of(y))[0], lambda made: [
         condition, x.name, *net.numbers(x), y.name, *net.numbers(y), *net.numbers(made)], domain=MICROSOFT, dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""Exports of quantised models: onnxruntime gives the integers of the original, and weights stay in 8 bits or fewer."""
+"""Exports of quantized models: onnxruntime gives the integers of the original, and weights stay in 8 bits or fewer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.exporters.onnx.support import check, exported, onnxruntime_outputs
 from tests.frontends.onnx.microsoft.support import node_model
 from tests.frontends.onnx.microsoft.test_recurrent import WEIGHTS, operands
 from tests.random_onnx import run_onnxruntime
-from tests.random_quantised import random_quantised_model
+from tests.random_quantized import random_quantized_model
 from tests.saturation import is_exact, skip_where_sums_saturate
-from tests.test_random_quantised import judged
+from tests.test_random_quantized import judged
 
 STAGES = ("", "to_integers")
 """What has been done to a module before it is exported: nothing, or all up to this stage."""
@@ -36,9 +36,9 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 @pytest.mark.parametrize("signed", [False, True], ids=["uint8", "int8"])
 @pytest.mark.parametrize("name", models.MODELS)
 def test_networks(name: str, signed: bool, tmp_path: Path) -> None:
-    """As onnxruntime's quantiser writes them: what is exported computes the same, bit for bit."""
+    """As onnxruntime's quantizer writes them: what is exported computes the same, bit for bit."""
     pytest.importorskip("torch")
-    _, path = quantized.quantised(name, tmp_path, activations="int8" if signed else "uint8", small=True)
+    _, path = quantized.quantized(name, tmp_path, activations="int8" if signed else "uint8", small=True)
     original = onnx.load(path)
     model = forge.from_onnx(path).to_onnx()
     assert model is not None
@@ -53,7 +53,7 @@ def test_networks(name: str, signed: bool, tmp_path: Path) -> None:
 def check_random(seed: int, stage: str) -> None:
     """Layer by layer, each from the integers before it, within one step."""
     skip_where_sums_saturate()
-    drawn = random_quantised_model(seed)
+    drawn = random_quantized_model(seed)
     module = import_model(drawn.model(drawn.layers))
     if stage:
         compilation = Compilation(module, check_options())
