@@ -163,4 +163,13 @@ def more_preprocessing(keras: Any) -> Iterator[Case]:
         normal(2, 200), accuracy=1e-4)
 
 
-GROUPS = (windows, norms, activations, merges, shapes, preprocessing, types, more_preprocessing)
+def of_applications(keras: Any) -> Iterator[Case]:
+    """Layers of networks of ``keras.applications``, which have no public names."""
+    from keras.src.applications import convnext, inception_resnet_v2
+
+    a, b = normal(2, 6, 8, 4), normal(2, 6, 8, 4)
+    yield called(keras, "CustomScaleLayer", lambda a, b: inception_resnet_v2.CustomScaleLayer(0.17)([a, b]), a, b)
+    yield called(keras, "LayerScale", lambda x: convnext.LayerScale(0.5, 4)(x), a)
+
+
+GROUPS = (windows, norms, activations, merges, shapes, preprocessing, types, more_preprocessing, of_applications)

@@ -43,6 +43,16 @@ def average(g: Context, inputs: Any) -> Value:
     return g.call("divide", total, g.scalar(len(inputs) if isinstance(inputs, list | tuple) else 1, total))
 
 
+@converts("CustomScaleLayer")
+def custom_scale_layer(g: Context, inputs: Any, *, scale: float) -> Value:
+    """Of ``keras.applications.inception_resnet_v2``: a residual branch, scaled and added."""
+    values = _aligned(g, inputs)
+    if len(values) != 2:
+        raise g.invalid(f"got {len(values)} tensors; expected two")
+    x, residual = values
+    return g.call("add", x, g.call("multiply", residual, g.scalar(float(scale), residual)))
+
+
 @converts("Concatenate")
 def concatenate(g: Context, inputs: Any, *, axis: int = -1) -> Value:
     values: Sequence[Value] = inputs if isinstance(inputs, list | tuple) else [inputs]
