@@ -26,7 +26,7 @@ from forge.driver.layer_times import Way, in_turns, way
 from forge.frontends.onnx import import_model
 from forge.ir.nodes import Node
 from forge.target import Target
-from forge.target.blocking import dots_of_pairs
+from forge.target.blocking import group_size
 
 MIN_SHARE = 0.002
 """Of the time of the model: shorter layers are not told from noise."""
@@ -66,7 +66,7 @@ def measured(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         prepared, made = quantized(name, Path(folder), by=options.by, small=options.small)
         ways = {"int8": (made, False), "float32": (prepared, False)}
-        if dots_of_pairs(Target.parse(options.target)):
+        if group_size(Target.parse(options.target), "bfloat16", "bfloat16") > 1:
             ways["bfloat16"] = (prepared, True)
         runs = {kind: timed(path, feed, options.threads, options.target, narrow) for kind, (path, narrow) in ways.items()}
         best = in_turns(runs, options.seconds)

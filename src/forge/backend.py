@@ -48,11 +48,8 @@ class Layouts(Protocol):
     def channel_block(self, dtype: str = "float32") -> int:
         """Channels in the inner block of a blocked activation."""
 
-    def integer_group(self, data: str) -> int:
-        """How many neighbours along the depth lie together in weights of int8, for data of this integer type."""
-
-    def dots_of_pairs(self) -> bool:
-        """Whether weights of bfloat16 are packed in pairs, whose products one instruction adds."""
+    def group_size(self, data: str, weight: str) -> int:
+        """How many neighbours along the depth lie together in weights of this dtype, for data of that one; 1: none do."""
 
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         """Columns of one panel of a matrix product's weights; 0 rows: not known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forge.backends.core_rates import Rate, measure
 from forge.target import Target
-from forge.target.blocking import dots_of_pairs
+from forge.target.blocking import group_size
 
 
 def test_rates_are_measured() -> None:
@@ -23,6 +23,5 @@ def test_what_is_far_off_is_said() -> None:
 
 
 def test_pairs_of_bfloat16_are_packed_where_that_is_faster() -> None:
-    assert dots_of_pairs(Target.parse("llvm -mcpu=znver4")) and dots_of_pairs(Target.parse("llvm -mcpu=znver5"))
-    assert not dots_of_pairs(Target.parse("llvm -mcpu=sapphirerapids"))
-    assert dots_of_pairs(Target.parse("llvm -mcpu=sapphirerapids -mtune=znver5"))
+    sizes = {"znver4": 2, "znver5": 2, "sapphirerapids": 1, "sapphirerapids -mtune=znver5": 2, "haswell": 1}
+    assert {cpu: group_size(Target.parse(f"llvm -mcpu={cpu}"), "bfloat16", "bfloat16") for cpu in sizes} == sizes

@@ -49,11 +49,8 @@ class FourChannels:
     def channel_block(self, dtype: str = "float32") -> int:
         return BLOCK
 
-    def integer_group(self, data: str) -> int:
-        return 2
-
-    def dots_of_pairs(self) -> bool:
-        return False
+    def group_size(self, data: str, weight: str) -> int:
+        return 2 if weight == "int8" else 1
 
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         return BLOCK

@@ -15,7 +15,7 @@ from forge.ir.graph import Module
 from forge.ir.types import TensorType
 from forge.kernels.cpu import conv2d, conv_plan, tiles
 from forge.kernels.cpu.conv_plan import tail_widths
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.printer import print_function

@@ -34,16 +34,13 @@ class CpuLayouts:
     def channel_block(self, dtype: str = "float32") -> int:
         return blocking.channel_block(self.target, dtype)
 
-    def integer_group(self, data: str) -> int:
-        return blocking.integer_group(self.target, data)
-
-    def dots_of_pairs(self) -> bool:
-        return blocking.dots_of_pairs(self.target)
+    def group_size(self, data: str, weight: str) -> int:
+        return blocking.group_size(self.target, data, weight)
 
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         """A multiple of the vector's lanes with little padding."""
         lanes = self.channel_block(dtype)
-        penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and self.integer_group(dtype) == 2 else _STEP_PENALTY
+        penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and self.group_size(dtype, "int8") == 2 else _STEP_PENALTY
 
         def cost(vectors: int) -> tuple[float, int]:
             return tiles.computed_vectors(units, vectors, lanes) * penalty[vectors], -vectors
@@ -64,8 +61,8 @@ class CpuLayouts:
         return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
 
     def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
-        group = blocking.byte_group(self.target)
-        fits = dynamic or group == 4 or hidden <= _MAX_IN_PAIRS
+        group = min(self.group_size("uint8", "int8"), 4)  # states are whole vectors, which may have four lanes
+        fits = dynamic or group > 2 or hidden <= _MAX_IN_PAIRS
         return group if dtype != "float64" and fits else 1
 
     def permutes_tables(self) -> bool:

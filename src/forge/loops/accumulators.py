@@ -11,7 +11,6 @@ from forge import dtypes
 from forge.errors import CompileError
 from forge.loops.nest import Loop, unroll
 from forge.loops.totals import Totals, in_blocks
-from forge.loops.values import bind, bound, multiply_add
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
@@ -123,17 +122,6 @@ class Accumulators:
         if mask is not None:
             value = E.select(mask, value, identity(self.kind, value.dtype, value.lanes))
         return self.set(0, vector, combine(self.kind, self.get(0, vector), value, self.target))
-
-    def add_outer_product(self, scalar: Callable[[Expr], Expr], vector: Callable[[int], Expr]) -> Stmt:
-        """One step of a matrix product: adds scalar(row) * vector(v) to every accumulator."""
-        parts: list[Stmt] = []
-        vectors = [bound(vector(v), parts, f"b{v}") for v in range(self.tile.vectors)]
-
-        def update_row(row: Expr) -> Stmt:
-            let, a = bind("a", E.broadcast(scalar(row), self.tile.lanes))
-            return seq(let, (self.set(row, v, multiply_add(a, b, self.get(row, v))) for v, b in enumerate(vectors)))
-
-        return seq(parts, unroll("r", self.tile.rows, update_row))
 
     def joined(self) -> Expr:
         """All accumulators of row 0 reduced to one."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from forge import dtypes
 from forge.errors import CompileError
-from forge.loops import pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike, Var
 from forge.tir.stmt import Allocate, Let, Stmt, seq, store
@@ -104,18 +103,7 @@ def bound_indices(flat: Expr, extents: Mapping[str, Expr]) -> tuple[Stmt, list[E
 
 
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
-    """a * b + c; one rounding for floats where the target can.
-
-    Of pairs of bfloat16 the sum of both products, and c; of fours of uint8 in a, of int8 in b, the sum of four, and c. Where b is
-    int16, pairs of it are in a.
-    """
-    if a.dtype == pairs.PAIR and c.dtype == "float32":
-        return E.call("dot_bf16", c, a, b)
-    if a.dtype == pairs.PAIR and b.dtype == "int16":
-        return E.call("dot_s16", c, E.call("reinterpret", a, dtype="int16", lanes=2 * c.lanes), b)
-    if a.dtype == pairs.PAIR and c.dtype == "int32":
-        factors = (E.call("reinterpret", v, dtype=t, lanes=4 * c.lanes) for v, t in ((a, "uint8"), (b, "int8")))
-        return E.call("dot_u8s8", c, *factors)
+    """Returns a * b + c; one rounding for floats where the target can."""
     return E.call("fma", a, b, c) if dtypes.is_float(c.dtype) else a * b + c
 
 

@@ -128,11 +128,9 @@ class _Blocked(Relayout):
         """``kernel[O, I, spatial]`` as kernels of data in blocks of ``block`` read it."""
         layout, channels = f"OI{conv.spatial}", conv.data.shape[1]
         packed = with_layout(kernel, layout, f"{layout}{block}i{self.size}o")
-        if kernel.dtype == np.int8:
-            return paired(packed, self.layouts.integer_group(conv.data.dtype))
-        if dtypes.canonical(kernel.dtype) == "bfloat16" and self.layouts.dots_of_pairs() and channels % 2 == block % 2 == 0:
-            return paired(packed)
-        return packed
+        group = self.layouts.group_size(conv.data.dtype, dtypes.canonical(kernel.dtype))
+        fits = block % group == 0 and (kernel.dtype == np.int8 or channels % group == 0)
+        return paired(packed, group) if group > 1 and fits else packed
 
     def _layouts(self, block: int) -> dict[str, str]:
         kernel_layout = f"OI{self.plain[2:]}{block}i{self.size}o"
@@ -166,7 +164,7 @@ class _Blocked(Relayout):
         packed = with_layout(kernel[:, 0], f"O{conv.spatial}", f"O{conv.spatial}{self.size}o")
         if kernel.dtype != np.int8:
             return packed
-        group = self.layouts.integer_group(conv.data.dtype)
+        group = min(self.layouts.group_size(conv.data.dtype, "int8"), MULTIPLE)  # rows of taps are short
         return paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
 
     def _depthwise_layouts(self) -> dict[str, str]:

@@ -62,8 +62,9 @@ def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Decli
     if integers and depth % MULTIPLE:
         return Declined(f"the depth is not a multiple of {MULTIPLE}")
     parts = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
-    if integers or data.dtype == "bfloat16" and depth % 2 == 0 and layouts.dots_of_pairs():
-        parts = [paired(part, layouts.integer_group(data.dtype) if integers else 2) for part in parts]
+    group = layouts.group_size(data.dtype, weight.dtype)
+    if group > 1 and depth % group == 0:
+        parts = [paired(part, group) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 

@@ -10,24 +10,13 @@ def channel_block(target: Target, dtype: str = "float32") -> int:
     return target.lanes("float64" if dtype == "float64" else "float32")
 
 
-def byte_group(target: Target) -> int:
-    """How many products of bytes a step of a sum adds, by which weights of int8 are packed.
+def group_size(target: Target, data: str, weight: str) -> int:
+    """Returns how many neighbouring products of ``data`` and ``weight`` one step of a sum adds; weights are packed by it.
 
-    Four where an instruction adds those of uint8 and int8; elsewhere two, of bytes that are made 16 bits wide.
+    As many as an instruction adds. Bytes without one, and int8 by int16, are multiplied in pairs that are made 16 bits wide.
+    bfloat16 is, where that multiplies more numbers in a cycle than multiply-adds of float32 do; otherwise one at a time.
     """
-    dot = target.isa.dot("uint8", "int8")
-    return 2 if dot is None else dot.group
-
-
-def integer_group(target: Target, data: str) -> int:
-    """The size of groups in which weights of int8 are packed for data of this type: two for int16, on all targets."""
-    return byte_group(target) if data == "uint8" else 2
-
-
-def dots_of_pairs(target: Target) -> bool:
-    """Whether weights of bfloat16 are packed in pairs, whose products one instruction adds.
-
-    They are where that multiplies more numbers in a cycle than multiply-adds of float32 do.
-    """
-    dot, costs = target.isa.dot("bfloat16", "bfloat16"), target.costs
-    return dot is not None and dot.group * costs.bfloat16_dots > costs.multiply_adds
+    dot, costs = target.isa.dot(data, weight), target.costs
+    if weight == "int8":
+        return 2 if dot is None else dot.group
+    return dot.group if dot is not None and dot.group * costs.bfloat16_dots > costs.multiply_adds else 1

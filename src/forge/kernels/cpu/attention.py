@@ -8,8 +8,8 @@ those. Sums are divided as they are written.
 Where the keys are more than one block, or their number is known at run time only, the largest score of a row may grow from block
 to block: what was summed before is then scaled down (``exp(old - new)``).
 
-bfloat16 is summed in pairs, of k and of keys, where the target multiplies such: the copies then hold pairs, and exponentials are
-rounded to bfloat16.
+bfloat16 is summed in groups, of k and of keys, where the target multiplies such: the copies then hold groups, and exponentials
+are rounded to bfloat16.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.micro import OuterProduct, micro_kernel
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, panel_vector
 from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys, can_hide
-from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile, pairs
+from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer
+from forge.loops.dots import BITS, Group
 from forge.target import Target
-from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Let, Stmt, seq, store
@@ -78,7 +79,7 @@ class AttentionPlan:
     few_rows: int
     key_block: int
     whole: bool
-    pairs: bool
+    group: Group
     inner: int
 
     @property
@@ -90,13 +91,18 @@ class AttentionPlan:
         return self.score_tile.lanes
 
     @property
-    def element(self) -> str:
-        """What a step of a sum multiplies."""
-        return pairs.PAIR if self.pairs else self.dtype
+    def micro(self) -> OuterProduct:
+        """The micro-kernel of both products."""
+        return micro_kernel(self.group, self.target)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a step of a sum multiplies several numbers."""
+        return self.group.size > 1
 
     def steps(self, count: Expr) -> Expr:
         """Of a sum over ``count`` numbers."""
-        return loops.ceildiv(count, 2) if self.pairs else count
+        return loops.ceildiv(count, self.group.size) if self.grouped else count
 
     def panel(self, count: Expr) -> int:
         """Rows of a packed column tile for a sum over ``count`` numbers: whole vectors."""
@@ -122,10 +128,10 @@ class AttentionPlan:
         return loops.round_up(self.key_block, self.score_tile.width)
 
     def read_query(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None) -> Expr:
-        """Elements of a query that one step multiplies; without pairs, times the scale."""
-        if self.pairs:
-            inside = None if mask is None else pairs.BFLOAT16.numbers(step) < self.depth
-            return pairs.BFLOAT16.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
+        """Elements of a query that one step multiplies; single numbers, times the scale."""
+        if self.grouped:
+            inside = None if mask is None else self.group.numbers(step) < self.depth
+            return self.group.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
         x = self._read(self.query, batch, [row, step], mask)
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
 
@@ -140,33 +146,34 @@ class AttentionPlan:
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
             return self._read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
 
-        def read_pair(step: Expr, n: Expr, mask: Expr | None) -> Expr:
+        def read_group(step: Expr, n: Expr, mask: Expr | None) -> Expr:
             if step.lanes > 1:
-                inside = None if mask is None else pairs.BFLOAT16.numbers(step) < self.depth
-                return pairs.BFLOAT16.adjacent(lambda k: read(k, n, inside), step)
-            return pairs.joined(read(step * 2, n, mask), read(step * 2 + 1, n, mask))
+                inside = None if mask is None else self.group.numbers(step) < self.depth
+                return self.group.adjacent(lambda k: read(k, n, inside), step)
+            return self.group.read(lambda k: read(k, n, mask), step * self.group.size)
 
         by_columns = along_columns(lambda k, n: read(k, n, None), self.lanes)
-        return Right(read_pair if self.pairs else read, by_columns, self.keys, self.steps(self.depth), self.score_tile)
+        return Right(read_group if self.grouped else read, by_columns, self.keys, self.steps(self.depth), self.score_tile)
 
     def values_of(self, batch: Sequence[Expr], first: Expr, count: Expr) -> Right:
         """``count`` values from ``first`` on, as right operand of the second product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
             return self._read(self.value, batch, [first + k, n], mask)
 
-        def read_pair(step: Expr, n: Expr, mask: Expr | None) -> Expr:
-            second = step * 2 + 1
-            if not E.is_const(count % 2, 0):
-                second = E.binary("min", second, count - 1)
-            return pairs.joined(read(step * 2, n, mask), read(second, n, mask))
+        def read_group(step: Expr, n: Expr, mask: Expr | None) -> Expr:
+            size = self.group.size
+            places = [step * size + i for i in range(size)]
+            if not E.is_const(count % size, 0):
+                places[1:] = [E.binary("min", place, count - 1) for place in places[1:]]
+            return self.group.joined([read(place, n, mask) for place in places])
 
-        by_columns = not self.pairs and along_columns(lambda k, n: read(k, n, None), self.lanes)
-        return Right(read_pair if self.pairs else read, by_columns, self.size, self.steps(count), self.out_tile)
+        by_columns = not self.grouped and along_columns(lambda k, n: read(k, n, None), self.lanes)
+        return Right(read_group if self.grouped else read, by_columns, self.size, self.steps(count), self.out_tile)
 
     def _read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
         """An element or a vector; a constant of one element is read as a scalar."""
         value = operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
-        return E.broadcast(value if self.pairs else E.cast(value, self.dtype), max(i.lanes for i in matrix))
+        return E.broadcast(value if self.grouped else E.cast(value, self.dtype), max(i.lanes for i in matrix))
 
     def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
         place = len(batch) - self.inner
@@ -214,8 +221,8 @@ def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
     rows, size = result.shape[place], result.shape[-1]
     keys = value.shape[-2]
     dtype = tiles.accumulator_dtype(query.dtype, key.dtype)
-    in_pairs = query.dtype == key.dtype == value.dtype == "bfloat16" and E.is_const(query.shape[-1] % 2, 0)
-    in_pairs = in_pairs and dots_of_pairs(call.target)
+    data = "bfloat16" if query.dtype == key.dtype == value.dtype == "bfloat16" else dtype
+    group = Group.chosen(call.target, data, data, query.shape[-1], dtype)
     lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, call.target)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
@@ -230,7 +237,7 @@ def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
     return AttentionPlan(
         query, key, value, mask, result, call.attrs, call.target, batch, rows, keys,
         query.shape[-1], size, RegisterTile(tile_rows, wide, lanes, dtype), RegisterTile(tile_rows, vectors, lanes, dtype),
-        gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, in_pairs, inner)
+        gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, group, inner)
 
 
 def _key_block(keys: int | None, width: int, fitting: int) -> int:
@@ -250,11 +257,11 @@ class Task:
         self.plan, self.batch, self.rows = plan, batch, rows
         dtype, scores = plan.dtype, plan.few_rows * plan.stride
         self.depth = plan.steps(plan.depth)
-        self.query = loops.local("query", plan.element, plan.row_block * loops.known(self.depth, "attention: the depth"))
-        self.keys = loops.local("keys", plan.element, plan.stride * plan.panel(plan.depth))
-        self.values = loops.local("values", plan.element, plan.panel(E.const(plan.key_block)) * plan.sum_stride)
+        self.query = loops.local("query", plan.group.word, plan.row_block * loops.known(self.depth, "attention: the depth"))
+        self.keys = loops.local("keys", plan.group.word, plan.stride * plan.panel(plan.depth))
+        self.values = loops.local("values", plan.group.word, plan.panel(E.const(plan.key_block)) * plan.sum_stride)
         self.scores = loops.local("scores", dtype, scores)
-        self.weights = loops.local("weights", pairs.BITS, scores) if plan.pairs else self.scores
+        self.weights = loops.local("weights", BITS, scores) if plan.grouped else self.scores
         self.sums = loops.local("sums", dtype, plan.row_block * plan.sum_stride)
         self.largest, self.total, self.factor = (
             loops.local(name, dtype, plan.row_block) for name in ("largest", "total", "factor")
@@ -279,7 +286,7 @@ class Task:
 
     def _allocate(self) -> Stmt:
         kept = [self.query, *self._copies(), self.scores, self.factor]
-        kept += [self.weights] if self.plan.pairs else []
+        kept += [self.weights] if self.plan.grouped else []
         return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
 
     def _stage_query(self) -> Stmt:
@@ -363,15 +370,15 @@ class Task:
             def element(row: Expr, k: Expr) -> Expr:
                 return E.load(self.query, (row - self.rows.begin) * self.depth + k)
 
-            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), finish)
+            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), plan.micro, finish)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, count, column_tile, first)
 
     def _bent(self, x: Expr) -> Expr:
-        """With the soft cap; with pairs the scale too."""
+        """With the soft cap; of groups the scale too."""
         plan = self.plan
-        if plan.pairs and plan.attrs.scale != 1.0:
+        if plan.grouped and plan.attrs.scale != 1.0:
             x = x * E.const(plan.attrs.scale, plan.dtype, x.lanes)
         bound = plan.attrs.softcap
         if not bound:
@@ -414,8 +421,8 @@ class Task:
 
         def exponential(offset: Expr, slot: int) -> Stmt:
             e = E.Var(dtype, lanes, "e")
-            # Without pairs, the second product reads them where the scores were.
-            kept = store(self.weights, E.ramp(base + offset, 1, lanes), pairs.bits(e) if plan.pairs else e)
+            # Without groups, the second product reads them where the scores were.
+            kept = store(self.weights, E.ramp(base + offset, 1, lanes), plan.group.bits(e) if plan.grouped else e)
             return seq(Let(e, E.call("exp", score(offset) - E.broadcast(shift, lanes))), kept, added.step(slot, e))
 
         return seq(
@@ -469,8 +476,7 @@ class Task:
                 return E.broadcast(E.load(self.factor, row - self.rows.begin), tile.lanes)
 
             def weight(row: Expr, step: Expr) -> Expr:
-                begin = (row - few.begin) * plan.stride
-                return pairs.load(self.weights, begin + step * 2) if plan.pairs else E.load(self.weights, begin + step)
+                return plan.group.load(self.weights, (row - few.begin) * plan.stride + step * plan.group.size)
 
             def finish(row: Expr, value: RowValue) -> Stmt:
                 if not plan.whole:
@@ -479,7 +485,7 @@ class Task:
                 return seq(scale, self._write_row(row, column, lambda v: value(v) * share))
 
             start = None if plan.whole else lambda row, v: E.load(self.sums, slot(row, v)) * factor(row)
-            product = Product(tile, plan.steps(count), weight, values, finish, start)
+            product = Product(tile, plan.steps(count), weight, values, plan.micro, finish, start)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, plan.size, column_tile)

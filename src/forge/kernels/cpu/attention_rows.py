@@ -97,7 +97,7 @@ def _plan(call: KernelCall) -> AttentionPlan | None:
     plan = plan_attention(call, 0)
     rows, depth, size = (loops.known(e, "attention") for e in (plan.rows, plan.depth, plan.size))
     lanes = plan.lanes
-    if plan.pairs or not plan.attrs.transpose_key or depth % lanes or size % lanes:
+    if plan.grouped or not plan.attrs.transpose_key or depth % lanes or size % lanes:
         return None
     places = [E.var(f"b{k}") for k in range(len(plan.batch) + 1)]
     for operand in (plan.key, plan.value):

@@ -22,6 +22,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution, tail_widths
+from forge.kernels.cpu.micro import micro_kernel
 from forge.kernels.cpu.spatial import (
     WRITTEN_OUT,
     Image,
@@ -33,8 +34,9 @@ from forge.kernels.cpu.spatial import (
     static_shape,
     window_of,
 )
-from forge.loops import Accumulators, pairs
+from forge.loops import Accumulators
 from forge.loops.contract import KernelCall, Variant, kernel
+from forge.loops.dots import Group
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
@@ -123,7 +125,7 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
                            f"{window.block} and {window.out_block}")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
-    unit, pad_value = pairs.Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
+    unit, pad_value = Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
     fills = window.padded or pad_value != 0 and window.depth is not None and window.depth.padded
     return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size) * window.slices, in_steps,
@@ -155,7 +157,7 @@ class _Source:
     base: Expr
     block: Callable[[Expr], Expr]
     row_stride: ExprLike
-    unit: pairs.Group
+    unit: Group
 
     def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
         return self.unit.load(self.buffer, self.base + self.block(block) + row * self.row_stride + x * self.unit.size)
@@ -168,6 +170,7 @@ class _Task:
                  group_block: Expr) -> None:
         self.plan = plan
         self.window = plan.window
+        self.micro = micro_kernel(plan.unit, plan.target)
         self.image = image
         self.bindings: list[Stmt] = []
         self.first_row, self.rows = self._positions(self.window.height, first_row, rows)
@@ -430,23 +433,25 @@ class _Task:
         plan, width = self.plan, self.window.width
         size = width.kernel * plan.in_block
 
-        def step(x: Expr, k: Expr) -> Stmt:
-            update = acc.add_outer_product(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
-            return seq(self._prefetch(group, first_block + block, tap, k), update)
+        def steps(x: Expr, first: Expr, count: int, unroll: int) -> Stmt:
+            """``count`` steps, from number x of the data and ``first`` of the weights on."""
+            return self.micro.steps(
+                acc, lambda row, k: scalar(block, tap, x + k)(row),
+                lambda k, v: self._weight(group, first_block + block, tap, first + k, v), count, unroll,
+                lambda k: self._prefetch(group, first_block + block, tap, first + k))
 
         are_neighbours = width.dilation == 1 and channels == plan.in_block == plan.block
         if columns is None and (width.kernel == 1 or are_neighbours):
             extent = size if channels == plan.in_block else channels
-            return loops.unroll_by("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
+            return steps(E.const(0), E.const(0), extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent))
         unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
         if columns is not None and are_neighbours and channels % unroll == 0:
             part = channels // unroll
-            return loops.serial("part", (columns[1] - columns[0]) * part, lambda i: loops.unroll(
-                "k", unroll, lambda k: step(i * unroll + k, i * unroll + k)), columns[0] * part)
+            return loops.serial("part", (columns[1] - columns[0]) * part,
+                                lambda i: steps(i * unroll, i * unroll, unroll, unroll), columns[0] * part)
         shift = width.dilation * plan.block
         first, end = (E.const(0), E.const(width.kernel)) if columns is None else columns
-        return loops.serial("tap", end - first, lambda t: loops.unroll_by(
-            "k", channels, unroll, lambda k: step(t * shift + k, t * plan.in_block + k)), first)
+        return loops.serial("tap", end - first, lambda t: steps(t * shift, t * plan.in_block, channels, unroll), first)
 
     def _channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a (task-local) group."""

@@ -14,9 +14,9 @@ from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis
 from forge.loops import RegisterTile, product, round_up
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.target import Target
-from forge.target.blocking import channel_block, dots_of_pairs
+from forge.target.blocking import channel_block, group_size
 from forge.target.choices import LIMIT
 from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike
@@ -279,8 +279,8 @@ def estimate(convolution: Convolution3x3, target: Target) -> float:
     channels = convolution.in_channels * convolution.out_channels
     products = 9 * convolution.images * channels * convolution.height * convolution.width
     cycles = products / (target.costs.multiply_adds * channel_block(target))
-    if convolution.dtype == "bfloat16" and dots_of_pairs(target):
-        cycles /= 2
+    if convolution.dtype == "bfloat16":
+        cycles /= group_size(target, "bfloat16", "bfloat16")
     return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
 
 

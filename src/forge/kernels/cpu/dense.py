@@ -20,9 +20,10 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue, Start
+from forge.kernels.cpu.micro import Left, micro_kernel
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -188,15 +189,15 @@ def dense_pack(call: KernelCall) -> Function:
 
 def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
     lets, rows = Rows.of_block(block, plan.row_block, plan.rows)
-    stage, scalar = _data_element(plan, rows)
+    stage, left = _data_element(plan, rows)
 
     def column_tile(number: Expr) -> Stmt:
         bound, tile = loops.bind("column_tile", number)
         last = E.const(plan.column_tiles - 1)
-        whole = _column_tile(plan, rows, tile, scalar)
+        whole = _column_tile(plan, rows, tile, left)
         if plan.last is plan:
             return seq(bound, whole)
-        return seq(bound, loops.guard(tile.eq(last), _column_tile(plan.last, rows, last, scalar), whole))
+        return seq(bound, loops.guard(tile.eq(last), _column_tile(plan.last, rows, last, left), whole))
 
     groups = plan.column_groups
     if groups == plan.column_tiles:
@@ -205,20 +206,20 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
     return seq(lets, stage, loops.serial("column", last - first, column_tile, first))
 
 
-def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
+def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, left: Left) -> Stmt:
     """A block of rows times the weights of a column tile."""
     def write(row: Expr, value: RowValue) -> Stmt:
         return gemm.write_units(plan.result, plan.tile, plan.units, row, tile * plan.width, value)
 
-    product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v), write,
-                      ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
+    product = Product(plan.tile, E.const(plan.steps), left, lambda k, v: _weight_vector(plan, tile, k, v),
+                      micro_kernel(plan.group, plan.target), write, ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
 
     def part(first: Expr, steps: int, finish: FinishRow, start: Start, is_last: bool) -> Stmt:
         lets, begin = loops.bind("first_k", first)
         following = (tile + 1, E.const(0)) if is_last else (tile, begin + steps)
         own = replace(
-            product, depth=E.const(steps), scalar=lambda row, k: scalar(row, begin + k),
-            vector=lambda k, v: _weight_vector(plan, tile, begin + k, v), finish=finish, start=start,
+            product, depth=E.const(steps), left=lambda row, k: left(row, begin + k),
+            right=lambda k, v: _weight_vector(plan, tile, begin + k, v), finish=finish, start=start,
             ahead=_ahead(plan, *following, plan.part))
         return seq(lets, gemm.single_row(own, E.const(0)) if plan.static_rows == 1 else gemm.row_tiles(own, rows))
 
@@ -230,7 +231,7 @@ def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> St
     return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 and whole else many
 
 
-def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
+def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Left]:
     """What copies the rows of a task, and the function that gives a (row, k) element in the accumulators' dtype."""
     lead = plan.data.shape[:-1]
     if not plan.staged:

@@ -19,8 +19,10 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.loops import Accumulators, RegisterTile, pairs
+from forge.kernels.cpu.micro import micro_kernel
+from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
+from forge.loops.dots import FOUR_BYTES, Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -105,7 +107,7 @@ class BlocksPlan:
         if self.group is not None:
             panel = self.group * self.panels + panel
         place = ((panel * self.words + number) * self.panel + vector * self.lanes) * 4
-        return pairs.load(self.weight, place, self.lanes)
+        return FOUR_BYTES.words(self.weight, place, self.lanes)
 
     def parameter(self, reader: Reader, panel: Expr, block: Expr, vector: Expr) -> Expr:
         """Scales or zero points of a vector of columns, in float32."""
@@ -210,7 +212,7 @@ def _integers(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, PanelOf]:
     summed, factor, origin = _block_values(plan, rows, codes, begin)
 
     def data(row: Expr, k: Expr) -> Expr:
-        return pairs.load(codes, begin(row) + k)
+        return FOUR_BYTES.words(codes, begin(row) + k)
 
     def panel(plan: BlocksPlan, rows: Rows, place: Expr) -> Stmt:
         def tile(first: Expr, count: int, limit: Expr | None) -> Stmt:
@@ -364,7 +366,7 @@ def _floats(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, PanelOf]:
     def panel(plan: BlocksPlan, rows: Rows, place: Expr) -> Stmt:
         tile = RegisterTile(1, plan.vectors, plan.lanes, "float32")
         product = Product(tile, E.const(plan.depth), scalar, lambda k, v: _number(plan, place, k, E.const(v)),
-                          _writer(plan, tile, place, E.const(0)))
+                          micro_kernel(Group(1, "float32"), plan.target), _writer(plan, tile, place, E.const(0)))
         return _any_rows(plan, rows, gemm.single_row(product, rows.begin), lambda: _tile_columns(plan, rows, place, scalar))
 
     return stage, panel
@@ -372,7 +374,7 @@ def _floats(plan: BlocksPlan, rows: Rows) -> tuple[Stmt, PanelOf]:
 
 def _number(plan: BlocksPlan, panel: Expr, k: Expr, vector: Expr) -> Expr:
     """What codes k of a vector of columns stand for."""
-    shift = E.cast(k % 4 * 8 + k % plan.codes // 4 * plan.bits, pairs.PAIR)
+    shift = E.cast(k % 4 * 8 + k % plan.codes // 4 * plan.bits, FOUR_BYTES.word)
     word = plan.word(panel, k // plan.codes, vector)
     code = E.binary("shr", word, E.broadcast(shift, plan.lanes)) & ((1 << plan.bits) - 1)
     block = k // plan.block_size
@@ -405,7 +407,8 @@ def _tile_columns(plan: BlocksPlan, rows: Rows, panel: Expr, scalar: Element) ->
                                  _number(plan, panel, first + k, vector + v)) for v in range(vectors))
 
             product = Product(tile, E.const(steps), lambda row, k: scalar(row, first + k),
-                              lambda k, v: E.load(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes)), finish, start)
+                              lambda k, v: E.load(copy, k * tile.width + E.ramp(v * plan.lanes, 1, plan.lanes)),
+                              micro_kernel(Group(1, "float32"), plan.target), finish, start)
             return seq(loops.unroll_by("k", steps, plan.codes, fill), gemm.row_tiles(product, rows))
 
         return seq(lets, gemm.in_parts(tile, rows, plan.depth, part, of_part, _writer(plan, tile, panel, vector)))

@@ -19,9 +19,11 @@ from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
+from forge.kernels.cpu.micro import micro_kernel
 from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
-from forge.loops import Accumulators, RegisterTile, pairs
+from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall
+from forge.loops.dots import FOUR_BYTES, Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
@@ -53,7 +55,7 @@ class BytesPlan:
 
     window: BlockedWindow
     blocks: int
-    unit: pairs.Group
+    unit: Group
     steps: int
     pad_value: int
     row_block: int
@@ -145,7 +147,7 @@ def _plan(call: KernelCall, window: BlockedWindow) -> BytesPlan:
     images = loops.static(window.batch) or 1
     wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
     row_block = -(-window.height.out // min(wanted, window.height.out))
-    unit = pairs.Group.of("int8", group, "int32")
+    unit = Group.of("int8", group, "int32")
     width = 8 if call.target.vector_registers >= 32 else 6
     if window.width.is_known:
         width = min(window.width.out, width)
@@ -179,7 +181,7 @@ class _Task:
         self.rows = E.binary("min", rows, self.window.height.positions - first_row)
         self.row_size = plan.groups(plan.strip) * plan.size
         self.patch = loops.local("patch", plan.unit.copied, plan.slots * self.row_size)
-        self.weights = loops.local("weights", pairs.PAIR, plan.window.height.kernel * plan.steps_in_row, plan.window.block)
+        self.weights = loops.local("weights", FOUR_BYTES.word, plan.window.height.kernel * plan.steps_in_row, plan.window.block)
 
     def statement(self) -> Stmt:
         rows = loops.serial("tap_row", self.window.height.kernel, self._weight_row)
@@ -195,7 +197,7 @@ class _Task:
         bits = 32 // plan.unit.size
         for place in range(plan.steps_in_row):
             step = place - plan.steps_from(0)
-            value = even[place] if step < 0 else E.const(0, pairs.PAIR, self.window.block)
+            value = even[place] if step < 0 else E.const(0, FOUR_BYTES.word, self.window.block)
             if 0 <= step < plan.steps:
                 value = E.binary("shl", even[step], bits)
             if step > 0:
@@ -208,7 +210,7 @@ class _Task:
         if buffer is None:
             raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
         first = ((self.block * self.window.height.kernel + tap) * plan.steps + step) * plan.size
-        return E.call("reinterpret", plan.unit.weights(buffer, first, lanes), dtype=pairs.PAIR, lanes=lanes)
+        return E.call("reinterpret", plan.unit.weights(buffer, first, lanes), dtype=FOUR_BYTES.word, lanes=lanes)
 
     def _runs(self) -> list[tuple[int, int]]:
         """Strips as ranges [begin, end) of outputs: neighbouring ones off the borders share one range."""
@@ -334,12 +336,12 @@ class _Task:
 
     def _tap_row(self, acc: Accumulators, tap: Expr, base: Expr) -> Stmt:
         """One row of taps: each group of positions once."""
-        plan, parts = self.plan, list[Stmt]()
+        plan, parts, micro = self.plan, list[Stmt](), micro_kernel(self.plan.unit, self.plan.target)
         for place, meeting in plan.meeting(acc.tile.rows).items():
-            data = loops.bound(pairs.load(self.patch, base + place // STEP * plan.size, self.window.block), parts, "x")
+            data = loops.bound(plan.unit.words(self.patch, base + place // STEP * plan.size, self.window.block), parts, "x")
             for output, number in meeting:
                 weight = plan.unit.factor(E.load(self.weights, tap * plan.steps_in_row + number))
-                parts.append(acc.set(output, 0, loops.multiply_add(data, weight, acc.get(output, 0))))
+                parts.append(acc.set(output, 0, micro.multiply_add(data, weight, acc.get(output, 0))))
         return seq(parts)
 
 

@@ -1,7 +1,8 @@
 """Rows of register tiles: the part that all matrix products share.
 
-A ``Product`` says where the operands of one column tile come from, ``scalar(row, k)`` and ``vector(k, v)``, and who takes
-finished rows. ``row_tiles`` runs register tiles over a range of rows; ``single_row`` is the matrix-vector product.
+A ``Product`` says where the operands of one column tile come from, ``left(row, k)`` and ``right(k, v)``, which micro-kernel
+multiplies them, and who takes finished rows. ``row_tiles`` runs register tiles over a range of rows; ``single_row`` is the
+matrix-vector product.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from forge import dtypes, loops
 from forge.kernels.cpu import tiles
+from forge.kernels.cpu.micro import Left, OuterProduct, Right, no_statement
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import Writer
 from forge.tir import expr as E
@@ -73,22 +75,24 @@ class Product:
 
     Attributes:
         tile: the main register tile.
-        depth: extent of the reduction.
-        scalar: left element (row, k), in the accumulators' dtype.
-        vector: right vector (k, number of the vector), in the accumulators' dtype.
+        depth: extent of the reduction, in steps.
+        left: the group of a row that step k multiplies, ``left(row, k)``.
+        right: vector v of the groups of columns that step k multiplies, ``right(k, v)``.
+        micro: the micro-kernel that multiplies them.
         finish: takes one row: ``finish(row, value)`` with ``value(v)`` the sums of vector v.
         start: what is added to the sums of a row, ``start(row, v)``; None: nothing.
-        prefetch: a statement at step k that prefetches what later steps read; None: nothing.
+        prefetch: a statement at step k that prefetches what later steps read.
         ahead: what is read after this product; None: nothing is prefetched.
     """
 
     tile: RegisterTile
     depth: Expr
-    scalar: Callable[[Expr, Expr], Expr]
-    vector: Callable[[Expr, int], Expr]
+    left: Left
+    right: Right
+    micro: OuterProduct
     finish: FinishRow
     start: Start | None = None
-    prefetch: Callable[[Expr], Stmt] | None = None
+    prefetch: Callable[[Expr], Stmt] = no_statement
     ahead: Ahead | None = None
 
 
@@ -187,11 +191,8 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
 
     unroll = tiles.unroll_for(rows * tile.vectors, loops.static(product.depth))
 
-    def step(k: Expr) -> Stmt:
-        update = acc.add_outer_product(lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v))
-        return update if product.prefetch is None else seq(product.prefetch(k), update)
-
-    steps = loops.unroll_by("k", product.depth, unroll, step)
+    steps = product.micro.steps(acc, lambda row, k: product.left(source_row(row), k), product.right, product.depth, unroll,
+                                product.prefetch)
     return seq(acc.start(), lets, steps, loops.unroll("row", rows, finish_row))
 
 
@@ -207,8 +208,8 @@ def single_row(product: Product, row: Expr) -> Stmt:
     acc = Accumulators(RegisterTile(splits, tile.vectors, tile.lanes, tile.dtype))
 
     def add(k: Expr, split: Expr) -> Stmt:
-        lets, a = loops.bind("a", E.broadcast(product.scalar(row, k), tile.lanes))
-        return seq(lets, (acc.set(split, v, loops.multiply_add(a, product.vector(k, v), acc.get(split, v)))
+        lets, a = loops.bind("a", E.broadcast(product.left(row, k), tile.lanes))
+        return seq(lets, (acc.set(split, v, product.micro.multiply_add(a, product.right(k, v), acc.get(split, v)))
                           for v in range(tile.vectors)))
 
     def total(vector: int) -> Expr:

@@ -19,12 +19,12 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import FinishRow, Product, Rows, RowValue
+from forge.kernels.cpu.micro import OuterProduct, micro_kernel
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, contiguous, panel_vector
-from forge.loops import RegisterTile, pairs
+from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.target import Target
-from forge.target.blocking import byte_group, dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq
@@ -65,12 +65,13 @@ class MatmulPlan:
     direct: bool
     staged: bool
     group: Group
+    micro: OuterProduct
     single: bool  # one row, for which b is read in place
 
     @property
     def element(self) -> str:
         """The dtype of what one step multiplies."""
-        return pairs.PAIR if self.group.size > 1 else self.tile.dtype
+        return self.group.word
 
     @property
     def column_tiles(self) -> Expr:
@@ -147,7 +148,7 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     rows, columns = result.shape[-2] if rows is None else rows, result.shape[-1]
     depth = a.shape[-2 if transpose_a else -1]
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
-    group = _group(a.dtype, b.dtype, depth, dtype, call.target)
+    group = Group.chosen(call.target, a.dtype, b.dtype, depth, dtype)
     depth = depth // group.size
     lanes = call.target.lanes(dtype)
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, call.target, group.registers)
@@ -166,16 +167,7 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
         a=a, b=b, result=result, transpose_a=transpose_a, transpose_b=transpose_b, batch=result.shape[:-2], rows=rows,
         columns=columns, depth=depth, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
         row_block=gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), depth_block=block, direct=direct, staged=staged,
-        group=group, single=single)
-
-
-def _group(a: str, b: str, depth: Expr, accumulators: str, target: Target) -> Group:
-    """What a step of a sum over ``depth`` takes of operands of these dtypes."""
-    if a == b == "bfloat16" and E.is_const(depth % 2, 0) and dots_of_pairs(target):
-        return pairs.BFLOAT16
-    if (a, b) == ("uint8", "int8") and E.is_const(depth % byte_group(target), 0):
-        return Group.of(b, byte_group(target), accumulators)
-    return Group(1, accumulators)
+        group=group, micro=micro_kernel(group, call.target), single=single)
 
 
 def _is_converted(dtype: str, group: Group, transposed: bool) -> bool:
@@ -247,9 +239,9 @@ def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr)
 def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, first: Expr, count: Expr,
           finish: FinishRow, start: Callable[[Expr, int], Expr] | None) -> Stmt:
     """All rows of a task over k in [first, first + count)."""
-    pack, vector = _right(plan, batch, column, first, count)
-    stage, scalar = _left(plan, batch, rows, first, count)
-    product = Product(plan.tile, count, scalar, vector, finish, start)
+    pack, right = _right(plan, batch, column, first, count)
+    stage, left = _left(plan, batch, rows, first, count)
+    product = Product(plan.tile, count, left, right, plan.micro, finish, start)
     return seq(pack, stage, gemm.any_rows(product, rows, plan.rows))
 
 

@@ -9,11 +9,10 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu.activations import activate
-from forge.kernels.cpu.rnn_tiles import PairTiles, PanelTiles, Sample, Tiles, weight_rows
+from forge.kernels.cpu.rnn_tiles import GroupTiles, PanelTiles, Sample, Tiles, weight_rows
 from forge.loops import Vectorizer
 from forge.loops.contract import KernelCall, Reader, Writer
-from forge.loops.pairs import Group
-from forge.target.blocking import dots_of_pairs
+from forge.loops.dots import Group
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, If, Let, Stmt, loop, seq, store
@@ -74,7 +73,10 @@ class Layer:
         sizes = {dtypes.itemsize(o.dtype) for o in call.operands if o is not None and not (self.packed and o is r)}
         self.masked = loops.supports_masks(self.target, sizes)
         self.narrow = self.r.dtype == "bfloat16"
-        self.paired = self.narrow and dots_of_pairs(self.target) and self.hidden % (2 * self.lanes) == 0
+        # Groups of bfloat16 are multiplied where the depth is whole vectors of them.
+        whole = self.hidden // self.lanes if self.hidden % self.lanes == 0 else 1
+        weight = self.r.dtype if self.narrow else self.dtype
+        self.rows_group = Group.chosen(self.target, weight, weight, E.const(whole), self.dtype)
         known = loops.static(self.batch)
         # Batch rows that are computed together: 1, 2 or 4.
         self.block = min(MAX_BATCH if known is None or known >= 3 else max(1, known), self.lanes)
@@ -279,7 +281,7 @@ class Direction:
                                self.sums_width, (first, gates))
             together = layer.group.size
         else:
-            tiles, together = self._row_tiles(state, first * layer.hidden, gates * layer.hidden), 2 if layer.paired else 1
+            tiles, together = self._row_tiles(state, first * layer.hidden, gates * layer.hidden), layer.rows_group.size
         kept = self.prepared(state, first, gates)
         work = gates * layer.hidden * layer.hidden * (self.samples if layer.packed else layer.block) // layer.lanes
         if work >= SHARED_WORK * together:
@@ -299,7 +301,7 @@ class Direction:
         layer = self.layer
         samples = [Sample(self.element(self.rounded if layer.narrow else state, m), E.const(m)) for m in range(layer.block)]
         weights = weight_rows(layer.r, self.direction, first, rows, layer.r_zero)
-        kind = PairTiles if layer.paired else Tiles
+        kind = GroupTiles if layer.rows_group.size > 1 else Tiles
         return kind(layer, E.const(layer.hidden), weights, samples, self.products, self.sums_width, rows, first)
 
     def group_of(self, state: Buffer) -> Callable[[Expr, Expr], Expr]:

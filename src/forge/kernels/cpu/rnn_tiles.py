@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from forge import loops
 from forge.errors import CompileError
-from forge.loops import Accumulators, RegisterTile, Vectorizer, pairs
+from forge.kernels.cpu.micro import micro_kernel
+from forge.loops import Accumulators, RegisterTile, Vectorizer
 from forge.loops.contract import Reader
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.schedule.transpose import lane_sums
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -126,26 +127,25 @@ class Tiles:
         return parts
 
 
-class PairTiles(Tiles):
-    """Tiles of bfloat16, whose products are added in pairs; the depth is whole vectors of pairs."""
+class GroupTiles(Tiles):
+    """Tiles of bfloat16, whose products are added in groups; the depth is whole vectors of groups."""
 
     def _multiply(self, accumulators: Accumulators, columns: Sequence[Expr], parts: list[Stmt]) -> None:
-        layer = self.layer
-        at, k = E.var("k"), E.var("element")
-        lets: list[Stmt] = []
+        layer, group = self.layer, self.layer.rows_group
+        at, k, lanes = E.var("k"), E.var("element"), group.size * self.layer.lanes
+        lets, micro = list[Stmt](), micro_kernel(group, layer.target)
 
         def bound(x: Expr, name: str) -> Expr:
-            vector = Vectorizer(k, at * (2 * layer.lanes), 2 * layer.lanes, None).expr(x)
-            pair = E.call("reinterpret", E.cast(vector, "bfloat16"), dtype=pairs.PAIR, lanes=layer.lanes)
-            return loops.bound(pair, lets, name)
+            vector = Vectorizer(k, at * lanes, lanes, None).expr(x)
+            return loops.bound(E.call("reinterpret", E.cast(vector, "bfloat16"), dtype=group.word, lanes=layer.lanes), lets, name)
 
         samples = [bound(sample.read(k), "x") for sample in self.samples]
         weights = [bound(self.weights(n, k), "w") for n in columns]
         added = [
-            accumulators.set(0, slot, loops.multiply_add(w, x, accumulators.get(0, slot)))
+            accumulators.set(0, slot, micro.multiply_add(w, x, accumulators.get(0, slot)))
             for slot, (x, w) in enumerate(itertools.product(samples, weights))
         ]
-        parts.append(loop(at, layer.hidden // (2 * layer.lanes), seq(lets, added)))
+        parts.append(loop(at, layer.hidden // lanes, seq(lets, added)))
 
 
 class PanelTiles:
@@ -178,12 +178,11 @@ class PanelTiles:
         more, start = loops.bind("start", ((self.number // self.parts + (self.base + self.first)) * self.steps * self.panel
                                            + self.number % self.parts * shape.width) * size)
 
-        def step(k: Expr) -> Stmt:
-            place = start + k * (self.panel * size)
-            return accumulators.add_outer_product(
-                lambda row: self.data(row, k), lambda v: self.group.weights(buffer, place + v * lanes * size, lanes))
+        def weights(k: Expr, v: int) -> Expr:
+            return self.group.weights(buffer, start + k * (self.panel * size) + v * lanes * size, lanes)
 
         unrolled = max(1, BODY // (shape.rows * shape.vectors))
         written = accumulators.each(lambda row, v: store(
             self.out, E.ramp(row * self.width + column + v * lanes, 1, lanes), accumulators.get(row, v)))
-        return seq(lets, more, accumulators.start(), loops.unroll_by("k", self.steps, unrolled, step), written)
+        products = micro_kernel(self.group, self.layer.target).steps(accumulators, self.data, weights, self.steps, unrolled)
+        return seq(lets, more, accumulators.start(), products, written)

@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 from forge import loops
 from forge.kernels.cpu import tiles
+from forge.kernels.cpu.micro import micro_kernel
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, kernel
+from forge.loops.dots import Group
 from forge.schedule.interleave import interleave
 from forge.target import Target
 from forge.tir import expr as E
@@ -44,11 +46,6 @@ def subpixel_product(call: KernelCall) -> Function:
             def inside(vector: int, size: int) -> Expr | None:
                 return loops.tail_mask(E.const(vector * lanes), (width - at) * size, lanes) if partial else None
 
-            def step(channel: Expr) -> Stmt:
-                return acc.add_outer_product(
-                    lambda column: weight.read([channel, group * (lines * wide) + column]),
-                    lambda v: data.read([image, channel, row, E.ramp(at + v * lanes, 1, lanes)], inside(v, 1)))
-
             parts: list[Stmt] = []
             for line in range(lines):
                 channel, phase = (group * lines + line) // high, (group * lines + line) % high
@@ -59,7 +56,11 @@ def subpixel_product(call: KernelCall) -> Function:
                         value = loops.finished(vector, result.dtype)
                         parts.append(result.write([image, channel, row * high + phase, place], value, inside(number, wide)))
             unroll = tiles.unroll_for(lines * wide * count, depth)
-            return seq(acc.start(), loops.unroll_by("channel", depth, unroll, step), parts)
+            products = micro_kernel(Group(1, "float32"), call.target).steps(
+                acc, lambda column, channel: weight.read([channel, group * (lines * wide) + column]),
+                lambda channel, v: data.read([image, channel, row, E.ramp(at + v * lanes, 1, lanes)], inside(v, 1)),
+                depth, unroll)
+            return seq(acc.start(), products, parts)
 
         return seq(lets, _cover(width, lanes, vectors, tile))
 

@@ -30,11 +30,12 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
+from forge.kernels.cpu.micro import micro_kernel
 from forge.kernels.cpu.spatial import WRITTEN_OUT, Image, SpatialAxis, note_algorithm, static_shape, window_of
 from forge.kernels.cpu.winograd_lines import SCHEMES, place, square, square_in_loops
 from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall, Variant, kernel
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
@@ -376,7 +377,7 @@ class Task:
             product = Product(
                 plan.tile, steps,
                 lambda row, k: plan.unit.load(self.patches, row * counts.stride + start + k * plan.unit.size),
-                lambda k, v: self.weight(p, group, first + k, v),
+                lambda k, v: self.weight(p, group, first + k, v), micro_kernel(plan.unit, plan.target),
                 lambda row, value: seq(store(self.sums, self._sums_at(p * self.places.sums, number, row, v), value(v))
                                        for v in range(plan.tile.vectors)),
                 prefetch=lambda k: self.prefetch(p, group, first + k))

@@ -15,7 +15,7 @@ from forge.kernels.cpu.gemm import MIDDLE_TILE_ROWS
 from forge.kernels.cpu.spatial import BlockedWindow
 from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme
 from forge.loops import RegisterTile
-from forge.loops.pairs import Group
+from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.target.choices import LIMIT

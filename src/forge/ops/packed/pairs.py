@@ -12,8 +12,8 @@ import numpy as np
 from forge.ir.types import TensorType
 from forge.te import Expr, Tensor
 
-GROUPS = {"bfloat16": (2,), "int8": (2, 4)}
-"""How many numbers a group of a dtype may have."""
+GROUPS = {"bfloat16": (2, 4), "int8": (2, 4, 8)}
+"""How many numbers a group of a dtype may have: words of up to 64 bits."""
 
 MULTIPLE = 4
 """Sums of products of bytes have a multiple of this many, so that they can be computed in groups of every size."""

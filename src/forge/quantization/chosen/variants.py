@@ -121,7 +121,7 @@ class Trials:
         compiled = _compiled(real)
         made = cls(real, scheme, names, samples, compiled.runtime(), [], [], {scheme.of_weights: record.weights})
         made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
-        if check_options().layouts.dots_of_pairs():
+        if check_options().layouts.group_size("bfloat16", "bfloat16") > 1:
             made._add(Variant("bfloat16", None, (), 0, None, None, 0), _compiled(real, bfloat16=True))
         chosen = Variant("as quantized", {}, (), len(pairs_of(real, quantized)), None, None, 0, is_chosen=True)
         made._add(chosen, _compiled(quantized))

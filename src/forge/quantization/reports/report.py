@@ -282,7 +282,7 @@ def layer_times(record: Quantized, sample: Sample, threads: int, seconds: float)
     """Seconds of each layer, by way."""
     real, quantized = marked(record.real, products), marked(record.module, products)
     ways = {"float32": (real, False), "int8": (quantized, False)}
-    if check_options().layouts.dots_of_pairs():
+    if check_options().layouts.group_size("bfloat16", "bfloat16") > 1:
         ways["bfloat16"] = (real, True)
     made = {name: way(module, check_options(bfloat16=narrow), sample, threads) for name, (module, narrow) in ways.items()}
     return {name: by_number(made[name], best) for name, best in in_turns(made, seconds).items()}

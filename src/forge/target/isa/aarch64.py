@@ -45,7 +45,7 @@ def _describe(features: tuple[str, ...]) -> Isa:
     have = frozenset(features)
     return Isa(
         vector_bits=128, vector_registers=32, fused_multiply_add=True, rounding=True, halves=True, masked_bytes=0,
-        permuted_lanes=frozenset(), permutes_pairs=False, shuffles_bytes=True, multiplies_by_lane=True,
+        permuted_lanes=frozenset(), permutes_pairs=False, shuffles_bytes=True,
         dots=(Dot("uint8", "int8", "int32", 4),) if "i8mm" in have else (),
         notable=tuple(name for name in ("i8mm", "dotprod", "bf16", "fullfp16") if name in have))
 

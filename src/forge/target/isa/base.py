@@ -33,7 +33,6 @@ class Isa:
         permuted_lanes: numbers of lanes of 32 bits that one instruction permutes as a register says.
         permutes_pairs: whether one instruction takes lanes of any size out of two registers as a third says.
         shuffles_bytes: whether few instructions shuffle bytes of a whole vector in an order that is known.
-        multiplies_by_lane: whether a multiply-add takes one factor from a lane of a register.
         dots: instructions that add products of neighbours.
         notable: features that decide how fast integers and short floats are, for reports.
     """
@@ -47,7 +46,6 @@ class Isa:
     permuted_lanes: frozenset[int]
     permutes_pairs: bool
     shuffles_bytes: bool
-    multiplies_by_lane: bool
     dots: tuple[Dot, ...]
     notable: tuple[str, ...] = ()
 

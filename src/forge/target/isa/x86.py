@@ -80,7 +80,7 @@ def _describe(features: tuple[str, ...]) -> Isa:
         fused_multiply_add="fma" in have, rounding="sse4.1" in have, halves="f16c" in have,
         masked_bytes=1 if "avx512bw" in have else 4 if "avx2" in have else 0,
         permuted_lanes=frozenset(lanes for lanes, feature in permutes.items() if feature in have),
-        permutes_pairs="avx512bw" in have, shuffles_bytes="avx2" in have, multiplies_by_lane=False,
+        permutes_pairs="avx512bw" in have, shuffles_bytes="avx2" in have,
         dots=(*pairs, *halves), notable=tuple(name for name in notable if name in have))
 
 

@@ -1,0 +1,28 @@
+"""Micro-kernels: how a register tile adds up products. One file is one way of multiplying.
+
+A new instruction for products is a row of its instruction set (``forge.target.isa``), by which weights are packed, and a file
+here, whose class is registered. Matrix products, convolutions, attention and recurrent layers take whatever `micro_kernel` gives.
+"""
+
+from __future__ import annotations
+
+from forge.kernels.cpu.micro.dot import DotProduct
+from forge.kernels.cpu.micro.outer import Left, OuterProduct, Right, no_statement
+from forge.loops.dots import Group
+from forge.target import Target
+
+_KINDS: list[type[OuterProduct]] = [DotProduct, OuterProduct]
+
+
+def register(kind: type[OuterProduct]) -> type[OuterProduct]:
+    """Adds a micro-kernel, which goes before those that are there."""
+    _KINDS.insert(0, kind)
+    return kind
+
+
+def micro_kernel(group: Group, target: Target) -> OuterProduct:
+    """Returns the micro-kernel that multiplies such groups on ``target``."""
+    return next(kind for kind in _KINDS if kind.fits(group, target.isa))()
+
+
+__all__ = ["Left", "OuterProduct", "Right", "micro_kernel", "no_statement", "register"]
