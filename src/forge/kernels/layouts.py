@@ -61,6 +61,7 @@ class CpuLayouts:
         return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
 
     def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
+        """Returns one where sums of pairs of 8 by 12 bits might not fit into 32 bits."""
         group = min(self.group_size("uint8", "int8"), 4)  # states are whole vectors, which may have four lanes
         fits = dynamic or group > 2 or hidden <= _MAX_IN_PAIRS
         return group if dtype != "float64" and fits else 1
@@ -71,6 +72,7 @@ class CpuLayouts:
         return lanes >= 8 and lanes in self.target.isa.permuted_lanes
 
     def winograd_tile(self, convolution: Convolution3x3) -> int:
+        """Estimates direct sums and each of Winograd's schemes."""
         target = self.target
         if convolution.in_channels // convolution.slices < self.channel_block():
             return 0

@@ -40,7 +40,7 @@ def identity(kind: str, dtype: str, lanes: int = 1) -> Expr:
 
 
 def combine(kind: str, accumulator: Expr, value: Expr, target: Target | None = None) -> Expr:
-    """One step of a reduction; a product that is summed becomes a fused multiply-add where ``target`` has one."""
+    """Reduces ``value`` into ``accumulator``; a product that is summed is a fused multiply-add where ``target`` has one."""
     if kind in ("max", "min") and value.dtype == "bool":
         return E.binary("or" if kind == "max" else "and", accumulator, value)
     if kind == LARGEST_NUMBER:
@@ -92,6 +92,7 @@ class Accumulators:
         object.__setattr__(self, "buffer", Buffer("acc", self.tile.dtype, (E.const(size),), "local", self.tile.lanes))
 
     def allocate(self) -> Stmt:
+        """Allocates them, without values."""
         return Allocate(self.buffer)
 
     def clear(self) -> Stmt:
@@ -104,9 +105,11 @@ class Accumulators:
         return seq(self.allocate(), self.clear())
 
     def get(self, row: ExprLike, vector: int) -> Expr:
+        """Returns the value of an accumulator."""
         return E.load(self.buffer, self._index(row, vector))
 
     def set(self, row: ExprLike, vector: int, value: Expr) -> Stmt:
+        """Sets an accumulator."""
         return store(self.buffer, self._index(row, vector), value)
 
     def _index(self, row: ExprLike, vector: int) -> Expr:

@@ -43,6 +43,8 @@ outcome of a condition on sizes; what register tiles consist of is the same."""
 
 @dataclass(frozen=True)
 class Reader:
+    """Reads elements of an operand, as its prologue gives them."""
+
     shape: tuple[Expr, ...]
     dtype: str
     read: Callable[..., Expr]  # (indices: Sequence[Expr], mask: Expr | None = None) -> Expr
@@ -51,6 +53,8 @@ class Reader:
 
 @dataclass(frozen=True)
 class Writer:
+    """Writes elements of a result, through its epilogue."""
+
     shape: tuple[Expr, ...]
     dtype: str  # of the value that the kernel hands to write (before the epilogue)
     write: Callable[..., Stmt]  # (indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt
@@ -60,6 +64,8 @@ class Writer:
 
 @dataclass(frozen=True)
 class KernelCall:
+    """Describes one call of a kernel family: operands, results, attributes, and what the code may assume."""
+
     name: str  # of the function to build
     operator: str
     attrs: Any
@@ -84,7 +90,7 @@ class KernelCall:
         return self.operands[number] if number < len(self.operands) else None
 
     def typical(self, extent: Expr) -> int:
-        """What cost models assume for an extent, which may be known at run time only."""
+        """Returns what cost models assume for an extent, which may be known at run time only."""
         values: dict[Var, Expr] = {v: E.const(self.sizes.get(v.name, dims.TYPICAL)) for v in self.scalars}
         return known(substitute(extent, values), f"{self.name}: an extent")
 
@@ -98,6 +104,8 @@ class KernelCall:
 
 
 class KernelFamily(Protocol):
+    """Builds the function of a call."""
+
     def __call__(self, call: KernelCall) -> Function: ...
 
 

@@ -44,7 +44,7 @@ class Loop:
         return ASSUMED_EXTENT if self.static is None else self.static
 
     def lanes(self, most: int) -> int:
-        """Of vectors along it: at most ``most``, and no more than cover it."""
+        """Returns the lanes of vectors along it: at most ``most``, and no more than cover it."""
         return min(most, next_power_of_two(self.assumed))
 
 
@@ -173,7 +173,7 @@ def group_loop(
     extent: Expr, lanes: int, body: GroupBody, unroll: int, masked: bool, begin: Expr | None = None, narrow: bool = False,
     again: bool = False,
 ) -> Stmt:
-    """As ``vector_loop``, for bodies that handle ``unroll`` vectors together.
+    """Runs over vectors as ``vector_loop`` does, for bodies that handle ``unroll`` of them together.
 
     ``narrow``: what is left of a constant extent may use vectors of fewer lanes; else it has all lanes, or one.
     """

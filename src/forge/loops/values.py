@@ -31,6 +31,7 @@ def known(extent: Expr, what: str) -> int:
 
 
 def product(extents: Iterable[Expr]) -> Expr:
+    """Returns the product of ``extents``."""
     total: Expr = E.const(1)
     for extent in extents:
         total = total * extent
@@ -38,14 +39,17 @@ def product(extents: Iterable[Expr]) -> Expr:
 
 
 def ceildiv(extent: ExprLike, block: ExprLike) -> Expr:
+    """Returns ``extent / block``, rounded up."""
     return (E.as_expr(extent) + (block - 1)) // block
 
 
 def round_up(n: int, multiple: int) -> int:
+    """Returns the smallest multiple of ``multiple`` that is at least ``n``."""
     return -(-n // multiple) * multiple
 
 
 def next_power_of_two(n: int) -> int:
+    """Returns the smallest power of two that is at least ``n``."""
     return 1 << max(0, n - 1).bit_length()
 
 
@@ -93,7 +97,7 @@ def unravel(flat: Expr, shape: Sequence[Expr]) -> list[Expr]:
 
 
 def bound_indices(flat: Expr, extents: Mapping[str, Expr]) -> tuple[Stmt, list[Expr]]:
-    """What binds the row-major indices of element ``flat`` to variables of those names, and the variables."""
+    """Binds the row-major indices of element ``flat`` to variables of those names; returns the statements and the variables."""
     lets, indices = [], []
     for name, index in zip(extents, unravel(flat, list(extents.values()))):
         let, variable = bind(name, index)
@@ -120,13 +124,15 @@ class Cell:
 
     @property
     def value(self) -> Expr:
-        """What it holds, loaded anew by every expression that this gives."""
+        """The value, loaded anew by every expression that this gives."""
         return E.load(self.buffer, 0)
 
     def allocate(self) -> Stmt:
+        """Allocates it, without a value."""
         return Allocate(self.buffer)
 
     def set(self, value: ExprLike) -> Stmt:
+        """Sets it."""
         return store(self.buffer, 0, E.as_expr(value, self.buffer.dtype))
 
     def start(self, value: ExprLike) -> Stmt:

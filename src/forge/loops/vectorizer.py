@@ -28,6 +28,7 @@ class Vectorizer:
         self._rewrite = Rewriter(self._rule)
 
     def expr(self, x: Expr) -> Expr:
+        """Returns ``x`` for a vector of indices."""
         return self._rewrite(x)
 
     def _rule(self, x: Expr) -> Expr | None:
@@ -48,6 +49,7 @@ class Vectorizer:
         return E.broadcast(index, lanes), both
 
     def stmt(self, s: Stmt) -> Stmt:
+        """Returns ``s`` for a vector of indices."""
         match s:
             case S.Let(var=var, value=value):
                 return self._let(var, self.expr(value))

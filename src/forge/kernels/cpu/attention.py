@@ -101,7 +101,7 @@ class AttentionPlan:
         return self.group.size > 1
 
     def steps(self, count: Expr) -> Expr:
-        """Of a sum over ``count`` numbers."""
+        """Returns the steps of a sum over ``count`` numbers."""
         return loops.ceildiv(count, self.group.size) if self.grouped else count
 
     def panel(self, count: Expr) -> int:
@@ -136,9 +136,11 @@ class AttentionPlan:
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
 
     def read_key(self, batch: Sequence[Expr], key: Expr, step: Expr) -> Expr:
+        """Reads numbers of a key, in their own dtype or, one by one, in the accumulators'."""
         return self._read(self.key, batch, [key, step], None)
 
     def read_value(self, batch: Sequence[Expr], key: Expr, column: Expr) -> Expr:
+        """Reads numbers of a value."""
         return self._read(self.value, batch, [key, column], None)
 
     def keys_of(self, batch: Sequence[Expr]) -> Right:
@@ -176,6 +178,7 @@ class AttentionPlan:
         return E.broadcast(value if self.grouped else E.cast(value, self.dtype), max(i.lanes for i in matrix))
 
     def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
+        """Writes a vector of a row of the result."""
         place = len(batch) - self.inner
         return self.result.write([*batch[:place], row, *batch[place:], column], E.cast(x, self.result.dtype), mask)
 
@@ -268,6 +271,7 @@ class Task:
         )
 
     def statement(self) -> Stmt:
+        """Returns all that the task does."""
         plan = self.plan
         begin = seq(self._allocate(), self._stage_query())
         if plan.whole:

@@ -23,7 +23,7 @@ FEW: Final = 16
 
 
 def variant(call: KernelCall) -> Variant | None:
-    """Of parts that lie in memory: of any shapes where what follows each other is long, else of any numbers along the axis."""
+    """Shares code between parts in memory of any shapes where runs are long, and of any numbers along the axis otherwise."""
     axis = call.attrs.axis % len(call.results[0].shape)
     runs = call.typical(product(call.results[0].shape[:axis]))
     if _is_plain(call) and runs < FEW and all(call.typical(product(part.shape[axis:])) >= LONG for part in call.readers):

@@ -47,7 +47,7 @@ MANY_BLOCKS: Final = 4
 
 
 def variant(call: KernelCall) -> Variant | None:
-    """Of a direct convolution of whole blocks of channels over images or volumes of unknown sizes."""
+    """Shares code between direct convolutions of whole blocks of channels over images or volumes of unknown sizes."""
     problem = _problem(call, None)
     window, channels = problem.window, problem.in_blocks * problem.in_block
     whole = problem.in_channels == channels and problem.in_block * problem.unit.size == window.block

@@ -91,7 +91,7 @@ class ConvProblem:
         return self.window.out_blocks * self.window.out_block // self.lanes
 
     def most_positions(self, vectors: int) -> int:
-        """Of a register tile."""
+        """The most output positions that a register tile has."""
         return tiles.largest_rows(vectors, self.target.vector_registers - self.unit.registers)
 
     @property
@@ -106,7 +106,7 @@ class ConvProblem:
 
     @property
     def key(self) -> str:
-        """What the fastest plan depends on, other than the target."""
+        """Names all that the fastest plan depends on, other than the target."""
         axes = (self.window.height, self.window.width)
         extent, out, kernel = ("x".join(str(getattr(a, name)) for a in axes) for name in ("extent", "out", "kernel"))
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
@@ -266,6 +266,7 @@ class ConvPlan(ConvProblem):
         return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit.size)
 
     def tile(self, height: int, width: int) -> RegisterTile:
+        """Returns the register tile of ``height`` x ``width`` positions."""
         return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
 
 

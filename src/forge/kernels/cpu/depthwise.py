@@ -60,7 +60,7 @@ class DepthwisePlan:
 
 
 def variant(call: KernelCall) -> Variant | None:
-    """Of floats over images or volumes of unknown sizes."""
+    """Shares code between convolutions of floats over images or volumes of unknown sizes."""
     data, weight = call.readers
     if len(data.shape) == len(weight.shape) == 5 or _filters(call) > 1:
         return None

@@ -12,7 +12,7 @@ from forge.tir.stmt import Allocate, CallExtern, ExternArgument, ExternTensor, F
 
 @kernel("extern")
 def extern(call: KernelCall) -> Function:
-    """One call, with everything in memory."""
+    """Calls the function, with everything in memory."""
     attrs, readers = call.attrs, iter(call.readers)
     results = call.buffers[len(call.buffers) - len(call.results) :]
     arguments: list[ExternArgument] = []

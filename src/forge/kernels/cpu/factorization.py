@@ -25,12 +25,15 @@ class Matrix:
     transposed: bool = False
 
     def place(self, i: Expr, j: Expr) -> Expr:
+        """Returns the index of an element in its buffer."""
         return self.buffer.offset(*self.batch, *((j, i) if self.transposed else (i, j)))
 
     def load(self, i: Expr, j: Expr) -> Expr:
+        """Loads an element."""
         return E.load(self.buffer, self.place(i, j))
 
     def store(self, i: Expr, j: Expr, value: Expr) -> Stmt:
+        """Stores an element."""
         return store(self.buffer, self.place(i, j), value)
 
 
@@ -273,11 +276,13 @@ def magnitude(value: Expr) -> Expr:
 
 
 def conjugate(value: Expr) -> Expr:
+    """Returns the complex conjugate of ``x``; real numbers as they are."""
     if not dtypes.is_complex(value.dtype):
         return value
     return E.complex_of(E.real_part(value), E.negate(E.imaginary_part(value)))
 
 
 def exchange_elements(buffer: Buffer, a: Expr, b: Expr) -> Stmt:
+    """Exchanges two elements of a buffer."""
     first, second = E.Var(buffer.dtype, 1, "first"), E.Var(buffer.dtype, 1, "second")
     return seq(Let(first, E.load(buffer, a)), Let(second, E.load(buffer, b)), store(buffer, a, second), store(buffer, b, first))

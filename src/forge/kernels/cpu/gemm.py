@@ -202,7 +202,7 @@ def splits_of_row(tile: RegisterTile) -> int:
 
 
 def single_row(product: Product, row: Expr) -> Stmt:
-    """One row: the accumulators of consecutive k are apart, so that multiply-adds overlap."""
+    """Computes one row. Consecutive steps have accumulators of their own, so that multiply-adds overlap."""
     tile = product.tile
     splits = splits_of_row(tile)
     acc = Accumulators(RegisterTile(splits, tile.vectors, tile.lanes, tile.dtype))
@@ -257,14 +257,17 @@ class PartialSums:
                         for name in ("partial", "lost")[: 2 if many else 1]]
 
     def start(self) -> Stmt:
+        """Allocates the sums and clears them."""
         zero = E.const(0, self.tile.dtype, self.tile.lanes)
         clear = loops.serial("p", self.rows.count * self.tile.vectors, lambda i: seq(store(b, i, zero) for b in self.buffers))
         return seq(map(Allocate, self.buffers), clear)
 
     def load(self, row: Expr, vector: int) -> Expr:
+        """Loads what a part adds to: a vector of the sums of a row."""
         return E.load(self.buffers[-1], self._index(row, vector))
 
     def keep(self, row: Expr, value: RowValue) -> Stmt:
+        """Keeps the sums of a row after a part."""
         return seq(self._keep(self._index(row, v), value(v)) for v in range(self.tile.vectors))
 
     def _keep(self, place: Expr, value: Expr) -> Stmt:
@@ -275,6 +278,7 @@ class PartialSums:
         return seq(parts, (store(buffer, place, x) for buffer, x in zip(self.buffers, joined)))
 
     def total(self, row: Expr, vector: int) -> Expr:
+        """Returns a vector of the finished sums of a row."""
         return reduce(lambda a, b: a + b, (E.load(buffer, self._index(row, vector)) for buffer in self.buffers))
 
     def _index(self, row: Expr, vector: int) -> Expr:

@@ -48,6 +48,7 @@ def _float_order(value: Expr) -> Expr:
 
 
 def position_of(sorted_key: Expr) -> Expr:
+    """Returns the position that sorted keys hold."""
     return E.binary("and", sorted_key, E.const(0xFFFFFFFF, "int64", sorted_key.lanes))
 
 
@@ -60,6 +61,7 @@ class Merge:
         self.halves = Buffer("keys", "int64", (E.const(2 * self.capacity),), scope="local", alignment=64)
 
     def allocate(self) -> Stmt:
+        """Allocates the scratch."""
         return Allocate(self.halves)
 
     def put(self, place: Expr, value: Expr) -> Stmt:
@@ -108,6 +110,7 @@ class Merge:
         return seq(*parts), begin
 
     def load(self, place: Expr) -> Expr:
+        """Loads the key(s) at ``place``."""
         return E.load(self.halves, place)
 
     def _rank(self, source: Expr, target: Expr) -> Stmt:

@@ -78,9 +78,11 @@ class RankedRow:
     lanes: int
 
     def element(self, position: Expr) -> Ranked:
+        """Reads an element of the row, with its position where positions are wanted."""
         return Ranked(self.read(position), position if self.positions is not None else None)
 
     def load(self, slot: Expr) -> Ranked:
+        """Loads what a slot holds."""
         if self.positions is None:
             assert self.values is not None
             return Ranked(E.load(self.values, self.slot(slot, self.values)), None)
@@ -90,6 +92,7 @@ class RankedRow:
         return Ranked(E.load(self.values, self.slot(slot, self.values)), position)
 
     def put(self, slot: Expr, item: Ranked) -> Stmt:
+        """Puts an element into a slot."""
         parts: list[Stmt] = []
         if self.values is not None:
             parts.append(store(self.values, self.slot(slot, self.values), item.value))

@@ -175,6 +175,7 @@ def as_number(x: Expr, dtype: str) -> Expr:
 
 
 def real_part(x: Expr) -> Expr:
+    """Returns the real part of ``x``."""
     return E.real_part(x) if dtypes.is_complex(x.dtype) else x
 
 
@@ -197,6 +198,7 @@ class Reflection:
         self.tau = E.Var(out.dtype, 1, "tau")
 
     def allocate(self) -> Stmt:
+        """Allocates the cells that `make` computes with."""
         return seq(self.largest.allocate(), self.total.allocate())
 
     def make(self, top: Expr, column: Expr, note: Callable[[Expr], Stmt], apply: Callable[[Expr], Stmt]) -> Stmt:

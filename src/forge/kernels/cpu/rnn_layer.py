@@ -152,6 +152,7 @@ class Direction:
         return self.layer.block
 
     def body(self) -> Stmt:
+        """Returns all steps between the first and the last states."""
         layer = self.layer
         chunk, start, count = loops.blocks(layer.steps, self.chunk)
         s = E.var("s")
@@ -168,6 +169,7 @@ class Direction:
         )
 
     def bind_rows(self) -> list[Stmt]:
+        """Binds each row of the batch and its number of steps."""
         lets: list[Stmt] = []
         for m, (row, length) in enumerate(zip(self.rows, self.lengths)):
             lets.append(Let(row, E.binary("min", self.first + m, self.layer.batch - 1)))
@@ -200,11 +202,13 @@ class Direction:
         return E.broadcast(E.cast(value, dtype or self.layer.dtype), units.lanes)
 
     def write(self, writer: Writer, indices: Sequence[Expr], value: Expr, units: Units) -> Stmt:
+        """Writes a vector of units of a result."""
         j, y = E.var("j"), E.Var(writer.dtype, 1, "y")
         statement = writer.write((*indices, j), y)
         return Vectorizer(j, units.at, units.lanes, units.mask, {y: E.cast(value, writer.dtype)}).stmt(statement)
 
     def state_indices(self, units: Units) -> tuple[Expr, Expr]:
+        """Returns the leading indices of the units' row in states."""
         d, row = E.const(self.direction), self.rows[units.row]
         return (row, d) if self.layer.batch_first else (d, row)
 
@@ -213,6 +217,7 @@ class Direction:
         return E.load(buffer, self._place(units))
 
     def save(self, buffer: Buffer, units: Units, value: Expr) -> Stmt:
+        """Stores the units of a state."""
         return store(buffer, self._place(units), value, units.mask)
 
     def _place(self, units: Units) -> Expr:
@@ -223,6 +228,7 @@ class Direction:
         return E.const(row * self.padded)
 
     def start(self, buffer: Buffer, initial: Reader | None) -> Stmt:
+        """Fills a state with its initial value; padding is 0."""
         k, lanes = E.var("k"), self.layer.lanes
         zero = E.const(0, self.layer.dtype, lanes)
         fill = loop(k, self.layer.block * self.padded // lanes, store(buffer, E.ramp(self.place(0) + k * lanes, 1, lanes), zero))
@@ -235,6 +241,7 @@ class Direction:
         return seq(fill, (self.units(row, load) for row in range(self.layer.block)))
 
     def final(self, result: int, buffer: Buffer) -> Stmt:
+        """Writes the last state to result number ``result``."""
         def save(units: Units) -> Stmt:
             writer = self.layer.call.results[result]
             return self.write(writer, self.state_indices(units), self.load(buffer, units), units)
@@ -259,6 +266,7 @@ class Direction:
         return loop(tiles.number, tiles.count, inner)
 
     def x_indices(self, row: int, step: Expr) -> tuple[Expr, Expr]:
+        """Returns the leading indices of a row of the input at ``step``."""
         time = self.time(row, step)
         return (self.rows[row], time) if self.layer.batch_first else (time, self.rows[row])
 
@@ -294,7 +302,7 @@ class Direction:
         return seq(kept, loop(turn, tiles.count, seq(Let(tiles.number, number), tiles.tile())))
 
     def prepared(self, state: Buffer, first: int, gates: int) -> Stmt:
-        """What the products of some gates take of ``state``, into local memory."""
+        """Copies what the products of some gates take of ``state`` into local memory."""
         return self._round(state) if self.layer.narrow else seq()
 
     def _row_tiles(self, state: Buffer, first: int, rows: int) -> Tiles:

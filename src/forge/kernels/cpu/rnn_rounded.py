@@ -182,7 +182,7 @@ class FarDirection(RoundedDirection):
 
 
 def near_rows(layer: Layer) -> int:
-    """As many rows have their states in local memory."""
+    """Returns how many rows have their states in local memory."""
     return MAX_LOCAL // layer.hidden
 
 

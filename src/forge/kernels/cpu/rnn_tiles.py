@@ -73,6 +73,7 @@ class Tiles:
         self.number = E.var("tile")
 
     def tile(self) -> Stmt:
+        """Computes the products of a tile and stores them."""
         layer = self.layer
         accumulators = Accumulators(RegisterTile(1, layer.lanes, layer.lanes, self.dtype), "sum", layer.target)
         columns = [E.var(f"n{n}") for n in range(self.columns)]
@@ -171,6 +172,7 @@ class PanelTiles:
         self.number, self.count = E.var("tile"), gates[1] * per_gate * self.parts
 
     def tile(self) -> Stmt:
+        """Computes the products of a tile and stores them."""
         shape, size, lanes = self.tile_shape, self.group.size, self.layer.lanes
         buffer = self.layer.codes_buffer
         accumulators = Accumulators(shape, "sum", self.layer.target)

@@ -210,10 +210,11 @@ class KernelRow(ABC):
         return [*parts, *(() if self.plain else self.keep(value, position))], value
 
     def again(self, name: str, position: Position) -> Expr:
-        """What ``first`` read or ``keep`` kept, else reads again."""
+        """Returns what ``first`` read or ``keep`` kept, or reads it again."""
         return self.kept(position) if self.cached and not self.plain else self.read(name, position)
 
     def kept(self, position: Position) -> Expr:
+        """Loads what the scratch holds."""
         assert self.scratch is not None
         return E.load(self.scratch, self._slot(position))
 

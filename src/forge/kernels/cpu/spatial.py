@@ -82,7 +82,7 @@ class SpatialAxis:
         return self.ahead is None or column < self.ahead, self.after is None or columns - column <= self.after
 
     def taps_on_data(self, start: Expr, lets: list[Stmt], first: Expr, end: Expr) -> tuple[Expr, Expr]:
-        """Those of the taps from ``first`` to ``end`` that lie on data at the position that begins at ``start``."""
+        """Returns the taps from ``first`` to ``end`` that lie on data at the position that begins at ``start``."""
         last = loops.ceildiv(self.data - start, self.dilation)
         return (loops.bound(E.binary("max", first, loops.ceildiv(E.const(0) - start, self.dilation)), lets, "first_tap"),
                 loops.bound(E.binary("min", end, last), lets, "last_tap"))
@@ -182,7 +182,7 @@ class BlockedWindow:
         return 1 if self.depth is None else self.depth.kernel
 
     def of_block(self, block: Expr, lets: list[Stmt]) -> BlockedWindow:
-        """That of a block of output channels whose windows begin later: with less padding before the data."""
+        """Returns the window of a block of output channels that begins later: it has less padding before the data."""
 
         def less(axis: SpatialAxis, shift: Callable[[Expr], Expr] | None) -> SpatialAxis:
             return axis if shift is None else replace(axis, pad=loops.bound(axis.pad - shift(block), lets, "pad"))
@@ -207,7 +207,7 @@ class BlockedWindow:
         return (image[0], block) if self.depth is None else (image[0], block // self.slices, self.slice_of(image, block))
 
     def write(self, image: Image, block: Expr, row: Expr, column: Expr, lanes: Expr, value: Expr) -> Stmt:
-        """As ``Writer.write``."""
+        """Writes a vector, as `Writer.write` does."""
         return self.result.write([image[0], block, *image[1:], row, column, lanes], value)
 
 

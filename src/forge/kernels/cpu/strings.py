@@ -69,7 +69,7 @@ ROUTINES: dict[str, Routine] = {
 
 @kernel("strings")
 def strings(call: KernelCall) -> Function:
-    """One call, for the operator that ``call`` names."""
+    """Calls the runtime's function for the operator that ``call`` names."""
     routine = ROUTINES[call.operator]
     buffers = [_buffer(call.readers[k]) for k in range(routine.operands)]
     results = call.buffers[len(call.buffers) - len(call.results) :]

@@ -39,6 +39,7 @@ class Corners:
         return (*self.low, *self.high, self.area)
 
     def map(self, change: Callable[[Expr], Expr]) -> Corners:
+        """Returns the corners with each coordinate and the area changed."""
         a, b, c, d, area = map(change, self.parts)
         return Corners((a, b), (c, d), area)
 

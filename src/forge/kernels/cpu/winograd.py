@@ -47,7 +47,7 @@ PREFETCH_BYTES: Final = 4096
 
 
 def variant(call: KernelCall) -> Variant | None:
-    """Of whole blocks of channels over images or volumes of unknown sizes."""
+    """Shares code between convolutions of whole blocks of channels over images or volumes of unknown sizes."""
     problem = problem_of(call)
     if problem.is_known or problem.in_channels != problem.in_padded:
         return None
@@ -104,7 +104,7 @@ class Choice:
         return first
 
     def statement(self, of_plan: Callable[[WinogradPlan], Stmt]) -> Stmt:
-        """That of the plan."""
+        """Returns the loops of the plan that is chosen at run time."""
         *others, last = enumerate(map(of_plan, self.plans))
         chosen = last[1]
         for number, statement in reversed(others):
@@ -144,7 +144,7 @@ def in_tasks(call: KernelCall, plans: Sequence[WinogradPlan], kind: type[Task]) 
 
 
 def problem_of(call: KernelCall) -> WinogradProblem:
-    """What the plan of a call depends on."""
+    """Returns all that the plan of a call depends on."""
     rank = len(call.results[0].shape)
     wanted = "[O/o][16 or 36][I/i][i][o], or with [kd] before [I/i]"
     out_blocks, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
@@ -191,6 +191,7 @@ class Slices:
 
     @staticmethod
     def of_image(number: Expr) -> Slices:
+        """Returns image ``number`` as the only slice."""
         return Slices((number,), E.const(1))
 
     def at(self, number: Expr) -> Image:
@@ -216,6 +217,7 @@ class Task:
             "sums", plan.dtype, max(p.scheme.positions * p.sum_places for p in choice.plans))
 
     def statement(self) -> Stmt:
+        """Returns all groups of output channels of the task."""
         def sums(number: Expr) -> Stmt:
             lets, group = loops.bind("group", self.first_group + number)
             return seq(lets, self.prepare(group), self._all_products(group),
@@ -230,11 +232,11 @@ class Task:
 
     @property
     def buffers(self) -> list[Buffer]:
-        """What is allocated on the stack."""
+        """Returns the buffers on the stack."""
         return [self.patches] if self.plan.joint else [self.patches, self.sums]
 
     def prepare(self, group: Expr) -> Stmt:
-        """What comes before the products of a group of output channels."""
+        """Prepares the products of a group of output channels."""
         return seq()
 
     def finish(self, value: Expr) -> Expr:
@@ -415,6 +417,7 @@ class Task:
         return ((block * self.plan.scheme.positions + position) * depth + k) * self.window.out_block + lane
 
     def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
+        """Loads a vector of transformed weights."""
         block, lane = self.channel(group, vector)
         inner = self.window.block
         weight = self.window.weight

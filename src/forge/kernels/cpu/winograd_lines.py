@@ -41,7 +41,7 @@ class Scheme:
         return whole * dilation + min(rest, dilation)
 
     def tiles_of(self, extent: Expr, dilation: int) -> Expr:
-        """As ``tiles``, where the extent is known at run time only."""
+        """Returns `tiles` of an extent that is known at run time only."""
         if dilation == 1:
             return loops.ceildiv(extent, self.out)
         return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
@@ -66,7 +66,7 @@ def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSqu
 
 
 def square_in_loops(scheme: Scheme, dtype: str, lanes: int, fill: FillSquare, write: WriteLine) -> Stmt:
-    """As ``square`` for inputs, of which ``fill`` puts each into a buffer: in loops, as shorter code for what is rare."""
+    """Transforms a square as ``square`` does, in loops: shorter code for what is rare. ``fill`` puts each input into a buffer."""
     size = scheme.patch
     line, columns = loops.local("line", dtype, size, lanes), loops.local("columns", dtype, size * size, lanes)
 

@@ -214,7 +214,7 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def work(self) -> Expr:
-        """As ``work_of``, of the sizes that there are."""
+        """The multiply-adds of a task, of the sizes at run time."""
         window, counts = self.window, self.counts
         slices = E.const(1) if window.depth is None else window.depth.positions
         images, passes = slices * window.batch, loops.ceildiv(self.count, counts.block) * self.runs[0] * window.batch
@@ -254,7 +254,7 @@ def _off_sets(size: int, lanes: int, dtype: str, period: int) -> int:
 
 
 def task_bytes(problem: WinogradProblem) -> int:
-    """What the patches and sums of a task may take: most of the second-level cache, through whose rest weights pass.
+    """Returns the bytes that patches and sums of a task may take: most of the second-level cache; weights pass through the rest.
 
     Tasks that transform weights take all of the cache, but need stack for weights, too.
     """
