@@ -63,10 +63,8 @@ def pairwise_coupling(call: KernelCall) -> Function:
     return call.function(parallel_nest([Loop(row, data.shape[0])], body, E.const(classes * classes * 20)))
 
 
-def _update(
-    p: Buffer, slope: Buffer, total: Cell, t: Expr, diagonal: Expr, q: Callable[[Expr], Expr],
-    each: Callable[[Callable[[Expr], Stmt], str], Stmt],
-) -> Stmt:
+def _update(p: Buffer, slope: Buffer, total: Cell, t: Expr, diagonal: Expr, q: Callable[[Expr], Expr],
+            each: Callable[[Callable[[Expr], Stmt], str], Stmt]) -> Stmt:
     """The best probability of class t with the ratios of the others kept."""
     step, scale, own, grown = (E.Var(p.dtype, 1, name) for name in ("step", "scale", "own", "grown"))
 

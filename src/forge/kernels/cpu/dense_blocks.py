@@ -172,8 +172,7 @@ def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
     rows = loops.product(data.shape[:-1])
     lanes = tiles.vector_lanes(panel, target, "float32")
     if data_scale is None:
-        tile_rows = tiles.rows_for(loops.static(rows), min(2, panel // lanes), target.vector_registers,
-                                   target.costs)
+        tile_rows = tiles.rows_for(loops.static(rows), min(2, panel // lanes), target.vector_registers, target.costs)
         row_bytes = 4 * depth + tiles.CACHE_LINE
     else:
         tile_rows = max(1, (target.vector_registers - OTHER_REGISTERS) // 2 - 1)
@@ -231,9 +230,7 @@ def _any_rows(plan: BlocksPlan, rows: Rows, one: Stmt, more: Callable[[], Stmt])
     return more() if rows.total is not None else loops.guard(rows.count.eq(1), one, more())
 
 
-def _block_values(
-    plan: BlocksPlan, rows: Rows, codes: Buffer, begin: Callable[[Expr], Expr]
-) -> tuple[Stmt, Element, Element]:
+def _block_values(plan: BlocksPlan, rows: Rows, codes: Buffer, begin: Callable[[Expr], Expr]) -> tuple[Stmt, Element, Element]:
     """For each block of the rows of a task: its scale, and the sum of its data, of float32.
 
     Where all zero points are the same: what they add to the sums of products, of int32.

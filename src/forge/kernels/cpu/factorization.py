@@ -59,11 +59,7 @@ def cholesky(call: KernelCall) -> Function:
     if dtypes.is_complex(dtype):
         root = E.call("sqrt", E.real_part(total.value))
         root = E.complex_of(root, E.const(0.0, root.dtype))
-    element = seq(
-        total.set(source),
-        loop(k, j, total.set(total.value - product)),
-        If(i.eq(j), out.store(i, j, root), divided),
-    )
+    element = seq(total.set(source), loop(k, j, total.set(total.value - product)), If(i.eq(j), out.store(i, j, root), divided))
     body = seq(total.allocate(), loop(i, size, loop(j, i + 1, element)))
     return call.function(parallel_nest(loops, body, size * size * size))
 
@@ -91,10 +87,7 @@ def triangular_solve(call: KernelCall) -> Function:
         return number if attrs.lower != turned else size - 1 - number
 
     subtracted = out.load(row(step), other) - factor * out.load(row(solved), other)
-    eliminate = seq(
-        Let(factor, matrix(row(step), row(solved))),
-        loop(other, others, out.store(row(step), other, subtracted)),
-    )
+    eliminate = seq(Let(factor, matrix(row(step), row(solved))), loop(other, others, out.store(row(step), other, subtracted)))
     divide = seq(
         Let(pivot, matrix(row(step), row(step))),
         loop(other, others, out.store(row(step), other, out.load(row(step), other) / pivot)),
@@ -232,16 +225,8 @@ def tridiagonal_solve(call: KernelCall) -> Function:
     return call.function(parallel_nest(loops, body, size * columns))
 
 
-def _eliminate(
-    out: Matrix,
-    shape: Sequence[Expr],
-    steps: Expr,
-    chosen: Cell,
-    exchange: Callable[[Expr, Expr], Stmt],
-    use_pivot: Callable[[Expr, Expr], Stmt],
-    *,
-    keeps_factors: bool,
-) -> Stmt:
+def _eliminate(out: Matrix, shape: Sequence[Expr], steps: Expr, chosen: Cell, exchange: Callable[[Expr, Expr], Stmt],
+               use_pivot: Callable[[Expr, Expr], Stmt], *, keeps_factors: bool) -> Stmt:
     """Gaussian elimination with partial pivoting of a matrix of ``shape``, in place.
 
     ``exchange(step, row)`` swaps two rows, and ``use_pivot(step, row)`` follows every step's exchange. Below the diagonal stay

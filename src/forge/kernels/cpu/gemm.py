@@ -285,10 +285,8 @@ class PartialSums:
         return (row - self.rows.begin) * self.tile.vectors + vector
 
 
-def in_parts(
-    tile: RegisterTile, rows: Rows, steps: int, part: int, of_part: Callable[[Expr, int, FinishRow, Start, bool], Stmt],
-    write: FinishRow,
-) -> Stmt:
+def in_parts(tile: RegisterTile, rows: Rows, steps: int, part: int, of_part: Callable[[Expr, int, FinishRow, Start, bool],
+             Stmt], write: FinishRow) -> Stmt:
     """A reduction of ``steps`` in parts of ``part``: sums wait on the stack, and the last part hands them to ``write``.
 
     Args:

@@ -168,8 +168,7 @@ class _Substitution:
     def down(self, column: Expr, begin: Expr) -> Stmt:
         """Subtracts a row, times its column of L, from the rows from ``begin`` on."""
         out, i = self.out, E.var("i")
-        return self._rows(i, begin, lambda c: out.store(
-            i, c, out.load(i, c) - self.element(i, column) * out.load(column, c)))
+        return self._rows(i, begin, lambda c: out.store(i, c, out.load(i, c) - self.element(i, column) * out.load(column, c)))
 
     def up(self, column: Expr, begin: Expr) -> Stmt:
         """Subtracts the rows from ``begin`` on, times a column of L, from its row."""

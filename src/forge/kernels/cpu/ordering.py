@@ -153,8 +153,7 @@ def order_by_heap(row: RankedRow, length: Expr, count: Expr) -> Stmt:
     end = E.var("end")
     bind_last, last = _bound(row.load(end))
     bind_root, first = _bound(row.load(E.const(0)))
-    take = seq(Let(end, count - 1 - rest), bind_last, bind_root, row.put(end, first),
-               _sink(row, last, E.const(0), end, levels))
+    take = seq(Let(end, count - 1 - rest), bind_last, bind_root, row.put(end, first), _sink(row, last, E.const(0), end, levels))
     return seq(fill, build, scan, loop(rest, count - 1, take))
 
 
@@ -286,11 +285,7 @@ def argsort(call: KernelCall) -> Function:
 @kernel("topk")
 def topk(call: KernelCall) -> Function:
     """Family of ``topk``: the first k elements in order, their positions, or both."""
-    results = {
-        "both": tuple(call.buffers[-2:]),
-        "values": (call.buffers[-1], None),
-        "indices": (None, call.buffers[-1]),
-    }
+    results = { "both": tuple(call.buffers[-2:]), "values": (call.buffers[-1], None), "indices": (None, call.buffers[-1]), }
     values, positions = results[call.attrs.ret_type]
     return _ordering(call, values, positions, call.attrs.is_ascend)
 

@@ -46,10 +46,8 @@ class Layer:
     where that is known only here.
     """
 
-    def __init__(
-        self, call: KernelCall, gates: int, functions: int, cell: Callable[[Direction, Expr, Expr], Stmt],
-        batch: int | None = None,
-    ) -> None:
+    def __init__(self, call: KernelCall, gates: int, functions: int, cell: Callable[[Direction, Expr, Expr], Stmt],
+                 batch: int | None = None) -> None:
         self.call, self.attrs, self.target = call, call.attrs, call.target
         self.gates, self.functions, self.cell = gates, functions, cell
         self._locals: dict[tuple[str, str, int], Buffer] = {}

@@ -55,17 +55,8 @@ class Tiles:
     the ``count`` tiles.
     """
 
-    def __init__(
-        self,
-        layer: Layer,
-        depth: Expr,
-        weights: Callable[[Expr, Expr], Expr],
-        samples: Sequence[Sample],
-        out: Buffer,
-        width: int,
-        rows: int,
-        first: int = 0,
-    ) -> None:
+    def __init__(self, layer: Layer, depth: Expr, weights: Callable[[Expr, Expr], Expr], samples: Sequence[Sample],
+                 out: Buffer, width: int, rows: int, first: int = 0) -> None:
         self.layer, self.depth, self.weights, self.samples = layer, depth, weights, samples
         self.out, self.width, self.first, self.dtype = out, width, first, out.dtype
         self.columns = layer.lanes // len(samples)
@@ -155,10 +146,8 @@ class PanelTiles:
     ``data(sample, k)``: group k of a sample, as ``group`` has them; ``out`` holds panels side by side.
     """
 
-    def __init__(
-        self, layer: Layer, direction: int, group: Group, data: Callable[[Expr, Expr], Expr], samples: int, out: Buffer,
-        width: int, gates: tuple[int, int],
-    ) -> None:
+    def __init__(self, layer: Layer, direction: int, group: Group, data: Callable[[Expr, Expr], Expr], samples: int,
+                 out: Buffer, width: int, gates: tuple[int, int]) -> None:
         _, panels, steps, self.panel, _ = (loops.known(extent, "rnn: packed weights") for extent in layer.r.shape)
         if self.panel % layer.lanes:
             raise CompileError(f"kernel rnn: got panels of {self.panel} columns; expected a multiple of {layer.lanes}")

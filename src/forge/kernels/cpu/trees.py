@@ -170,10 +170,7 @@ def _follow(problem: _Problem, rows: Sequence[Expr], roots: Sequence[Expr]) -> S
     else:
         moved = Cell("moved")
         some = [_step(problem, at, rows, moved if k == STEPS - 1 else None) for k in range(STEPS)]
-        walk = [
-            moved.start(1),
-            loop(E.var("some"), whole, If(moved.value.ne(0), seq(some))),
-        ]
+        walk = [moved.start(1), loop(E.var("some"), whole, If(moved.value.ne(0), seq(some)))]
     return seq(*begin, *walk, *rest, *(_add_leaf(problem, row, E.load(at, k), k) for k, row in enumerate(rows)))
 
 
