@@ -64,6 +64,11 @@ def test_packages_keep_their_budgets() -> None:
     assert not loose, "these budgets are far above their packages"
 
 
+def test_modules_of_quantization_have_tests_of_their_name() -> None:
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "quantization").glob("test_*.py")}
+    assert {path.stem for path in (ROOT / "src" / "forge" / "quantization").rglob("[!_]*.py")} <= tested
+
+
 def test_functions_are_short() -> None:
     long = {}
     for path in SOURCES:

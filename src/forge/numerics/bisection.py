@@ -112,7 +112,7 @@ def bisect(
     if not isinstance(module, IRModule):
         raise OptionError(f"bisect: got {type(module).__name__}; expected an IRModule; load models with forge.from_onnx")
     with external.used(module.mod.external_modules):
-        search = _Search(without_states(module.mod), options or check_options(), Tolerance.parse(tolerance), progress)
+        search = _Bisector(without_states(module.mod), options or check_options(), Tolerance.parse(tolerance), progress)
         return search.run(data, sizes)
 
 
@@ -176,7 +176,7 @@ class _Trace:
             self.graphs.append((stage, compilation.graph.copy()))
 
 
-class _Search:
+class _Bisector:
     def __init__(self, module: Module, options: CompileOptions, limits: Tolerance, progress: Progress | None) -> None:
         self.module, self.options, self.limits = module, options, limits
         self.progress = progress or (lambda phase, done, total: None)

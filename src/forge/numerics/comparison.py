@@ -13,7 +13,7 @@ from forge.driver.feeds import random_inputs, specs_of
 from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.numerics.differences import Difference
-from forge.numerics.matching import Pair, match, shapes_may_agree
+from forge.numerics.matching import ValuePair, match, shapes_may_agree
 from forge.numerics.sides import Side, side, source_way
 from forge.options import CompileOptions
 from forge.progress import Progress
@@ -161,7 +161,7 @@ def _renamed(a: Side, b: Side) -> dict[str, str]:
 
 
 def _add(
-    pairs: Sequence[Pair], layers: Sequence[Row], outputs: Sequence[Row],
+    pairs: Sequence[ValuePair], layers: Sequence[Row], outputs: Sequence[Row],
     first: tuple[list[Any], list[Any]], second: tuple[list[Any], list[Any]],
 ) -> None:
     for row, expected, found in zip(outputs, first[0], second[0], strict=True):

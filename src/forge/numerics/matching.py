@@ -28,9 +28,6 @@ from forge.numerics.sides import Side
 SUFFIXES = ("_DequantizeLinear_Output", "_QuantizeLinear_Output", "_QuantizeLinear_Input", "_dequantized", "_quantized")
 """Of the names that quantizers give to what stands for a value, in its place."""
 
-CLAMPS = ("nn.relu", "clip")
-"""Functions that saturation computes as well, where the range of the quantized numbers ends at their bounds."""
-
 
 @dataclass(frozen=True)
 class Probe:
@@ -52,7 +49,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ValuePair:
     """Two values that are the same layer: the name and the operator are those of the first side."""
 
     name: str
@@ -61,7 +58,7 @@ class Pair:
     second: Probe
 
 
-def match(a: Side, b: Side) -> list[Pair]:
+def match(a: Side, b: Side) -> list[ValuePair]:
     """Pairs in the order of ``a``, but for the outputs, which are compared in any case."""
     first, second = _Values(a), _Values(b)
     return _by_name(first, second) or _by_structure(first, second)
@@ -103,8 +100,8 @@ class _Values:
         return value in self.computed and _is_real(value) and self._is_known(value) and value not in self.graph.outputs
 
 
-def _by_name(a: _Values, b: _Values) -> list[Pair]:
-    pairs: list[Pair] = []
+def _by_name(a: _Values, b: _Values) -> list[ValuePair]:
+    pairs: list[ValuePair] = []
     outputs = {_base(v.name) for v in a.graph.outputs}
     for name, first in a.probes.items():
         made = first.value.producer
@@ -116,7 +113,7 @@ def _by_name(a: _Values, b: _Values) -> list[Pair]:
             continue
         first, name = (first, name) if clamp is None else (Probe(clamp), clamp.name)
         if name not in outputs and _shape(first.value) == _shape(second.value):
-            pairs.append(Pair(name, _operator(first.value), first, second))
+            pairs.append(ValuePair(name, _operator(first.value), first, second))
     return pairs
 
 
@@ -126,12 +123,12 @@ def _merged_clamp(a: _Values, first: Probe, second: Probe) -> Value | None:
     if first.is_quantized or not second.is_quantized or len(users) != 1 or first.value in a.graph.outputs:
         return None
     clamp = users.pop()
-    if clamp.op not in CLAMPS or not clamp.result.name:
+    if not clamp.op_def.is_clamp or not clamp.result.name:
         return None
     return clamp.result if a._is_known(clamp.result) else None
 
 
-def _by_structure(a: _Values, b: _Values) -> list[Pair]:
+def _by_structure(a: _Values, b: _Values) -> list[ValuePair]:
     groups = [_grouped(values.layers) for values in (a, b)]
     partner: dict[Value, Value] = {}
     for key, first in groups[0].items():
@@ -144,7 +141,7 @@ def _by_structure(a: _Values, b: _Values) -> list[Pair]:
         if value in partner:
             operator = _operator(value)
             numbers[operator] = number = numbers.get(operator, -1) + 1
-            pairs.append(Pair(value.name or f"{operator}_{number}", operator, Probe(value), Probe(partner[value])))
+            pairs.append(ValuePair(value.name or f"{operator}_{number}", operator, Probe(value), Probe(partner[value])))
     return pairs
 
 

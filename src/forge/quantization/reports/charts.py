@@ -9,7 +9,7 @@ from html import escape
 
 from forge.quantization.chosen.rounding_errors import RoundedValue
 from forge.quantization.chosen.sensitivity import Exclusion
-from forge.quantization.chosen.variants import Variant
+from forge.quantization.chosen.variants import ModelVariant
 from forge.view.page import printable
 
 WIDTH, HEIGHT = 620.0, 300.0
@@ -76,7 +76,7 @@ def _vertical(numbers: Sequence[float]) -> Scale:
     return Scale(min(shown) - 5, max(shown) + 5, HEIGHT - _BOTTOM, _TOP)
 
 
-def pareto(variants: Sequence[Variant]) -> str:
+def pareto(variants: Sequence[ModelVariant]) -> str:
     """Latency to the right, decibels upwards, size as area; the best are filled and joined by a line."""
     known = [(k + 1, v, min(v.sqnr, SHOWN_DB)) for k, v in enumerate(variants) if v.sqnr is not None]
     if not known:
@@ -92,7 +92,7 @@ def pareto(variants: Sequence[Variant]) -> str:
     return svg(WIDTH, HEIGHT, label, body)
 
 
-def _point(number: int, variant: Variant, x: float, y: float, share: float) -> str:
+def _point(number: int, variant: ModelVariant, x: float, y: float, share: float) -> str:
     radius = max(MIN_RADIUS, MAX_RADIUS * math.sqrt(share))
     kind = "point best" if variant.is_best else "point"
     kind += " chosen" if variant.is_chosen else ""

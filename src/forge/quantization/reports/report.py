@@ -16,19 +16,18 @@ from rich.console import Console
 from rich.table import Table
 
 from forge import files
-from forge.driver import check_options
 from forge.driver.layer_times import by_number, in_turns, marked, way
 from forge.errors import OptionError
 from forge.progress import Progress
 from forge.quantization.chosen import rounding_errors, sensitivity, variants
 from forge.quantization.chosen.rounding_errors import RoundedValue, WeightErrors
-from forge.quantization.chosen.scheme import Scheme, written
+from forge.quantization.chosen.scheme import QuantizationScheme, written
 from forge.quantization.chosen.sensitivity import Exclusion, Sensitivity
-from forge.quantization.chosen.variants import MIN_GAIN, Candidate, Trials, Variant
+from forge.quantization.chosen.variants import MIN_GAIN, ModelVariant, Proposal, Trials
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.places.pairing import Pair, pairs_of
+from forge.quantization.places.pairing import LayerPair, pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import Quantized
+from forge.quantization.quantize import QuantizedModule
 from forge.quantization.reports.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.reports.check import nothing_text
 from forge.target import Target
@@ -43,13 +42,13 @@ NOT_SLOWER = 1.05
 """What an integer layer may take, next to the fastest other way, before leaving it in float is suggested."""
 
 
-def record_of(ir: Any) -> Quantized:
-    """What a module keeps of how it was quantized.
+def record_of(ir: Any) -> QuantizedModule:
+    """Returns what a module keeps of how it was quantized.
 
     Raises:
         OptionError: it was not, or has changed since.
     """
-    kept: Quantized | None = getattr(ir, "_quantization", None)
+    kept: QuantizedModule | None = getattr(ir, "_quantization", None)
     if kept is None:
         raise OptionError("quantization_report: got a module that `quantize` did not make; expected one after ir.quantize(...)")
     if not kept.is_of(ir.mod):
@@ -117,7 +116,7 @@ class Report:
     left: Mapping[str, str]
     values: tuple[RoundedValue, ...]
     exclusions: tuple[Exclusion, ...]
-    variants: tuple[Variant, ...]
+    variants: tuple[ModelVariant, ...]
     suggestions: tuple[Suggestion, ...]
     samples: int
     threads: int
@@ -129,7 +128,7 @@ class Report:
         return sorted(self.layers, key=lambda row: (-(row.without if row.without is not None else 0), row.error.alone))
 
     @property
-    def chosen(self) -> Variant | None:
+    def chosen(self) -> ModelVariant | None:
         """The model as it was quantized, if variants were tried."""
         return next((v for v in self.variants if v.is_chosen), None)
 
@@ -219,7 +218,7 @@ def share_text(share: float | None) -> str:
 
 
 def make_report(
-    record: Quantized, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
+    record: QuantizedModule, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
     tries: bool = True, progress: Progress = lambda phase, done, total: None,
 ) -> Report:
     """Runs samples through the quantized model and the float one, and tries others.
@@ -234,15 +233,15 @@ def make_report(
     """
     if not samples:
         raise OptionError("quantization_report: got no sample; calibrate keeps some in memory; after loading, pass data")
-    real, quantized, scheme = record.real, record.module, record.scheme
+    real, quantized, scheme, options = record.real, record.module, record.scheme, record.options
     end = time.perf_counter() + seconds
     pairs = pairs_of(real, quantized)
-    errors = analyse(real, quantized, samples, tick=_phase(progress, "errors"))
+    errors = analyse(real, quantized, samples, options, tick=_phase(progress, "errors"))
     found = Sensitivity((), (), 0)
     if pairs:
-        found = sensitivity.sensitivity(real, quantized, samples, seconds / 4, _phase(progress, "sensitivity"))
+        found = sensitivity.sensitivity(real, quantized, samples, options, seconds / 4, _phase(progress, "sensitivity"))
     values = rounding_errors.rounded_values(real, pairs, scheme)
-    tried: list[Variant] = []
+    tried: list[ModelVariant] = []
     times: dict[str, dict[int, float]] = {}
     if tries:
         trials = Trials.of(record, samples)
@@ -254,11 +253,11 @@ def make_report(
     suggestions = _suggestions(tried, found, rows)
     return Report(
         name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
-        suggestions, errors.samples, threads, cpu_text(Target.parse("llvm")))
+        suggestions, errors.samples, threads, cpu_text(options.target))
 
 
 def cpu_text(target: Target) -> str:
-    """What decides how fast integers are."""
+    """Names the CPU and its features that decide how fast integers are."""
     notable = target.isa.notable
     return f"{target.cpu} with {', '.join(notable)}" if notable else target.cpu
 
@@ -278,18 +277,19 @@ def _worth(found: Sensitivity, layers: int) -> list[Exclusion]:
     return kept
 
 
-def layer_times(record: Quantized, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
-    """Seconds of each layer, by way."""
+def layer_times(record: QuantizedModule, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
+    """Measures the seconds that each layer takes, by way."""
     real, quantized = marked(record.real, products), marked(record.module, products)
     ways = {"float32": (real, False), "int8": (quantized, False)}
-    if check_options().layouts.dots_of_pairs():
+    if record.options.layouts.dots_of_pairs():
         ways["bfloat16"] = (real, True)
-    made = {name: way(module, check_options(bfloat16=narrow), sample, threads) for name, (module, narrow) in ways.items()}
+    made = {name: way(module, dataclasses.replace(record.options, bfloat16=narrow), sample, threads)
+            for name, (module, narrow) in ways.items()}
     return {name: by_number(made[name], best) for name, best in in_turns(made, seconds).items()}
 
 
-def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, times: Mapping[str, Mapping[int, float]],
-         values: Sequence[RoundedValue]) -> LayerRow:
+def _row(pair: LayerPair, error: LayerError, found: Sensitivity, scheme: QuantizationScheme,
+         times: Mapping[str, Mapping[int, float]], values: Sequence[RoundedValue]) -> LayerRow:
     own = next((s for s in found.layers if s.number == pair.number), None)
     weight = rounding_errors.weight_errors(pair, scheme)
     reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
@@ -311,7 +311,7 @@ def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[Roun
     return f"{written('calib_method', best)}: the data {gains[best]:+.1f} dB" if best and gains[best] > MIN_GAIN else ""
 
 
-def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
+def _suggestions(tried: Sequence[ModelVariant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
     """What gains most first."""
     found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
     if not any(v.excluded for v in tried):
@@ -320,7 +320,7 @@ def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[Lay
     return (*better, *filter(None, map(_of_times, rows if len(rows) > 1 else ())))
 
 
-def _of_variant(variant: Variant, tried: Sequence[Variant]) -> Suggestion | None:
+def _of_variant(variant: ModelVariant, tried: Sequence[ModelVariant]) -> Suggestion | None:
     chosen = next(v for v in tried if v.is_chosen)
     if variant.sqnr is None or chosen.sqnr is None:
         return None
@@ -337,7 +337,7 @@ def _of_exclusion(exclusion: Exclusion, before: Exclusion, rows: Sequence[LayerR
     if exclusion.sqnr is None or before.sqnr is None:
         return None
     names = {row.number: row.name for row in rows}
-    title = Candidate({}, exclusion.numbers).title(names)
+    title = Proposal({}, exclusion.numbers).title(names)
     gain = exclusion.sqnr - before.sqnr
     return Suggestion(f"{title}: outputs {gain:+.1f} dB", gain, False)
 

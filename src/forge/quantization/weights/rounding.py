@@ -152,7 +152,7 @@ def compensated(weight: np.ndarray, gram: np.ndarray, group: int, fit: Fit, by_s
     order = np.argsort(-diagonal, kind="stable") if by_size else np.arange(len(gram))
     factor = inverse_factor(gram[np.ix_(order, order)])
     left = np.ascontiguousarray(weight.T[order], np.float32)
-    run = _Run(left, factor, np.asarray(diagonal, np.float32), group, fit)
+    run = _ColumnRounding(left, factor, np.asarray(diagonal, np.float32), group, fit)
     if by_size:
         run.choose_all(np.asarray(weight, np.float32))
     for first, last in _spans(len(left), group):
@@ -199,7 +199,7 @@ def _spans(depth: int, group: int) -> list[tuple[int, int]]:
             for start in range(0, depth, step) for first in range(start, min(start + step, depth), COLUMNS)]
 
 
-class _Run:
+class _ColumnRounding:
     """``left [K, N]`` is what the columns should be, with the errors so far made up for."""
 
     def __init__(self, left: np.ndarray, factor: np.ndarray, diagonal: np.ndarray, group: int, fit: Fit) -> None:
