@@ -130,12 +130,6 @@ def compile_as_is(graphs: Mapping[str, Graph], options: CompileOptions) -> Runti
     return compilation.compiled.runtime()
 
 
-def run_as_is(graph: Graph, inputs: Sequence[Any], options: CompileOptions) -> list[Any]:
-    """Results of the machine code of one graph."""
-    runtime = compile_as_is({"main": graph}, options)
-    return runtime.run(list(inputs))
-
-
 def after_stage(module: IRModule, stage: str, **options: Any) -> IRModule:
     """``main`` of ``module`` after one stage of the compiler that works on graphs.
 
@@ -193,13 +187,14 @@ class _Bisector:
         for number, sample in enumerate(feeds(inputs, data, sizes, "bisect"), 1):
             given = [sample[v.name] for v in inputs]
             expected = run_module(self.module, sample)
-            judge = self._judge(self.trace.graphs[0][1], given, expected)
+            judge = Judge(self.trace.graphs[0][1], given, expected, self.limits, self.moves_rounding)
             found = self.runtime.run([sample[name] for name in self.runtime.input_names])
             wrong = judge.wrong(found)
             if wrong:
                 output, worst = max(wrong, key=lambda pair: pair[1].relative)
-                seen = self._seen(number, output, worst, 0.0 if self.limits.is_given else judge.bounds[output])
-                return self._blame(seen, judge, given)
+                allowed = 0.0 if self.limits.is_given else judge.bounds[output]
+                name = self.module.main.output_names[output]
+                return self._blame(Bisection(number, output=name, difference=worst, allowed=allowed), judge, given)
             agreed = self._agreed(number, expected, found, agreed)
         assert agreed is not None
         return agreed
@@ -212,12 +207,8 @@ class _Bisector:
         worst, output = max(ranked, key=lambda pair: pair[0].relative, default=(Difference(), ""))
         return Bisection(samples, output=output, difference=worst)
 
-    def _seen(self, samples: int, output: int, worst: Difference, allowed: float) -> Bisection:
-        """What is known before something is to blame."""
-        return Bisection(samples, output=self.module.main.output_names[output], difference=worst, allowed=allowed)
-
-    def _judge(self, graph: Graph, inputs: Sequence[Any], expected: Sequence[Any]) -> Judge:
-        return Judge(graph, inputs, expected, self.limits, self.moves_rounding)
+    def _judge(self, graph: Graph, inputs: Sequence[Any]) -> Judge:
+        return Judge(graph, inputs, run_graph(graph, inputs), self.limits, self.moves_rounding)
 
     def _blame(self, seen: Bisection, judge: Judge, given: list[Any]) -> Bisection:
         graphs = [graph for _, graph in self.trace.graphs]
@@ -230,13 +221,13 @@ class _Bisector:
     def _blame_stage(self, seen: Bisection, stage: Stage, before: Graph, given: list[Any]) -> Bisection:
         if any(node.op == "call" for node in before.walk()):
             return replace(seen, kind="stage", stage=stage.name)
-        judge = self._judge(before, given, run_graph(before, given))
+        judge = self._judge(before, given)
         rule, node = _rule(stage, before, self.options, judge, given)
         small = shrink(before, given, lambda graph, inputs: self._wrong_after(stage, graph, inputs))
         return self._finding(small, seen, kind="stage", stage=stage.name, rule=rule, node=node)
 
     def _wrong_after(self, stage: Stage, graph: Graph, inputs: Sequence[Any]) -> list[int]:
-        judge = self._judge(graph, inputs, run_graph(graph, inputs))
+        judge = self._judge(graph, inputs)
         changed = apply_stage(stage, graph, self.options)
         try:
             found = run_graph(changed, inputs)
@@ -259,8 +250,8 @@ class _Bisector:
 
     def _blame_entry(self, seen: Bisection, graph: Graph, given: list[Any]) -> Bisection:
         def wrong(graph: Graph, inputs: Sequence[Any]) -> list[int]:
-            judge = self._judge(graph, inputs, run_graph(graph, inputs))
-            return [number for number, _ in judge.wrong(run_as_is(graph, inputs, self.options))]
+            judge = self._judge(graph, inputs)
+            return [number for number, _ in judge.wrong(compile_as_is({"main": graph}, self.options).run(list(inputs)))]
 
         return self._finding(shrink(graph, given, wrong), seen, kind="entry", stage="memory_plan")
 

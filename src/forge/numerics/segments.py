@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,7 @@ class Contents:
         self.graph = graph
         self.values: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
         run_graph(graph, inputs, observer=lambda node, results: self.values.update(zip(node.results, results)))
-        self.known = set(graph.inputs)
-        for node in graph.nodes:
-            if any(v in self.known for v in node.operands):
-                self.known.update(node.results)
+        self.known = depending_on(graph, graph.inputs)
 
     def cut(self, nodes: Collection[Node], outputs: Sequence[Value] = ()) -> Segment | None:
         """The part that consists of ``nodes`` and the constants that they read; None where it cannot stand alone.
@@ -63,6 +60,15 @@ class Contents:
 
     def _leaves(self, value: Value, inside: set[Node]) -> bool:
         return self.graph.is_output(value) or any(user not in inside for user, _ in value.uses)
+
+
+def depending_on(graph: Graph, inputs: Iterable[Value]) -> set[Value]:
+    """Returns the values of ``graph`` that depend on inputs, with these."""
+    known = set(inputs)
+    for node in graph.nodes:
+        if any(v in known for v in node.operands):
+            known.update(node.results)
+    return known
 
 
 def shrink(graph: Graph, inputs: Sequence[Any], wrong: Wrong) -> Segment:

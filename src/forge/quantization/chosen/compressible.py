@@ -113,19 +113,13 @@ def _held_bytes(array: np.ndarray, bits: int) -> int:
 
 def holders(graph: Graph, exclude: Sequence[Excluded], embeddings: bool, convolutions: bool) -> list[Holder]:
     """Returns the weights of ``graph`` that layers read, in order; ``reason`` says why one cannot be compressed."""
-    uses = [use for node in graph.nodes for value in node.results if value.constant is not None for use in value.uses]
-    excluded = left_out(graph, exclude, dict.fromkeys(user for user, place in uses if _kind(user, place)))
-    found: dict[Value, Holder] = {}
-    for node in graph.nodes:
-        for value in node.operands:
-            if value is None or value.constant is None or value in found:
-                continue
-            if not any(_kind(user, place) for user, place in value.uses):
-                continue
-            holder = _holder(value)
-            holder.reason = holder.reason or _refused(holder, excluded, embeddings, convolutions)
-            found[value] = holder
-    return list(found.values())
+    read = dict.fromkeys(v for node in graph.nodes for v in node.operands if v is not None and v.constant is not None)
+    values = [value for value in read if any(_kind(*use) for use in value.uses)]
+    excluded = left_out(graph, exclude, dict.fromkeys(user for v in values for user, place in v.uses if _kind(user, place)))
+    found = [_holder(value) for value in values]
+    for holder in found:
+        holder.reason = holder.reason or _refused(holder, excluded, embeddings, convolutions)
+    return found
 
 
 def _holder(value: Value) -> Holder:

@@ -235,34 +235,28 @@ def moves(node: Node) -> bool:
 
 def _place_terms(sites: Sites, value: Value) -> None:
     """Where ``value`` is a sum of two layers' results, the first of these is stored, and so rounded."""
-    node = _before_activation(value)
+    node = _before(value, lambda n: n.op_def.is_clamp)
     if node is None or node.op != "add" or any(v is None or v.constant is not None for v in node.operands):
         return
     terms = [v for v in node.operands if v is not None]
     if all(v not in sites.groups and _ends_a_layer(v) and len(v.uses) == 1 for v in terms) and terms[0] is not terms[1]:
         assert node.graph is not None
-        stored = _earlier(node.graph, terms[0], terms[1])
+        stored = next(v for made in node.graph.nodes for v in terms if v.producer is made)
         sites.groups[stored] = [stored]
         sites.channel_axis[stored] = sites.channel_axis[value]
 
 
-def _before_activation(value: Value) -> Node | None:
+def _before(value: Value, skipped: Callable[[Node], bool]) -> Node | None:
+    """The node that made ``value``, before those that are skipped by their first operands."""
     node = value.producer
-    while node is not None and node.op_def.is_clamp and node.operands[0] is not None:
+    while node is not None and skipped(node) and node.operands[0] is not None:
         node = node.operands[0].producer
     return node
 
 
 def _ends_a_layer(value: Value) -> bool:
-    node = value.producer
-    while node is not None and node.op in ("nn.bias_add", "add") and node.operands[0] is not None:
-        node = node.operands[0].producer
+    node = _before(value, lambda n: n.op in ("nn.bias_add", "add"))
     return node is not None and layer_of(node) is not None
-
-
-def _earlier(graph: Graph, a: Value, b: Value) -> Value:
-    first = next(node for node in graph.nodes if node in (a.producer, b.producer))
-    return a if first is a.producer else b
 
 
 def reads_rounded(user: Node) -> bool:

@@ -18,7 +18,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.ops.reduce.reduction import Mean
 from forge.quantization.places.layers import FloatLayer, is_depthwise, layer_of
-from forge.quantization.weights.channels import ChannelOperand, parameters_of
+from forge.quantization.weights.channels import ChannelOperand, along, parameters_of, rows_of
 
 STEPS = 254
 """From the least to the largest code of a weight."""
@@ -160,7 +160,7 @@ def _error(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statist
         noise += _noise_of_weights(chain, factors, statistics, per_channel)
         total += float((noise * weight_of).sum())
         squares = _squares(found) / factors**2
-        total += float((squares * _squared_steps(layer, part, weights, per_channel)).sum()) / 12
+        total += float((squares * _squared_steps(layer, part, factors, per_channel)).sum()) / 12
     return total
 
 
@@ -176,18 +176,15 @@ def _squares(found: Statistics) -> np.ndarray:
     return spread
 
 
-def _squared_steps(layer: FloatLayer, part: ChannelOperand, weights: np.ndarray, per_channel: bool) -> np.ndarray:
+def _squared_steps(layer: FloatLayer, part: ChannelOperand, factors: np.ndarray, per_channel: bool) -> np.ndarray:
     """Sums, for each channel of the data, of the squared steps of its weights."""
-    if part.axis == layer.axis:  # depthwise: a scale for each channel in any case
-        return np.asarray((2 * np.abs(weights).max(axis=1) / STEPS) ** 2 * weights.shape[1])
-    if not per_channel:
-        return np.full(len(weights), (2 * np.abs(weights).max() / STEPS) ** 2 * weights.shape[1])
     assert layer.axis is not None
-    outputs = part.array.shape[layer.axis]
-    first = layer.axis < part.axis
-    by_output = weights.reshape(len(weights), outputs, -1) if first else weights.reshape(len(weights), -1, outputs).swapaxes(1, 2)
-    steps = 2 * np.abs(by_output).max(axis=(0, 2)) / STEPS
-    return np.full(len(weights), float((steps**2).sum()) * by_output.shape[2])
+    rows = rows_of(part.array * factors.reshape(along(part.axis, part.array.ndim)), layer.axis)
+    squares = (2 * np.abs(rows).max(axis=1) / STEPS) ** 2
+    if part.axis == layer.axis:  # depthwise: a scale for each channel in any case
+        return np.asarray(squares * rows.shape[1])
+    total = squares.sum() if per_channel else len(rows) * squares.max()
+    return np.full(len(factors), total * rows.shape[1] / len(factors))
 
 
 def _noise_of_weights(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray:
