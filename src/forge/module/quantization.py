@@ -77,7 +77,7 @@ def calibrate(
             left, on standard error where that is a terminal.
 
     Raises:
-        ValueError: there is no sample; or one has NaN or infinity, a wrong name, type or shape: the message names the input.
+        ValueError: no sample is given; or one has NaN or infinity, a wrong name, type or shape: the message names the input.
             The module is as it was then, and also if the data raise an error, or the user interrupts.
         InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator cannot be compiled.
     """
@@ -223,7 +223,7 @@ def quantization_report(
         progress: called with phase, number done, number in all.
 
     Raises:
-        OptionError: `quantize` did not make this module, or there is no sample; InputError: a sample does not fit;
+        OptionError: `quantize` did not make this module, or no sample is given; InputError: a sample does not fit;
         CompileError: an operator cannot be compiled.
     """
     from forge.driver.feeds import specs_of

@@ -36,7 +36,7 @@ _KERNEL_STAGES = [stage for stage in STAGES[_FUSION:] if stage.name != "link"]
 
 @dataclass(frozen=True)
 class Bisection:
-    """What `bisect` has found.
+    """The result of `bisect`.
 
     Attributes:
         samples: that were compared; the last one differs, unless all agree.
@@ -71,7 +71,7 @@ class Bisection:
 
     @property
     def blame(self) -> str:
-        """What is wrong, in one line."""
+        """A line that says what is wrong."""
         computed = " + ".join(self.operators)
         if self.kind == "stage":
             rule = f", rule {self.rule!r} at node {self.node!r}" if self.rule else ""
@@ -83,7 +83,7 @@ class Bisection:
         return "compiled code agrees with the interpreter"
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``forge bisect --json`` prints."""
+        """Returns the document that ``forge bisect --json`` prints."""
         texts = {name: getattr(self, name) for name in ("kind", "stage", "rule", "node", "kernel", "output")}
         lists = {"operators": list(self.operators), "nodes": list(self.nodes)}
         d = self.difference
@@ -117,27 +117,27 @@ def bisect(
 
 
 def apply_stage(stage: Stage, graph: Graph, options: CompileOptions) -> Graph:
-    """A copy of ``graph`` after a stage that works on graphs."""
+    """Returns a copy of ``graph`` after a stage that works on graphs."""
     compilation = of_graphs({"main": graph}, options)
     run_stages(compilation, [stage])
     return compilation.graph
 
 
 def compile_as_is(graphs: Mapping[str, Graph], options: CompileOptions) -> Runtime:
-    """Machine code of ``graphs``, which no graph stage has changed, by name."""
+    """Compiles ``graphs``, by name, as they are: no graph stage changes them."""
     compilation = of_graphs(graphs, options)
     run_stages(compilation, _KERNEL_STAGES)
     return compilation.compiled.runtime()
 
 
 def after_stage(module: IRModule, stage: str, **options: Any) -> IRModule:
-    """``main`` of ``module`` after one stage of the compiler that works on graphs.
+    """Returns ``main`` of ``module`` after one stage of the compiler that works on graphs.
 
     Args:
         options: as of `check_options`.
 
     Raises:
-        OptionError: there is no such stage, or option.
+        OptionError: no stage or option has this name.
     """
     found = stage_of(stage, "after_stage")
     graph = apply_stage(found, module.mod.main, check_options(**options))
@@ -145,13 +145,13 @@ def after_stage(module: IRModule, stage: str, **options: Any) -> IRModule:
 
 
 def compiled_as_is(module: IRModule, **options: Any) -> Runtime:
-    """Machine code of ``main`` of ``module``, which no graph stage has changed.
+    """Compiles ``main`` of ``module`` as it is: no graph stage changes it.
 
     Args:
         options: as of `check_options`.
 
     Raises:
-        OptionError: there is no such option; CompileError: an operator has no native code.
+        OptionError: no option has this name; CompileError: an operator has no native code.
     """
     with external.used(module.mod.external_modules):
         return compile_as_is({"main": module.mod.main}, check_options(**options))

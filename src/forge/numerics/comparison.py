@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` has found.
+    """The result of `compare`.
 
     Attributes:
         first, second: the models, and how they were run.
@@ -75,7 +75,7 @@ class Comparison:
         return self.divergence is None
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``forge compare --json`` prints."""
+        """Returns the document that ``forge compare --json`` prints."""
         first = self.divergence
         return {
             "first": self.first, "second": self.second, "samples": self.samples, "threshold_db": self.threshold,
@@ -121,7 +121,7 @@ def compare(
 
 
 def feeds(inputs: Sequence[Value], data: Any, sizes: Mapping[str, int] | None, where: str) -> Any:
-    """Samples of ``data``, or one of random numbers where that is None."""
+    """Returns samples of ``data``, or one of random numbers where that is None."""
     specs = specs_of(inputs)
     if data is None:
         return iter([random_inputs(specs, sizes or {})])

@@ -60,7 +60,7 @@ class ValuePair:
 
 
 def match(a: Side, b: Side) -> list[ValuePair]:
-    """Pairs in the order of ``a``, but for the outputs, which are compared in any case."""
+    """Returns pairs in the order of ``a``, but for the outputs, which are compared in any case."""
     first, second = _Values(a), _Values(b)
     return _by_name(first, second) or _by_structure(first, second)
 

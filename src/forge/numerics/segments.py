@@ -38,7 +38,7 @@ class Contents:
         self.known = depending_on(graph, graph.inputs)
 
     def cut(self, nodes: Collection[Node], outputs: Sequence[Value] = ()) -> Segment | None:
-        """The part that consists of ``nodes`` and the constants that they read; None where it cannot stand alone.
+        """Cuts out the part that consists of ``nodes`` and the constants that they read; None where it cannot stand alone.
 
         Args:
             outputs: None given: all results that are read elsewhere or are outputs of the graph.
@@ -72,7 +72,7 @@ def depending_on(graph: Graph, inputs: Iterable[Value]) -> set[Value]:
 
 
 def shrink(graph: Graph, inputs: Sequence[Any], wrong: Wrong) -> Segment:
-    """A part of ``graph`` that is wrong, which is not if a node less is at its beginning or its end.
+    """Finds a part of ``graph`` that is wrong, which is not if a node less is at its beginning or its end.
 
     Nodes are taken in their order: first the end of the part is searched for, then its beginning, each by halving.
     """
@@ -109,7 +109,7 @@ def _wrong(wrong: Wrong, segment: Segment) -> list[int]:
 
 
 def first(fails: Callable[[int], bool], count: int) -> int:
-    """A number up to ``count`` that fails, while the one before does not; ``count`` fails, and 0 does not."""
+    """Finds a number up to ``count`` that fails, while the one before does not; ``count`` fails, and 0 does not."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2

@@ -43,12 +43,12 @@ _finfo: Any = ml_dtypes.finfo
 
 
 def epsilon(dtype: str) -> float:
-    """Distance from 1 to the next number."""
+    """Returns the distance from 1 to the next number."""
     return float(_finfo(dtypes.numpy_dtype(dtype)).eps)
 
 
 def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
-    """Error allowed relative to the element, and relative to the largest element."""
+    """Returns the errors allowed relative to the element, and relative to the largest element."""
     if dtypes.is_complex(dtype):
         dtype = dtypes.part(dtype)
     if accuracy is Accuracy.EXACT or not dtypes.is_float(dtype):
@@ -60,7 +60,7 @@ def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What values may differ by.
+    """Limits of a difference.
 
     Attributes:
         relative: the largest difference, relative to the largest element; None: no limit.
@@ -72,7 +72,7 @@ class Tolerance:
 
     @staticmethod
     def parse(given: float | str | None) -> Tolerance:
-        """Of a number, the relative difference, or a text: that or decibels, as in ``"60dB"``.
+        """Reads a number, the relative difference, or a text: that or decibels, as in ``"60dB"``.
 
         Raises:
             OptionError: it is neither, or negative.
@@ -124,7 +124,7 @@ class Judge:
         return self._bounds
 
     def wrong(self, found: Sequence[Any]) -> list[tuple[int, Difference]]:
-        """Numbers of the outputs that are too far off."""
+        """Returns the numbers of the outputs that are too far off, with their differences."""
         differences = [difference(one, other) for one, other in zip(self.expected, found, strict=True)]
         return [(k, d) for k, d in enumerate(differences) if d.noise and not self._admits(k, d)]
 

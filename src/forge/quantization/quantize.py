@@ -46,7 +46,7 @@ EXCLUDED = "excluded"
 
 @dataclass
 class QuantizationPlan:
-    """How the layers of ``graph`` are quantized, by their number among `products`.
+    """Choices for the layers of ``graph``, by their number among `products`.
 
     Attributes:
         layers: those that are quantized.

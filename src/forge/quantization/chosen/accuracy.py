@@ -80,7 +80,7 @@ def quantize_with_accuracy(
 
 
 def _fewest(order: list[int], fits: Callable[[list[int], int], bool]) -> int:
-    """How many of the layers must be left out: by doubling, then by halves."""
+    """Finds the least number of layers that must be left out, by doubling and then by halves."""
     low, high = 0, 1
     while high < len(order) and not fits(order, high):
         low, high = high, 2 * high

@@ -203,7 +203,7 @@ def _take_codes(graph: Graph, node: Node, held: Sequence[Value], group: int) -> 
 
 
 def _taken(builder: Builder, node: Node, table: Value) -> Value:
-    """Of a packed table, the bytes of the rows are taken, and unpacked then."""
+    """Takes rows of a table; of a packed one, their bytes, which are unpacked then."""
     packed = table.producer if table.producer is not None and table.op == "qnn.unpack" else None
     source = table if packed is None else packed.operands[0]
     rows = builder.call("take", source, node.operands[1], **node.attributes)

@@ -117,7 +117,7 @@ def _shown(histogram: Histogram) -> tuple[float, float, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class WeightErrors:
-    """Of rounding a weight, in dB: as it is done, and with a scale for each channel; and its bytes in float32 and as codes."""
+    """Losses by rounding a weight in dB, as it is done and with a scale for each channel; its bytes in float32 and as codes."""
 
     sqnr: float
     per_channel: float

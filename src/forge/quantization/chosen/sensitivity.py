@@ -31,7 +31,7 @@ MAX_EXCLUDED = 16
 
 @dataclass(frozen=True)
 class LayerSensitivity:
-    """What the outputs are like, in dB, with a layer.
+    """Signal to noise of the outputs, in dB, with and without a quantized layer.
 
     Attributes:
         number: of the layer, among the products of the model.
@@ -55,7 +55,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What sets of layers cost.
+    """The outputs with sets of layers quantized.
 
     Attributes:
         layers: in the order of the model.
@@ -211,7 +211,7 @@ def _switched_graph(quantized: Graph, pairs: Sequence[LayerPair], rounded: Seque
 
 
 def _before(node: Node, known: dict[Value, Value]) -> Value:
-    """What is rounded."""
+    """Returns the value that a rounding reads."""
     whole = node.operands[0]
     assert whole is not None and whole.producer is not None and whole.producer.operands[0] is not None
     return known[whole.producer.operands[0]]

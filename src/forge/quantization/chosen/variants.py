@@ -25,7 +25,7 @@ from forge.quantization.weights.codes import QuantizedWeight
 from forge_runtime import Runtime
 
 MIN_GAIN = 0.5
-"""In dB: less is no reason to leave a layer in float."""
+"""In dB: a layer is not left in float for less."""
 MIN_ROUNDS, MAX_ROUNDS = 5, 40
 
 

@@ -63,7 +63,7 @@ def gram_matrices(
         options: of the model that computes what the layers read.
 
     Raises:
-        InputError: there is no sample, or an input of a layer is not finite.
+        InputError: no sample is given, or an input of a layer is not finite.
     """
     found: dict[object, np.ndarray] = {}
     by_key = {key_of(layer): layer for layer in layers}

@@ -35,7 +35,7 @@ SHARES = tuple(k / 256 for k in range(16, 257))
 
 @dataclass(frozen=True)
 class RealRange:
-    """Of real numbers, 0 among them."""
+    """An interval of real numbers, 0 among them."""
 
     low: float
     high: float
@@ -43,7 +43,7 @@ class RealRange:
 
 @dataclass(frozen=True)
 class AffineCodes:
-    """What integers of ``dtype`` stand for: ``(code - zero) * scale``."""
+    """The real numbers that integers of ``dtype`` stand for: ``(code - zero) * scale``."""
 
     dtype: str
     scale: float

@@ -35,7 +35,7 @@ class FloatLayer:
 
     Attributes:
         data: positions of the operands that are known at run time only.
-        axis: of the weight, along which its elements make different results; None: there is no constant weight.
+        axis: of the weight, along which its elements make different results; None: the weight is not constant.
         channel_axis: the axis of the data along which products are summed, or the channels of a depthwise convolution lie.
     """
 
@@ -71,7 +71,7 @@ class FloatLayer:
 
     @property
     def summed_axis(self) -> int | None:
-        """The axis of the weight along which products are summed; None: there is no weight, or it has several groups."""
+        """The axis of the weight along which products are summed; None: none is constant, or it has several groups."""
         return 1 - self.axis if self.axis is not None and self.groups == 1 else None
 
     @property

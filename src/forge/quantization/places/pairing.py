@@ -42,31 +42,31 @@ class LayerPair:
 
     @property
     def name(self) -> str:
-        """As `quantize` takes it in ``exclude``."""
+        """The name that `quantize` takes in ``exclude``."""
         return self.real.shown_name
 
     @property
     def weight(self) -> np.ndarray | None:
-        """In the float model; None: both operands are data."""
+        """The weight in the float model; None: both operands are data."""
         found = None if 1 in self.data else self.real.operands[1]
         return None if found is None else found.constant
 
     @property
     def rounded_weight(self) -> np.ndarray | None:
-        """What the codes of the quantized model stand for."""
+        """The real numbers that the codes of the quantized model stand for."""
         found = None if 1 in self.data else self.quantized.operands[1]
         return None if found is None else constant_of(found)
 
     @property
     def results(self) -> tuple[Value, Value]:
-        """With their biases, in the real and in the quantized model; of recurrent layers, at each step."""
+        """The results with their biases, in the real and in the quantized model; of recurrent layers, at each step."""
         if self.is_recurrent:
             return self.real.results[0], self.quantized.results[0]
         return biased(self.real, self.real.result), biased(self.quantized, self.quantized_result)
 
     @property
     def quantized_result(self) -> Value:
-        """Of the quantized layer, which may compute rows, in the shape of the real one."""
+        """The result of the quantized layer, which may compute rows, in the shape of the real one."""
         result = self.quantized.result
         readers = [node for node, _ in result.uses]
         is_moved = len(readers) == 1 and readers[0].op == "reshape" and readers[0].result.shape == self.real.result.shape

@@ -33,7 +33,7 @@ WEIGHTS = ("w", "r")
 
 @dataclass(frozen=True)
 class RecurrentChoices:
-    """How recurrent layers are quantized, by their number among `products`.
+    """Choices for recurrent layers, by their number among `products`.
 
     Attributes:
         rounds_data: whether they round input and states.

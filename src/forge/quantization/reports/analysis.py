@@ -32,7 +32,7 @@ Tick = Callable[[int, int], None]
 
 
 def decibels(signal: float, error: float) -> float:
-    """Signal to noise, from sums of squares; between -`MAX_DB` and `MAX_DB`."""
+    """Returns signal to noise from sums of squares, between -`MAX_DB` and `MAX_DB`."""
     if not error > 0:
         return -MAX_DB if math.isnan(error) else MAX_DB
     ratio = signal / error
@@ -41,7 +41,7 @@ def decibels(signal: float, error: float) -> float:
 
 @dataclass(frozen=True)
 class LayerError:
-    """Of a quantized layer, in dB; larger is better.
+    """Signal to noise of a quantized layer, in dB; larger is better.
 
     Attributes:
         number: among the products of the model.
@@ -61,12 +61,12 @@ class LayerError:
 
 @dataclass(frozen=True)
 class OutputError:
-    """Of an output of the model.
+    """Agreement of an output of the model with the float one.
 
     Attributes:
         sqnr: in dB; None for anything but real numbers.
         agreement: the share of rows in which the largest element is the same one: along the last axis, or along the channels of
-            images (rank 4 and more). Of integers and truth values, the share of equal ones. None: there is no choice.
+            images (rank 4 and more). Of integers and truth values, the share of equal ones. None: rows have one element.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Analysis:
 
     @property
     def sqnr(self) -> float | None:
-        """Of the worst output."""
+        """The least of the outputs."""
         return worst(o.sqnr for o in self.outputs)
 
     @property
     def agreement(self) -> float | None:
-        """Of the worst output."""
+        """The least of the outputs."""
         return worst(o.agreement for o in self.outputs)
 
 
@@ -212,7 +212,7 @@ def _errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> 
 
 
 def _lost(builder: Builder, pair: LayerPair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """What a layer loses on float data, by both, and by its weight and its data.
+    """Errors of a layer on float data, by both, and by its weight and its data.
 
     ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``.
     """
@@ -242,6 +242,6 @@ def _recurrent_errors(builder: Builder, pair: LayerPair, known: Mapping[Value, V
 
 
 def power(builder: Builder, value: Value) -> Value:
-    """The sum of its squares."""
+    """Inserts the sum of the squares of ``value``."""
     assert isinstance(value.type, TensorType)
     return builder.call("sum", builder.call("multiply", value, value))

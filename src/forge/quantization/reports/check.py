@@ -63,7 +63,7 @@ def _text(found: Analysis) -> str:
 
 
 def _advice(module: Module, quantized: QuantizedModule, outputs: Analysis) -> list[str]:
-    """What a scale for each channel would give, if it has not been asked for."""
+    """Says what a scale for each channel would give, if it has not been asked for."""
     if quantized.scheme.per_channel:
         return []
     other = quantize(module, replace(quantized.scheme, per_channel=True), quantized.options)

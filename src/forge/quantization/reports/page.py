@@ -38,14 +38,14 @@ figure { margin: 0 } figcaption { color: var(--muted); font-size: 12px }
 
 
 def page(report: Report) -> str:
-    """The page's text."""
+    """Returns the text of the page."""
     parts = [_head(report), _suggestions(report), _charts(report), _variants(report), _layers(report), _times(report),
              _left(report), _values(report)]
     return document(f"{report.name}: quantization", STYLE + _STYLE, f"<main>{''.join(parts)}</main>", SCRIPT)
 
 
 def frame(report: Report) -> str:
-    """The page inside another one, which it cannot touch."""
+    """Returns the page in a frame of another one, which it cannot touch."""
     facts = 'title="quantization report" sandbox="allow-scripts" style="width:100%;height:640px;border:1px solid #888"'
     return f'<iframe {facts} srcdoc="{escape(page(report))}"></iframe>'
 

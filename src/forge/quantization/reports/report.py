@@ -98,7 +98,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Report:
-    """How a model was quantized, and what that does.
+    """A quantized model next to the float one, and to others.
 
     Attributes:
         layers: those that were quantized, in order.
@@ -145,12 +145,12 @@ class Report:
         return [*found, f"the layers that cost most: {'; '.join(costly)}"]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as ``json`` writes it."""
+        """Returns all of it as ``json`` writes it."""
         content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, allow_nan=False))
         return content
 
     def to_html(self) -> str:
-        """One page that loads nothing."""
+        """Returns one page that loads nothing."""
         from forge.quantization.reports.page import page
 
         return page(self)
@@ -169,7 +169,7 @@ class Report:
                 stream.write(self.text(ending).encode())
 
     def text(self, ending: str) -> str:
-        """Of the file with this ending."""
+        """Returns the text of the file with this ending."""
         return self.to_html() if ending == ".html" else json.dumps(self.to_json(), indent=1) + "\n"
 
     def _repr_html_(self) -> str:
@@ -191,7 +191,7 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def lines(self) -> list[str]:
-        """What a printed report says after its table."""
+        """Returns the lines of a printed report after its table."""
         outputs = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in self.outputs]
         return outputs + [f"warning: {text}" for text in self.warnings] + [f"suggestion: {s.text}" for s in self.suggestions]
 
@@ -204,7 +204,7 @@ class Report:
         return table
 
     def cells(self, row: LayerRow) -> list[str]:
-        """Decibels of a layer: in the model, alone, by its weight, by its data; and of the outputs without it."""
+        """Returns the decibels of a layer: in the model, alone, by its weight, by its data; and of the outputs without it."""
         error = row.error
         return [*map(decibel_text, (error.cumulative, error.alone, error.weight, error.data, row.without))]
 
@@ -229,7 +229,7 @@ def make_report(
         tries: measure variants and times.
 
     Raises:
-        OptionError: there is no sample; CompileError: an operator cannot be compiled.
+        OptionError: no sample is given; CompileError: an operator cannot be compiled.
     """
     if not samples:
         raise OptionError("quantization_report: got no sample; calibrate keeps some in memory; after loading, pass data")
@@ -302,7 +302,7 @@ def _row(pair: LayerPair, error: LayerError, found: Sensitivity, scheme: Quantiz
 
 
 def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[RoundedValue]) -> str:
-    """What would make the larger part of the error smaller, by the errors of rounding themselves."""
+    """Says what would make the larger part of the error smaller, by the errors of rounding themselves."""
     if weight is not None and error.weight is not None and error.weight < error.data:
         gain = weight.per_channel - weight.sqnr
         return f"{written('per_channel', True)}: the weight {gain:+.1f} dB" if gain > MIN_GAIN else ""
@@ -312,7 +312,7 @@ def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[Roun
 
 
 def _suggestions(tried: Sequence[ModelVariant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
-    """What gains most first."""
+    """Suggestions, the one that gains most first."""
     found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
     if not any(v.excluded for v in tried):
         found += [_of_exclusion(exclusion, sets.exclusions[0], rows) for exclusion in _worth(sets, len(rows))[:3]]

@@ -138,7 +138,7 @@ def divided(graph: Graph, value: Value, readers: set[Node]) -> list[ChannelOpera
 
 
 def _of_terms(graph: Graph, node: Node) -> list[ChannelOperand] | None:
-    """Of a sum all terms are divided, of a product one factor."""
+    """Divides all terms of a sum, or one factor of a product."""
     bias = BiasAdd.of(node)
     if bias is not None and bias.attrs.axis % node.result.rank != node.result.rank - 1:
         return None

@@ -55,7 +55,7 @@ def corrections(
 
 
 def _batch(module: Module, samples: Sequence[Sample]) -> int:
-    """How many samples can be one."""
+    """Returns the number of samples that can run as one."""
     inputs = [v for v in module.main.inputs if v.name not in module.params]
     shapes = [{name: a.shape for name, a in sample.items()} for sample in samples]
     if any(s != shapes[0] for s in shapes) or not all(isinstance(v.type, TensorType) and v.rank for v in inputs):

@@ -188,7 +188,7 @@ def _squared_steps(layer: FloatLayer, part: ChannelOperand, factors: np.ndarray,
 
 
 def _noise_of_weights(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray:
-    """Of the value, by the rounding of the weights that make it, for each channel; 0 where that does not change with factors."""
+    """Expected squared error of each channel by rounding the weights that make it; 0 where factors do not change it."""
     layer = layer_of(chain.producer)
     if per_channel or layer is None or is_depthwise(layer):
         return np.zeros(len(factors))
@@ -210,7 +210,7 @@ def _apply(chain: Chain, factors: np.ndarray, statistics: MutableMapping[Value, 
 
 
 def _divided(found: Statistics, factors: np.ndarray) -> Statistics:
-    """Of the same numbers, divided for each channel. How they are distributed over all channels is not known then."""
+    """Statistics of the numbers divided for each channel; their distribution over all channels is not known then."""
     low, high = found.channel_low / factors, found.channel_high / factors
     least, most = float(low.min()), float(high.max())
     return replace(

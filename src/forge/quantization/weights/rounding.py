@@ -29,7 +29,7 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Steps:
-    """What codes stand for: ``(code - zero) * scale``, with a scale and a zero point for each block, ``[..., 1]``.
+    """The numbers that codes stand for: ``(code - zero) * scale``, with a scale and a zero point for each block, ``[..., 1]``.
 
     Attributes:
         zero: whole numbers, as float32.
@@ -86,7 +86,7 @@ class Rounded:
 
 
 def fit_steps(bits: int, symmetric: bool) -> Fit:
-    """How steps of ``bits`` are found: around 0 without a zero point, or unsigned with one."""
+    """Returns the way to find steps of ``bits``: around 0 without a zero point, or unsigned with one."""
 
     def fit(blocks: np.ndarray, importance: np.ndarray | None) -> Steps:
         make = _symmetric if symmetric else _with_zero
@@ -172,7 +172,7 @@ def compensated(weight: np.ndarray, gram: np.ndarray, group: int, fit: Fit, by_s
 
 
 def inverse_factor(gram: np.ndarray) -> np.ndarray:
-    """Upper triangular U with ``U^T U`` the inverse of the damped matrix; float32.
+    """Returns the upper triangular U, float32, with ``U^T U`` the inverse of the damped matrix.
 
     With rows and columns in reverse order, the Cholesky factor of the matrix is that of ``R R^T``, with R upper triangular; U is
     its inverse.

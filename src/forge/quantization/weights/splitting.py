@@ -94,7 +94,7 @@ class ChannelSplit:
         return np.concatenate([np.arange(len(self.parts)), added])
 
     def weight(self, array: np.ndarray, axis: int) -> np.ndarray:
-        """The split weight: with k parts, part j of an element ``w`` is ``w / k + step * (2 j + 1 - k) / (2 k)``.
+        """Returns the split weight: with k parts, part j of an element ``w`` is ``w / k + step * (2 j + 1 - k) / (2 k)``.
 
         Rounded to the step, the parts add up to ``w`` rounded (Hermite's identity).
         """
@@ -108,14 +108,14 @@ class ChannelSplit:
         return made
 
     def joined(self, array: np.ndarray, axis: int) -> np.ndarray:
-        """The sums of the parts."""
+        """Returns the sums of the parts."""
         made = np.zeros([len(self.parts) if k == axis else n for k, n in enumerate(array.shape)])
         np.add.at(np.moveaxis(made, axis, 0), self.sources, np.moveaxis(array, axis, 0))
         return made
 
 
 def splits(array: np.ndarray, axis: int) -> Iterator[ChannelSplit]:
-    """With one added channel, two, and so on: each time of the channel whose parts are the largest."""
+    """Yields splits with one added channel, two, and so on, each time of the channel whose parts are the largest."""
     largest = np.abs(array).max(axis=tuple(k for k in range(array.ndim) if k != axis)).astype(np.float64)
     parts = np.ones(len(largest), np.int64)
     for _ in range(math.ceil(EXPANSION * len(largest))):
@@ -125,7 +125,7 @@ def splits(array: np.ndarray, axis: int) -> Iterator[ChannelSplit]:
 
 
 def best_split(array: np.ndarray, axis: int) -> tuple[ChannelSplit, float] | None:
-    """What leaves the least of the squared error of int8 with one scale, and how much of it; None: there is nothing to gain.
+    """Finds the split that leaves the least share of the squared error of int8 with one scale; None: nothing can be gained.
 
     Of splits that leave nearly as little, that with the fewest channels.
     """
@@ -146,7 +146,7 @@ def _error(array: np.ndarray, weight: np.ndarray, axis: int, split: ChannelSplit
 
 @dataclass
 class Widening:
-    """How a node makes some channels several times.
+    """Changes of a node that makes some channels several times.
 
     Attributes:
         constants: operands that get the channels, each with its axis.
@@ -166,7 +166,7 @@ class WideningRegion:
     nodes: dict[Node, Widening]
 
     def widen(self, graph: Graph, sources: np.ndarray) -> None:
-        """The channels of their results are ``sources``, numbers of channels that they have now."""
+        """Makes ``sources``, numbers of present channels, the channels of their results."""
         for node in [n for n in graph.nodes if n in self.nodes]:
             widening = self.nodes[node]
             for position, axis in widening.constants.items():
@@ -179,7 +179,7 @@ class WideningRegion:
 
 
 def region_of(graph: Graph, value: Value, axis: int, reader: Node) -> WideningRegion | None:
-    """What has to change so that ``value``, which ``reader`` reads, has more channels; None: it cannot."""
+    """Finds the nodes that change so that ``value``, which ``reader`` reads, has more channels; None: it cannot."""
     region, pending, wide = WideningRegion({}), [value], {value}
     while pending:
         node = pending.pop().producer
