@@ -20,8 +20,8 @@ IR_CORE_LINES = 2750
 """Of ``forge/ir`` without its folders: what one reads to know the graph IR."""
 PACKAGE_LINES = {
     "backends": 500, "cli": 2250, "codegen": 5750, "compose": 6400, "driver": 2700, "exporters": 3650, "frontends": 47000,
-    "ir": 6300, "kernels": 11200, "loops": 1300, "lowering": 2750, "module": 1600, "nn": 7300, "numerics": 1600,
-    "onnxruntime": 1800, "ops": 21300, "passes": 6260, "quantization": 5450, "relax": 260, "relay": 450, "schedule": 3350,
+    "ir": 6300, "kernels": 11300, "loops": 1300, "lowering": 2750, "module": 1600, "nn": 7300, "numerics": 1500,
+    "onnxruntime": 1800, "ops": 21300, "passes": 6260, "quantization": 5300, "relax": 260, "relay": 450, "schedule": 3350,
     "target": 1000, "tir": 5450, "torch": 2700, "view": 1500, "": 3600,
 }
 """Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/reference/scope.md``)."""
@@ -62,6 +62,11 @@ def test_packages_keep_their_budgets() -> None:
     assert not {name: count for name, count in families.items() if count > FAMILY_LINES.get(name, MAX_FAMILY_LINES)}
     loose = {package: budget for package, budget in PACKAGE_LINES.items() if budget > lines[package] * 1.15 + 100}
     assert not loose, "these budgets are far above their packages"
+
+
+def test_modules_of_quantization_have_tests_of_their_name() -> None:
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "quantization").glob("test_*.py")}
+    assert {path.stem for path in (ROOT / "src" / "forge" / "quantization").rglob("[!_]*.py")} <= tested
 
 
 def test_functions_are_short() -> None:

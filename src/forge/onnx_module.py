@@ -87,9 +87,9 @@ class ONNXModule:
     def __repr__(self) -> str:
         return repr(self.ir).replace("IRModule", "ONNXModule", 1)
 
-    def calibrate(self, calib_data: Iterable[Any], reset: bool = True, use_cuda: bool = True) -> None:
+    def calibrate(self, calib_data: Iterable[Any], reset: bool = True, use_cuda: bool = True, **options: Any) -> None:
         """Runs samples, and keeps statistics of what `quantize` may round. In place; see `IRModule.calibrate`."""
-        self.ir.calibrate(calib_data, reset, use_cuda)
+        self.ir.calibrate(calib_data, reset, use_cuda, **options)
 
     def quantize(
         self,
@@ -181,7 +181,7 @@ class ONNXModule:
             scheme = replace(made.scheme, activation_dtype=INT8, kernel_dtype=INT8, bias_dtype=None, per_channel=True,
                              symmetric=True, quant_type="static")
             kept = {k: "no layer of TensorRT" for k, node in enumerate(products(made.before.main)) if is_recurrent(node)}
-            module = quantize(made.before, scheme, kept).module
+            module = quantize(made.before, scheme, made.options, kept).module
         real_biases(module.main)
         check_symmetric(module.main)
         return module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def test_values_say_what_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
     values = json.loads(capsys.readouterr().out)["values"]
     assert values
     assert all(v["choice"].startswith(("cut to [", "whole range: percentile cuts nothing")) for v in values)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="runs code for x86-64")
+def test_a_target_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quantize", "model.onnx", "--data", "x.npy", "--target", "llvm -mcpu=x86-64", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cpu"].startswith("x86-64")
 
 
 WRONG = {

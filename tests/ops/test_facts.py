@@ -35,6 +35,11 @@ HOMONYMS = {
     "lowering/program.py": {"max"},
     "lowering/objects.py": {"optional"},  # a type
     "driver/feeds.py": {"optional"},
+    "exporters/onnx/emitter.py": {"max", "min"},
+    "numerics/comparison.py": {"argmax", "equal"},  # of the document
+    "quantization/chosen/scheme.py": {"any"},  # of the arguments
+    "quantization/observed/calibration.py": {"add", "max", "min"},  # that it builds
+    "quantization/places/recurrent.py": {"any"},
 }
 """Names in these files that are not operators."""
 
@@ -42,6 +47,21 @@ HEADS = {
     "append_states": "concatenate transpose",
     "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "
                     "power repeat reshape strided_slice subtract take tile",
+    "exporters/onnx/export": "qnn.dequantize qnn.quantize",
+    "quantization/chosen/compressible": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d "
+                                       "nn.conv3d_transpose nn.gru nn.lstm nn.rnn qnn.unpack take",
+    "quantization/chosen/sensitivity": "qnn.dequantize qnn.quantize",
+    "quantization/observed/gram": "nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
+    "quantization/places/insertion": "concatenate nn.dense nn.matmul",
+    "quantization/places/layers": "add concatenate nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose "
+                                  "nn.conv3d nn.conv3d_transpose nn.dense",
+    "quantization/places/pairing": "qnn.dequantize reshape",
+    "quantization/places/products": "nn.gru nn.lstm nn.rnn",
+    "quantization/places/symmetric": "qnn.dequantize qnn.quantize",
+    "quantization/weights/activation_scales": "add multiply nn.bias_add nn.relu",
+    "quantization/weights/channels": "nn.layer_norm nn.rms_norm",
+    "quantization/weights/equalization": "add mean nn.bias_add reshape",
+    "quantization/weights/splitting": "nn.bias_add",
     "choose_layouts": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose transpose",
     "convert_layout": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose qnn.dequantize",
     "fold_batch_norm": "add nn.batch_norm nn.bias_add",
@@ -83,8 +103,12 @@ HEADS = {
                 "nn.dense subtract",
     "widen_conv1d": "nn.conv1d nn.conv1d_transpose",
 }
-"""Operators whose equations the passes know: those that their patterns consist of. What is true of operators in general is
-declared by them (``OpDef``). ``partition_for_tensorrt`` is not here: it lists what another compiler has."""
+"""Operators whose equations modules know, the passes by their names: those that their patterns consist of. What is true of
+operators in general is declared by them (``OpDef``). ``partition_for_tensorrt`` is not here: it lists what another compiler
+has."""
+
+FORMATS = ("exporters/onnx/operators/", "exporters/onnx/coverage.py")
+"""Tables of how a format has operators: rows, each of some operators, and those that it lacks."""
 
 
 def parsed(*folders: str) -> Iterator[tuple[str, ast.Module]]:
@@ -141,16 +165,24 @@ def stem_of(path: str) -> str:
     return path.removeprefix("passes/").removesuffix(".py").removesuffix("/__init__")
 
 
-def test_passes_know_the_operators_of_their_patterns_only() -> None:
-    for path, tree in parsed("passes"):
+def test_modules_know_the_operators_of_their_patterns_only() -> None:
+    trees = {}
+    for path, tree in parsed("passes", "quantization", "numerics", "exporters"):
         stem = stem_of(path)
-        if stem != "partition_for_tensorrt":
-            named = literals(tree) | bound(tree)
+        if stem != "partition_for_tensorrt" and not path.startswith(FORMATS):
+            trees[stem] = tree
+            named = literals(tree) - HOMONYMS.get(path, set()) | bound(tree)
             assert named <= set(HEADS.get(stem, "").split()), f"{path}: declare on the operator what holds in general"
-    trees = {stem_of(path): tree for path, tree in parsed("passes")}
     texts = {stem: (ast.unparse(tree), bound(tree)) for stem, tree in trees.items()}
     stale = [(s, n) for s, names in HEADS.items() for n in names.split() if repr(n) not in texts[s][0] and n not in texts[s][1]]
     assert not stale
+
+
+def test_rows_of_a_format_have_no_sets_of_operators() -> None:
+    for path, tree in parsed("exporters"):
+        if path.startswith(FORMATS):
+            sets = [n for n in ast.walk(tree) if isinstance(n, ast.Set) or ast.unparse(n).startswith(("set(", "frozenset("))]
+            assert not [n for n in sets if literals(ast.Module([ast.Expr(n)], []))], path  # type: ignore[arg-type]
 
 
 def test_every_operator_answers_every_question() -> None:
@@ -162,6 +194,23 @@ def test_every_operator_answers_every_question() -> None:
         assert all(isinstance(op.reads_once(k), bool) for k in range(len(op.operands))), op.name
         assert not op.target_shape or op.target_shape in {f.name for f in op.attribute_fields()}, op.name
         assert not (op.is_permutation or op.is_view) or op.kind is Kind.INJECTIVE, op.name
+
+
+def test_facts_hold_of_the_references() -> None:
+    checked = set()
+    for case in CASES:
+        op, arrays = REGISTRY[case.op], case.arrays()
+        data = arrays[0] if arrays else None
+        if not (op.keeps_ratios or op.is_clamp) or data is None or data.dtype != np.float32 or not np.isfinite(data).all():
+            continue
+        checked.add(op.name)
+        attrs = op.make_attrs(case.attrs)
+        (before,), (after,) = (op.reference(attrs, *op.arguments([factor * data, *arrays[1:]])) for factor in (1, 4))
+        if op.keeps_ratios:
+            np.testing.assert_array_equal(after, 4 * before)
+        if op.is_clamp:
+            np.testing.assert_array_equal(before, np.clip(data, before.min(initial=np.inf), before.max(initial=-np.inf)))
+    assert checked == {op.name for op in OPERATORS if op.keeps_ratios or op.is_clamp}
 
 
 def test_what_follows_a_narrow_type_accepts_it() -> None:

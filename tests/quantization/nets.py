@@ -7,10 +7,16 @@ import numpy as np
 import forge
 from forge.ir import Builder, Module, TensorType
 from forge.ir.nodes import Value
-from forge.quantization.chosen.scheme import Scheme
-from forge.quantization.quantize import Quantized, quantize
+from forge.options import CompileOptions
+from forge.quantization.chosen.scheme import QuantizationScheme
+from forge.quantization.quantize import QuantizedModule, quantize
 
 SIZE, WIDTH = 8, 8
+OPTIONS = CompileOptions()
+SCHEMES = {"static": {}, "dynamic": {"quant_type": "dynamic"}, "unsigned": {"activation_dtype": "uint8", "per_channel": True},
+           "plain": {"bias_correction": False, "calib_method": "minmax"}}
+NEAR = 0.3
+"""dB: results next to ties are rounded to other codes."""
 
 
 def small_net(convolutions: int = 2, name: str = "conv") -> forge.IRModule:
@@ -38,9 +44,9 @@ def samples(count: int = 4) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((count, 1, 3, SIZE, SIZE)).astype(np.float32)
 
 
-def record(ir: forge.IRModule | None = None, **arguments: object) -> Quantized:
+def record(ir: forge.IRModule | None = None, **arguments: object) -> QuantizedModule:
     """What ``quantize`` would keep of a calibrated module."""
     ir = small_net() if ir is None else ir
     ir.calibrate(samples())
-    scheme = Scheme.of(**arguments)
-    return quantize(ir.mod, scheme)
+    scheme = QuantizationScheme.of(**arguments)
+    return quantize(ir.mod, scheme, OPTIONS)

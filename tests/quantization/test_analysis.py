@@ -1,4 +1,4 @@
-"""Errors of layers and outputs next to the same computed by the interpreter, and what sets of layers cost."""
+"""Errors of layers and outputs next to the same computed by the interpreter."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ from forge.ir import Builder, TensorType
 from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Value
-from forge.quantization.chosen.scheme import Scheme
-from forge.quantization.chosen.sensitivity import sensitivity
+from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.places.pairing import pairs_of
-from forge.quantization.quantize import Quantized, quantize
+from forge.quantization.quantize import QuantizedModule, quantize
 from forge.quantization.reports.analysis import MAX_DB, OutputSums, analyse, decibels
-from tests.quantization.nets import record, samples, small_net
-
-SCHEMES = {"static": {}, "dynamic": {"quant_type": "dynamic"}, "unsigned": {"activation_dtype": "uint8", "per_channel": True},
-           "plain": {"bias_correction": False, "calib_method": "minmax"}}
-NEAR = 0.3
-"""dB: results next to ties are rounded to other codes."""
+from tests.quantization.nets import NEAR, OPTIONS, SCHEMES, record, samples, small_net
 
 
 def interpreted(graph: Graph, values: list[Value]) -> list[list[np.ndarray]]:
@@ -30,7 +24,7 @@ def interpreted(graph: Graph, values: list[Value]) -> list[list[np.ndarray]]:
     return found
 
 
-def expected_decibels(made: Quantized) -> list[float]:
+def expected_decibels(made: QuantizedModule) -> list[float]:
     """Cumulative errors, by the interpreter."""
     results = [pair.results for pair in pairs_of(made.real, made.module)]
     real = interpreted(made.real.main, [a for a, _ in results])
@@ -42,7 +36,7 @@ def expected_decibels(made: Quantized) -> list[float]:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_errors_in_the_model_are_those_of_the_interpreter(name: str) -> None:
     made = record(**SCHEMES[name])
-    found = analyse(made.real, made.module, made.real.calibration.samples)
+    found = analyse(made.real, made.module, made.real.calibration.samples, OPTIONS)
     assert [layer.label for layer in found.layers] == ["conv0 (nn.conv2d)", "conv1 (nn.conv2d)", "fc (nn.dense)"]
     np.testing.assert_allclose([layer.cumulative for layer in found.layers], expected_decibels(made), atol=NEAR)
     assert found.samples == len(samples())
@@ -50,7 +44,7 @@ def test_errors_in_the_model_are_those_of_the_interpreter(name: str) -> None:
 
 def test_errors_alone_are_those_of_the_weight_and_the_data() -> None:
     made = record()
-    for layer in analyse(made.real, made.module, made.real.calibration.samples).layers:
+    for layer in analyse(made.real, made.module, made.real.calibration.samples, OPTIONS).layers:
         assert layer.weight is not None
         shares = [10 ** (-db / 10) for db in (layer.weight, layer.data, layer.alone)]
         assert shares[2] == pytest.approx(shares[0] + shares[1], rel=0.5)
@@ -58,13 +52,13 @@ def test_errors_alone_are_those_of_the_weight_and_the_data() -> None:
 
 def test_the_first_layer_in_the_model_is_as_alone() -> None:
     made = record(bias_correction=False)
-    first = analyse(made.real, made.module, made.real.calibration.samples).layers[0]
+    first = analyse(made.real, made.module, made.real.calibration.samples, OPTIONS).layers[0]
     assert first.cumulative == pytest.approx(first.alone, abs=NEAR)
 
 
 def test_scales_of_channels_are_nearer_by_what_the_weight_says() -> None:
     plain, channels = record(equalize=False), record(per_channel=True, equalize=False)
-    before, after = (analyse(m.real, m.module, m.real.calibration.samples).layers[1] for m in (plain, channels))
+    before, after = (analyse(m.real, m.module, m.real.calibration.samples, OPTIONS).layers[1] for m in (plain, channels))
     assert after.weight is not None
     assert before.weight is not None
     assert after.weight > before.weight + 3
@@ -73,9 +67,10 @@ def test_scales_of_channels_are_nearer_by_what_the_weight_says() -> None:
 
 def test_outputs_only_are_the_same_outputs() -> None:
     made = record()
-    whole = analyse(made.real, made.module, made.real.calibration.samples)
+    whole = analyse(made.real, made.module, made.real.calibration.samples, OPTIONS)
     ticks: list[tuple[int, int]] = []
-    outputs = analyse(made.real, made.module, made.real.calibration.samples, layers=False, tick=lambda *t: ticks.append(t))
+    given = made.real.calibration.samples
+    outputs = analyse(made.real, made.module, given, OPTIONS, layers=False, tick=lambda *t: ticks.append(t))
     assert outputs.layers == ()
     assert [o.name for o in outputs.outputs] == ["out"]
     assert outputs.sqnr == pytest.approx(whole.sqnr, abs=NEAR)
@@ -86,7 +81,7 @@ def test_outputs_only_are_the_same_outputs() -> None:
 def test_a_model_is_equal_to_itself() -> None:
     ir = small_net()
     ir.calibrate(samples())
-    found = analyse(ir.mod, ir.mod, ir.mod.calibration.samples)
+    found = analyse(ir.mod, ir.mod, ir.mod.calibration.samples, OPTIONS)
     assert (found.layers, found.sqnr, found.agreement) == ((), MAX_DB, 1.0)
 
 
@@ -96,8 +91,8 @@ def test_products_of_two_activations() -> None:
     module = Module(b.output(b.call("nn.batch_matmul", b.call("tanh", x), b.call("tanh", y), name="product")))
     ir = forge.IRModule(module)
     ir.calibrate([{n: s.reshape(-1)[:128].reshape(2, 8, 8) for n in "xy"} for s in samples()])
-    made = quantize(ir.mod, Scheme())
-    (layer,) = analyse(ir.mod, made.module, ir.mod.calibration.samples).layers
+    made = quantize(ir.mod, QuantizationScheme(), OPTIONS)
+    (layer,) = analyse(ir.mod, made.module, ir.mod.calibration.samples, OPTIONS).layers
     assert layer.weight is None
     assert layer.alone == layer.data
     assert layer.cumulative == pytest.approx(layer.alone, abs=NEAR)
@@ -111,8 +106,8 @@ def test_agreement_counts_rows_and_equal_integers() -> None:
     one = np.ones((2, 1), np.float32)
     sums.add([logits, image, np.array([1, 2, 3, 4]), one, np.array(["a"])],
              [logits[:, ::-1].copy(), other, np.array([1, 2, 3, 5]), one, np.array(["b"])])
-    assert [o.agreement for o in sums.errors] == [0.5, 0.75, 0.75, None, None]
-    assert [o.sqnr is None for o in sums.errors] == [False, False, True, False, True]
+    assert [o.agreement for o in sums.analysis().outputs] == [0.5, 0.75, 0.75, None, None]
+    assert [o.sqnr is None for o in sums.analysis().outputs] == [False, False, True, False, True]
 
 
 @pytest.mark.parametrize(("signal", "error", "expected"), [
@@ -121,36 +116,3 @@ def test_agreement_counts_rows_and_equal_integers() -> None:
 ])
 def test_decibels(signal: float, error: float, expected: float) -> None:
     assert decibels(signal, error) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_switches_give_the_model_that_is_quantized_so(name: str) -> None:
-    """All switches on give the quantized model, all off the real one."""
-    made = record(**SCHEMES[name])
-    given = made.real.calibration.samples
-    found = sensitivity(made.real, made.module, given, seconds=60)
-    assert found.samples == len(given)
-    outputs = analyse(made.real, made.module, given, layers=False)
-    assert found.exclusions[0].sqnr == pytest.approx(outputs.sqnr, abs=NEAR)
-    assert found.exclusions[-1].sqnr is not None
-    assert found.exclusions[-1].sqnr > 100
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_switch_that_is_off_is_an_exclusion(name: str) -> None:
-    """Biases that are corrected would not be: those of later layers make up for this one, too."""
-    arguments = {**SCHEMES[name], "bias_correction": False}
-    made = record(**arguments)
-    given = made.real.calibration.samples
-    found = sensitivity(made.real, made.module, given, seconds=60)
-    (worst,) = found.exclusions[1].numbers
-    label = pairs_of(made.real, made.module)[worst].name
-    other = quantize(made.real, Scheme.of(**arguments, exclude=label))
-    outputs = analyse(made.real, other.module, given, layers=False)
-    assert found.exclusions[1].sqnr == pytest.approx(outputs.sqnr, abs=NEAR)
-
-
-def test_sensitivity_stops_in_time_after_one_sample() -> None:
-    made = record()
-    assert sensitivity(made.real, made.module, made.real.calibration.samples, seconds=0).samples == 1

@@ -8,13 +8,14 @@ import pytest
 import forge
 from forge.driver.compilation import bind_params
 from forge.ir.graph import Module
-from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.observed import gram
-from forge.quantization.places.layers import Layer, layers_of
+from forge.quantization.places.layers import FloatLayer, layers_of
 from forge.quantization.quantize import weight_of
-from forge.quantization.weights.codes import Weight
+from forge.quantization.weights.codes import QuantizedWeight
 from forge.quantization.weights.compensation import compensated_weights
 from forge.quantization.weights.rounding import energy
+from tests.quantization.nets import OPTIONS
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.cumsum(RNG.standard_normal((24, 1, 8, 12, 12)), axis=-1).astype(np.float32)
@@ -38,14 +39,14 @@ def network(kind: str) -> forge.IRModule:
     return ir
 
 
-def rounded(kind: str) -> tuple[Module, dict[Layer, Weight]]:
+def rounded(kind: str) -> tuple[Module, dict[FloatLayer, QuantizedWeight]]:
     """The module with its weight as a constant, and that to the nearest codes."""
     module = network(kind).mod.copy()
     bind_params(module.main)
-    return module, {layer: weight_of(layer, Scheme()) for layer in layers_of(module.main)}
+    return module, {layer: weight_of(layer, QuantizationScheme()) for layer in layers_of(module.main)}
 
 
-def by_row(layer: Layer, array: np.ndarray) -> np.ndarray:
+def by_row(layer: FloatLayer, array: np.ndarray) -> np.ndarray:
     assert layer.axis is not None
     return np.moveaxis(array, layer.axis, 0).reshape(array.shape[layer.axis], -1)
 
@@ -79,14 +80,14 @@ def test_weights_lose_less(kind: str) -> None:
     """Steps stay, and codes are within three of the nearest ones'."""
     module, nearest = rounded(kind)
     told: list[tuple[str, int, int]] = []
-    found = compensated_weights(module, nearest, [{"x": x} for x in SMOOTH], lambda *step: told.append(step))
+    found = compensated_weights(module, nearest, [{"x": x} for x in SMOOTH], OPTIONS, lambda *step: told.append(step))
     assert told == [("round weights", 1, 1)]
     ((layer, better),) = found.items()
     plain = nearest[layer]
     assert better.scale is plain.scale and better.zero is plain.zero and better.codes.dtype == plain.codes.dtype
     assert np.abs(better.codes.astype(int) - plain.codes).max() in (1, 2, 3)
     assert np.abs(better.codes.astype(int)).max() <= 127
-    matrices = gram.gram_matrices(module, [layer], FRESH)[layer]
+    matrices = gram.gram_matrices(module, [layer], FRESH, OPTIONS)[layer]
     losses = [energy(by_row(layer, w.real - np.asarray(layer.node.operands[1].constant)), matrices) for w in (plain, better)]
     assert losses[1] < 0.8 * losses[0]
 
@@ -95,4 +96,4 @@ def test_weights_lose_less(kind: str) -> None:
 def test_weights_stay_nearest(samples: np.ndarray) -> None:
     """One sample leaves none to judge; and of white noise, columns cannot make up for one another."""
     module, nearest = rounded("dense")
-    assert not compensated_weights(module, nearest, [{"x": x} for x in samples])
+    assert not compensated_weights(module, nearest, [{"x": x} for x in samples], OPTIONS)

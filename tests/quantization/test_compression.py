@@ -15,6 +15,7 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Module
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
+from forge.options import CompileOptions
 from forge.quantization.chosen.compression import Compressed
 from forge.quantization.observed import gram
 from forge.quantization.places.layers import layers_of
@@ -255,7 +256,7 @@ def test_gram_matrices_of_convolutions(attributes: dict[str, Any]) -> None:
     rng = np.random.default_rng(10)
     data = [{"x": rng.standard_normal((2, 8, 9, 9)).astype(np.float32)} for _ in range(2)]
     (layer,) = layers_of(ir.main)
-    matrix = gram.gram_matrices(ir.mod, [layer], data)[layer]
+    matrix = gram.gram_matrices(ir.mod, [layer], data, CompileOptions())[layer]
     groups = attributes.get("groups", 1)
     rows = layer.weight.constant.reshape(groups, 16 // groups, -1)
     assert matrix.shape == (groups, rows.shape[2], rows.shape[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import warnings
 from typing import Any
 
@@ -10,12 +11,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import forge
-from forge.errors import OptionError
-from forge.quantization.chosen.scheme import Scheme
+from forge.driver import CompiledModel, compile_module
+from forge.errors import OptionError, TargetError
+from forge.ir.graph import Module
+from forge.options import CompileOptions
+from forge.quantization.chosen.scheme import QuantizationScheme
+from forge.quantization.observed import trial
 from forge.quantization.observed.ranges import METHODS
 from forge.quantization.quantize import quantize, statistics_of
 from forge.quantization.reports.check import QuantizationWarning
 from forge.quantization.weights.equalization import equalize
+from tests.quantization.nets import samples, small_net
 
 RNG = np.random.default_rng(0)
 SAMPLES = [RNG.standard_normal((1, 4, 8, 8)).astype(np.float32) for _ in range(8)]
@@ -120,7 +126,7 @@ def test_outlier_channels_are_equalized() -> None:
 
 
 def test_equalization_changes_no_result() -> None:
-    module = quantize(network(OUTLIER)._verified(), Scheme(bias_correction=False)).real
+    module = quantize(network(OUTLIER)._verified(), QuantizationScheme(bias_correction=False), CompileOptions()).real
     equalized = forge.IRModule(module, fold_constants=False, fold_batch_norms=False)
     np.testing.assert_array_equal(outputs(equalized), outputs(network(OUTLIER)))
     assert equalize(module.main, dict(statistics_of(module)), per_channel=False) == 0
@@ -264,3 +270,22 @@ def test_accuracy_keeps_the_layers_that_cost_most() -> None:
         real.copy().quantize_with_accuracy(lambda run: "x")  # type: ignore[arg-type,return-value]
     with pytest.raises(OptionError, match="no samples"):
         forge.IRModule(NETWORK, weights()).quantize_with_accuracy(lambda run: 1.0)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="runs code for x86-64")
+def test_models_that_measure_losses_are_compiled_for_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[tuple[str, str]] = []
+
+    def compiled(module: Module, options: CompileOptions, *, name: str = "", **others: Any) -> CompiledModel:
+        used.append((name, options.target.cpu))
+        return compile_module(module, options, name=name, **others)
+
+    monkeypatch.setattr(trial, "compile_module", compiled)
+    ir = small_net()
+    ir.quantize(calib_data=list(samples()), target="llvm -mcpu=x86-64", bias_correction=True)
+    assert {name for name, _ in used} >= {"calibrate", "correct_biases", "compare"}
+    assert {cpu for _, cpu in used} == {"x86-64"}
+    report = ir.quantization_report(tries=False)
+    assert report.cpu.startswith("x86-64") and {cpu for _, cpu in used} == {"x86-64"}
+    with pytest.raises(TargetError):
+        small_net().quantize(target="llvm -mcpu=none")

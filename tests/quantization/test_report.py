@@ -12,13 +12,7 @@ import numpy as np
 import pytest
 
 from forge.errors import InputError, OptionError, OutputPathError
-from forge.ir.saved.statistics import Histogram
-from forge.quantization.chosen.rounding_errors import SHOWN_BINS, rounding_error
-from forge.quantization.chosen.scheme import Scheme
-from forge.quantization.chosen.sensitivity import Exclusion
-from forge.quantization.chosen.variants import Variant, candidates, marked_best
-from forge.quantization.observed.ranges import Codes
-from forge.quantization.reports import charts
+from forge.quantization.chosen.rounding_errors import SHOWN_BINS
 from forge.quantization.reports.report import Report, make_report
 from tests.quantization.nets import record, samples, small_net
 from tests.view.browser import Opened, chromium
@@ -128,38 +122,6 @@ def test_a_report_needs_a_sample() -> None:
         make_report(record(), [])
 
 
-def test_the_best_variants_are_beaten_by_none() -> None:
-    def variant(sqnr: float, size: int, seconds: float) -> Variant:
-        return Variant("", {}, (), 1, sqnr, None, size, seconds)
-
-    found = marked_best([variant(30, 10, 1), variant(20, 10, 1), variant(20, 5, 2), variant(40, 20, 3), variant(30, 10, 1)])
-    assert [v.is_best for v in found] == [True, False, True, True, True]
-
-
-def test_candidates_differ_from_what_was_done() -> None:
-    exclusions = [Exclusion(tuple(range(k + 1)), None, None) for k in range(4)]
-    for scheme in (Scheme(), Scheme(per_channel=True, calib_method="mse", kernel_dtype="int8")):
-        found = list(candidates(scheme, exclusions, layers=8))
-        assert len({c.title(dict(enumerate("abcdefgh"))) for c in found}) == len(found)
-        assert all(c.excluded or any(getattr(scheme, k) != v for k, v in c.changes.items()) for c in found)
-        assert {len(c.excluded) for c in found} == {0, 1, 2, 4}
-
-
-def test_rounding_errors_are_those_of_the_numbers() -> None:
-    numbers = np.random.default_rng(0).standard_normal(10000)
-    histogram = Histogram().widened(numbers.min(), numbers.max())
-    histogram.counts = np.histogram(numbers, histogram.edges)[0]
-    codes = Codes("int8", 0.02, 0)
-    expected = 10 * np.log10(np.sum(numbers**2) / np.sum((numbers - codes.rounded(numbers)) ** 2))
-    assert rounding_error(histogram, codes) == pytest.approx(expected, abs=0.2)
-
-
-def test_ticks_are_round() -> None:
-    assert charts.Scale(0, 1.1, 0, 1).ticks == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    assert charts.Scale(-12, 85, 0, 1).ticks == [0, 20, 40, 60, 80]
-    assert charts.Scale(5, 5, 10, 20)(5) == 10
-
-
 def opened(browser: Browser, path: Path, width: int = 1200, **options: Any) -> Opened:
     context = browser.new_context(viewport={"width": width, "height": 900}, **options)
     return Opened(context.new_page(), path)
@@ -193,13 +155,6 @@ def test_narrow_screens_scroll_tables_and_break_no_words(report: Report, browser
     rows = [place["height"] for row in page.locator("#layers tr").all() if (place := row.bounding_box()) is not None]
     assert len(rows) == 4 and max(rows) < 200
     page.context.close()
-
-
-def test_points_beyond_the_axis_say_so() -> None:
-    exact, rounded = Variant("float32", None, (), 0, 150.0, None, 8, 2.0), Variant("as quantized", {}, (), 1, 40.0, None, 2, 1.0)
-    shown = charts.pareto([exact, rounded])
-    assert ">1 \u2191 150 dB<" in shown and ">2<" in shown
-    assert "\u2191 150 dB" in charts.curve([Exclusion((), 40.0, None), Exclusion((0,), 150.0, None)])
 
 
 def test_tables_can_be_sorted_by_mouse_and_keyboard(report: Report, browser: Browser, tmp_path: Path) -> None:

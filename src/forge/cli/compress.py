@@ -34,6 +34,7 @@ def compress(
     ] = None,
     embeddings: Annotated[int, typer.Option(help="Bits of embedding tables: 2, 4 or 8; 0 leaves them in float.")] = 8,
     convolutions: Annotated[bool, typer.Option("--convolutions", help="Weights of convolutions too, in the file only.")] = False,
+    target: Annotated[str, typer.Option(metavar="TARGET", help="Of code that runs samples; this machine runs it.")] = "llvm",
     shape: source.ShapeOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -46,7 +47,7 @@ def compress(
         module = source.load_model(model, shape, report)
         found = module.compress(
             bits, group, scheme, calib_data=None if data is None else str(data), size=size, symmetric=symmetric,
-            exclude=exclude or (), embeddings=embeddings, convolutions=convolutions)
+            exclude=exclude or (), embeddings=embeddings, convolutions=convolutions, target=target)
         if output.suffix == ".onnx":
             module.to_onnx(output)
         else:

@@ -53,6 +53,7 @@ def quantize(
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A layer, operator or pattern that stays in float.")
     ] = None,
+    target: Annotated[str, typer.Option(metavar="TARGET", help="Of the compilation; this machine runs it.")] = "llvm",
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads, where layers are timed.")] = 1,
@@ -69,12 +70,12 @@ def quantize(
     _check(report, REPORTS, force)
     with source.progress(quiet=as_json) as progress:
         module = source.load_model(model, shape, progress, function)
-        module.calibrate(data, progress=progress)
+        module.calibrate(data, target=target, progress=progress)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", QuantizationWarning)  # the report says it
             module.quantize(
                 activation_dtype, kernel_dtype, None, per_channel, calib_method, quant_type, exclude=exclude or (), check=False,
-                calib_guard=calib_guard, bias_correction=bias_correction, progress=progress)
+                calib_guard=calib_guard, bias_correction=bias_correction, target=target, progress=progress)
         found = module.quantization_report(
             seconds=seconds, tries=report is not None, num_threads=threads, name=model.name, progress=progress)
         with _written(report, found):

@@ -226,6 +226,9 @@ class OpDef(Generic[A]):
     destination_passing: ClassVar[bool] = False  # the host writes its results into memory that the plan gives it
     is_selection: ClassVar[bool] = False  # the result is made of elements of operand 0, chosen by their places or as the largest
     is_average: ClassVar[bool] = False  # the result is made of means of elements of operand 0
+    is_pool: ClassVar[bool] = False  # each channel of the result is made of that of operand 0; ``layout`` says where channels lie
+    is_clamp: ClassVar[bool] = False  # the result is operand 0, limited to a range
+    keeps_ratios: ClassVar[bool] = False  # a positive factor of operand 0 is one of the result
     is_permutation: ClassVar[bool] = False  # the result is operand 0 with its axes in another order, which ``axes`` gives
     is_transposition: ClassVar[bool] = False  # neighbours along the last axis of the result need not be neighbours in operand 0
     unpacks: ClassVar[bool] = False  # may give numbers of few bits more of them: of weights only when they are compiled

@@ -30,7 +30,7 @@ from forge.passes import fold_batch_norm, fold_constants, partition, partition_f
 
 if TYPE_CHECKING:
     from forge.module.doors import Doors
-    from forge.quantization.quantize import Quantized
+    from forge.quantization.quantize import QuantizedModule
 else:
     Doors = object
 
@@ -54,7 +54,7 @@ class IRModule(Doors):
     """
 
     _module: Module
-    _quantization: Quantized | None = None
+    _quantization: QuantizedModule | None = None
 
     def __init__(
         self,

@@ -10,11 +10,13 @@ from forge.errors import OptionError
 from forge.ir.saved.statistics import Calibration
 from forge.ir.verifier import verify
 from forge.progress import Progress, shown
+from forge.target import TargetLike
 
 if TYPE_CHECKING:
     from forge.ir.graph import Module
     from forge.module import IRModule
-    from forge.quantization.chosen.accuracy import Accuracy, Validate
+    from forge.options import CompileOptions
+    from forge.quantization.chosen.accuracy import AccuracyResult, Validate
     from forge.quantization.chosen.compression import Compressed
     from forge.quantization.places.layers import Excluded
     from forge.quantization.reports.report import Report
@@ -56,7 +58,8 @@ def split_tensors(ir: IRModule, force: bool = False) -> None:
 
 
 def calibrate(
-    ir: IRModule, calib_data: Data, reset: bool = True, use_cuda: bool = True, *, progress: Progress | None = None
+    ir: IRModule, calib_data: Data, reset: bool = True, use_cuda: bool = True, *, target: TargetLike = "llvm",
+    progress: Progress | None = None,
 ) -> None:
     """Runs samples, and keeps statistics of the values that `quantize` may round. In place.
 
@@ -69,21 +72,28 @@ def calibrate(
             the first.
         reset: forget earlier statistics; False: add to them.
         use_cuda: has no effect: models run on the CPU, the only kind of target.
+        target: of the code that computes the statistics; this machine has to run it.
         progress: called with phase, number of samples done, number in all, 0 if that is not known; None: a bar with the time
             left, on standard error where that is a terminal.
 
     Raises:
-        ValueError: there is no sample; or one has NaN or infinity, a wrong name, type or shape: the message names the input.
+        ValueError: no sample is given; or one has NaN or infinity, a wrong name, type or shape: the message names the input.
             The module is as it was then, and also if the data raise an error, or the user interrupts.
         InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator cannot be compiled.
     """
+    from forge.driver import check_options
+
     if not isinstance(reset, bool) or not isinstance(use_cuda, bool):
         raise OptionError(f"calibrate: reset, use_cuda: got {reset!r}, {use_cuda!r}; expected True or False")
-    ir._module = _calibrated(ir, calib_data, reset, progress)
+    ir._module = _calibrated(ir, calib_data, check_options(target), reset, progress)
 
 
-def _calibrated(ir: IRModule, calib_data: Data, reset: bool = True, progress: Progress | None = None) -> Module:
-    """A copy with statistics."""
+def _calibrated(
+    ir: IRModule, calib_data: Data | None, options: CompileOptions, reset: bool = True, progress: Progress | None = None
+) -> Module:
+    """A copy with statistics; without data, the module as it is."""
+    if calib_data is None:
+        return ir._verified()
     from forge.driver.compilation import bind_params
     from forge.driver.feeds import specs_of
     from forge.quantization.observed import calibration
@@ -95,7 +105,7 @@ def _calibrated(ir: IRModule, calib_data: Data, reset: bool = True, progress: Pr
     with shown(progress) as report:
         found = samples(calib_data, specs_of(ir.input_nodes), where="calibrate: calib_data",
                         report=lambda done, total: report("calibrate", done, total))
-        calibration.calibrate(bound, found, sites_of(layers_of(bound.main)).channel_axis, reset)
+        calibration.calibrate(bound, found, sites_of(layers_of(bound.main)).channel_axis, options, reset)
     module.calibration = bound.calibration
     return module
 
@@ -105,7 +115,7 @@ def quantize(
     per_channel: bool = False, calib_method: str = "average", quant_type: str = "any", *,
     calib_data: Data | None = None, symmetric: bool | None = None, exclude: Excluded | Sequence[Excluded] = (),
     equalize: bool = True, gptq: bool = True, bias_correction: bool = True, calib_guard: bool = True, check: bool = True,
-    progress: Progress | None = None,
+    target: TargetLike = "llvm", progress: Progress | None = None,
 ) -> None:
     """Convolutions and matrix products become those of integers, with weights of 8 bits. In place.
 
@@ -131,6 +141,8 @@ def quantize(
         calib_guard: keep the whole range of a value where the cut of ``calib_method`` has a larger squared error on the
             numbers that calibration saw; False: cut as it says. The report says for each value what was cut, and why.
         check: compare outputs with those in float on a few samples; a warning says what lost most, and what would help.
+        target: that the model will be compiled for, as of `compile`; losses are measured with code for it, which this machine
+            has to run.
         progress: as of `calibrate`.
 
     Raises:
@@ -141,27 +153,29 @@ def quantize(
     Warns:
         QuantizationWarning: the outputs have changed much, or no layer was quantized: why, and what would help.
     """
-    from forge.quantization.chosen.scheme import Scheme
+    from forge.driver import check_options
+    from forge.quantization.chosen.scheme import QuantizationScheme
     from forge.quantization.quantize import quantize
     from forge.quantization.reports.check import warn_of_losses, warn_of_nothing
 
-    scheme = Scheme.of(
+    scheme = QuantizationScheme.of(
         activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype, per_channel=per_channel,
         calib_method=calib_method, quant_type=quant_type, symmetric=symmetric, exclude=exclude, equalize=equalize,
         gptq=gptq, bias_correction=bias_correction, calib_guard=calib_guard)
-    module = ir._verified() if calib_data is None else _calibrated(ir, calib_data, progress=progress)
+    options = check_options(target)
+    module = _calibrated(ir, calib_data, options, progress=progress)
     with shown(progress) as report:
-        found = quantize(module, scheme, progress=report)
+        found = quantize(module, scheme, options, progress=report)
     verify(found.module)
     if not warn_of_nothing(found) and check:
-        warn_of_losses(module, found, scheme)
+        warn_of_losses(module, found)
     ir._module, ir._quantization = found.module, found
 
 
 def quantize_with_accuracy(
     ir: IRModule, validate: Validate, max_drop: float = 0.01, *, calib_data: Data | None = None, per_channel: bool = True,
-    **options: Any,
-) -> Accuracy:
+    target: TargetLike = "llvm", **options: Any,
+) -> AccuracyResult:
     """Quantizes as many layers as a limit of accuracy allows. In place.
 
     Layers are ranked on samples of the calibration, without labels; the most sensitive ones stay in float (and are computed
@@ -171,20 +185,22 @@ def quantize_with_accuracy(
         validate: gives a number, the larger the better, for an inference function: as of `get_inference_function`.
         max_drop: how much less than in float that number may be.
         calib_data: calibrates first, as `calibrate`.
-        per_channel, options: as of `quantize`.
+        per_channel, target, options: as of `quantize`.
 
     Raises:
         OptionError: a bad argument, or there are no samples of a calibration. The module is as it was then.
     """
+    from forge.driver import check_options
     from forge.quantization.chosen.accuracy import quantize_with_accuracy
-    from forge.quantization.chosen.scheme import Scheme
+    from forge.quantization.chosen.scheme import QuantizationScheme
 
     if not callable(validate) or isinstance(max_drop, bool) or not isinstance(max_drop, int | float):
         got = f"{validate!r}, {max_drop!r}"
         raise OptionError(f"quantize_with_accuracy: validate, max_drop: got {got}; expected a function and a number")
-    scheme = Scheme.of(per_channel=per_channel, **options)
-    module = ir._verified() if calib_data is None else _calibrated(ir, calib_data)
-    found, accuracy = quantize_with_accuracy(module, scheme, validate, max_drop)
+    scheme = QuantizationScheme.of(per_channel=per_channel, **options)
+    compilation = check_options(target)
+    module = _calibrated(ir, calib_data, compilation)
+    found, accuracy = quantize_with_accuracy(module, scheme, compilation, validate, max_drop)
     verify(found.module)
     ir._module, ir._quantization = found.module, found
     return accuracy
@@ -207,7 +223,7 @@ def quantization_report(
         progress: called with phase, number done, number in all.
 
     Raises:
-        OptionError: `quantize` did not make this module, or there is no sample; InputError: a sample does not fit;
+        OptionError: `quantize` did not make this module, or no sample is given; InputError: a sample does not fit;
         CompileError: an operator cannot be compiled.
     """
     from forge.driver.feeds import specs_of
@@ -236,6 +252,7 @@ def compress(
     exclude: Excluded | Sequence[Excluded] = (),
     embeddings: int = 8,
     convolutions: bool = False,
+    target: TargetLike = "llvm",
 ) -> Compressed:
     """Weights of ``main`` become integers of few bits, which stay packed up to the kernels; data stay in float. In place.
 
@@ -259,20 +276,23 @@ def compress(
         embeddings: bits for tables, 2, 4 or 8, where ``size`` does not ask for fewer; 0: they stay in float.
         convolutions: weights of convolutions as int8, with a scale for each channel, in the module and its files; artifacts
             hold them in float.
+        target: of the code that computes what layers read; this machine has to run it.
 
     Raises:
         OptionError: an argument of the wrong kind or value, no samples, or a ``size`` that cannot be reached.
         InputError: a sample does not fit the inputs, or makes a layer's input infinite or NaN.
     """
+    from forge.driver import check_options
     from forge.driver.feeds import specs_of
     from forge.quantization.chosen import compression
     from forge.samples import samples
 
-    plan = compression.Plan.of(bits=bits, group=group, scheme=scheme, size=size, symmetric=symmetric, exclude=exclude,
-                               embeddings=embeddings, convolutions=convolutions)
+    plan = compression.CompressionScheme.of(
+        bits=bits, group=group, scheme=scheme, size=size, symmetric=symmetric, exclude=exclude, embeddings=embeddings,
+        convolutions=convolutions)
     specs = specs_of(ir.input_nodes)
     given = None if calib_data is None else samples(calib_data, specs, where="compress: calib_data")
-    module, found = compression.compress(ir._verified(), plan, given)
+    module, found = compression.compress(ir._verified(), plan, given, check_options(target))
     verify(module)
     ir._module = module
     return found

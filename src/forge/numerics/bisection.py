@@ -36,7 +36,7 @@ _KERNEL_STAGES = [stage for stage in STAGES[_FUSION:] if stage.name != "link"]
 
 @dataclass(frozen=True)
 class Bisection:
-    """What `bisect` has found.
+    """The result of `bisect`.
 
     Attributes:
         samples: that were compared; the last one differs, unless all agree.
@@ -71,7 +71,7 @@ class Bisection:
 
     @property
     def blame(self) -> str:
-        """What is wrong, in one line."""
+        """A line that says what is wrong."""
         computed = " + ".join(self.operators)
         if self.kind == "stage":
             rule = f", rule {self.rule!r} at node {self.node!r}" if self.rule else ""
@@ -83,7 +83,7 @@ class Bisection:
         return "compiled code agrees with the interpreter"
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``forge bisect --json`` prints."""
+        """Returns the document that ``forge bisect --json`` prints."""
         texts = {name: getattr(self, name) for name in ("kind", "stage", "rule", "node", "kernel", "output")}
         lists = {"operators": list(self.operators), "nodes": list(self.nodes)}
         d = self.difference
@@ -112,38 +112,32 @@ def bisect(
     if not isinstance(module, IRModule):
         raise OptionError(f"bisect: got {type(module).__name__}; expected an IRModule; load models with forge.from_onnx")
     with external.used(module.mod.external_modules):
-        search = _Search(without_states(module.mod), options or check_options(), Tolerance.parse(tolerance), progress)
+        search = _Bisector(without_states(module.mod), options or check_options(), Tolerance.parse(tolerance), progress)
         return search.run(data, sizes)
 
 
 def apply_stage(stage: Stage, graph: Graph, options: CompileOptions) -> Graph:
-    """A copy of ``graph`` after a stage that works on graphs."""
+    """Returns a copy of ``graph`` after a stage that works on graphs."""
     compilation = of_graphs({"main": graph}, options)
     run_stages(compilation, [stage])
     return compilation.graph
 
 
 def compile_as_is(graphs: Mapping[str, Graph], options: CompileOptions) -> Runtime:
-    """Machine code of ``graphs``, which no graph stage has changed, by name."""
+    """Compiles ``graphs``, by name, as they are: no graph stage changes them."""
     compilation = of_graphs(graphs, options)
     run_stages(compilation, _KERNEL_STAGES)
     return compilation.compiled.runtime()
 
 
-def run_as_is(graph: Graph, inputs: Sequence[Any], options: CompileOptions) -> list[Any]:
-    """Results of the machine code of one graph."""
-    runtime = compile_as_is({"main": graph}, options)
-    return runtime.run(list(inputs))
-
-
 def after_stage(module: IRModule, stage: str, **options: Any) -> IRModule:
-    """``main`` of ``module`` after one stage of the compiler that works on graphs.
+    """Returns ``main`` of ``module`` after one stage of the compiler that works on graphs.
 
     Args:
         options: as of `check_options`.
 
     Raises:
-        OptionError: there is no such stage, or option.
+        OptionError: no stage or option has this name.
     """
     found = stage_of(stage, "after_stage")
     graph = apply_stage(found, module.mod.main, check_options(**options))
@@ -151,13 +145,13 @@ def after_stage(module: IRModule, stage: str, **options: Any) -> IRModule:
 
 
 def compiled_as_is(module: IRModule, **options: Any) -> Runtime:
-    """Machine code of ``main`` of ``module``, which no graph stage has changed.
+    """Compiles ``main`` of ``module`` as it is: no graph stage changes it.
 
     Args:
         options: as of `check_options`.
 
     Raises:
-        OptionError: there is no such option; CompileError: an operator has no native code.
+        OptionError: no option has this name; CompileError: an operator has no native code.
     """
     with external.used(module.mod.external_modules):
         return compile_as_is({"main": module.mod.main}, check_options(**options))
@@ -176,7 +170,7 @@ class _Trace:
             self.graphs.append((stage, compilation.graph.copy()))
 
 
-class _Search:
+class _Bisector:
     def __init__(self, module: Module, options: CompileOptions, limits: Tolerance, progress: Progress | None) -> None:
         self.module, self.options, self.limits = module, options, limits
         self.progress = progress or (lambda phase, done, total: None)
@@ -193,13 +187,14 @@ class _Search:
         for number, sample in enumerate(feeds(inputs, data, sizes, "bisect"), 1):
             given = [sample[v.name] for v in inputs]
             expected = run_module(self.module, sample)
-            judge = self._judge(self.trace.graphs[0][1], given, expected)
+            judge = Judge(self.trace.graphs[0][1], given, expected, self.limits, self.moves_rounding)
             found = self.runtime.run([sample[name] for name in self.runtime.input_names])
             wrong = judge.wrong(found)
             if wrong:
                 output, worst = max(wrong, key=lambda pair: pair[1].relative)
-                seen = self._seen(number, output, worst, 0.0 if self.limits.is_given else judge.bounds[output])
-                return self._blame(seen, judge, given)
+                allowed = 0.0 if self.limits.is_given else judge.bounds[output]
+                name = self.module.main.output_names[output]
+                return self._blame(Bisection(number, output=name, difference=worst, allowed=allowed), judge, given)
             agreed = self._agreed(number, expected, found, agreed)
         assert agreed is not None
         return agreed
@@ -212,12 +207,8 @@ class _Search:
         worst, output = max(ranked, key=lambda pair: pair[0].relative, default=(Difference(), ""))
         return Bisection(samples, output=output, difference=worst)
 
-    def _seen(self, samples: int, output: int, worst: Difference, allowed: float) -> Bisection:
-        """What is known before something is to blame."""
-        return Bisection(samples, output=self.module.main.output_names[output], difference=worst, allowed=allowed)
-
-    def _judge(self, graph: Graph, inputs: Sequence[Any], expected: Sequence[Any]) -> Judge:
-        return Judge(graph, inputs, expected, self.limits, self.moves_rounding)
+    def _judge(self, graph: Graph, inputs: Sequence[Any]) -> Judge:
+        return Judge(graph, inputs, run_graph(graph, inputs), self.limits, self.moves_rounding)
 
     def _blame(self, seen: Bisection, judge: Judge, given: list[Any]) -> Bisection:
         graphs = [graph for _, graph in self.trace.graphs]
@@ -230,13 +221,13 @@ class _Search:
     def _blame_stage(self, seen: Bisection, stage: Stage, before: Graph, given: list[Any]) -> Bisection:
         if any(node.op == "call" for node in before.walk()):
             return replace(seen, kind="stage", stage=stage.name)
-        judge = self._judge(before, given, run_graph(before, given))
+        judge = self._judge(before, given)
         rule, node = _rule(stage, before, self.options, judge, given)
         small = shrink(before, given, lambda graph, inputs: self._wrong_after(stage, graph, inputs))
         return self._finding(small, seen, kind="stage", stage=stage.name, rule=rule, node=node)
 
     def _wrong_after(self, stage: Stage, graph: Graph, inputs: Sequence[Any]) -> list[int]:
-        judge = self._judge(graph, inputs, run_graph(graph, inputs))
+        judge = self._judge(graph, inputs)
         changed = apply_stage(stage, graph, self.options)
         try:
             found = run_graph(changed, inputs)
@@ -259,8 +250,8 @@ class _Search:
 
     def _blame_entry(self, seen: Bisection, graph: Graph, given: list[Any]) -> Bisection:
         def wrong(graph: Graph, inputs: Sequence[Any]) -> list[int]:
-            judge = self._judge(graph, inputs, run_graph(graph, inputs))
-            return [number for number, _ in judge.wrong(run_as_is(graph, inputs, self.options))]
+            judge = self._judge(graph, inputs)
+            return [number for number, _ in judge.wrong(compile_as_is({"main": graph}, self.options).run(list(inputs)))]
 
         return self._finding(shrink(graph, given, wrong), seen, kind="entry", stage="memory_plan")
 

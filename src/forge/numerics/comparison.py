@@ -13,7 +13,7 @@ from forge.driver.feeds import random_inputs, specs_of
 from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.numerics.differences import Difference
-from forge.numerics.matching import Pair, match, shapes_may_agree
+from forge.numerics.matching import ValuePair, match, shapes_may_agree
 from forge.numerics.sides import Side, side, source_way
 from forge.options import CompileOptions
 from forge.progress import Progress
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` has found.
+    """The result of `compare`.
 
     Attributes:
         first, second: the models, and how they were run.
@@ -75,7 +75,7 @@ class Comparison:
         return self.divergence is None
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``forge compare --json`` prints."""
+        """Returns the document that ``forge compare --json`` prints."""
         first = self.divergence
         return {
             "first": self.first, "second": self.second, "samples": self.samples, "threshold_db": self.threshold,
@@ -121,7 +121,7 @@ def compare(
 
 
 def feeds(inputs: Sequence[Value], data: Any, sizes: Mapping[str, int] | None, where: str) -> Any:
-    """Samples of ``data``, or one of random numbers where that is None."""
+    """Returns samples of ``data``, or one of random numbers where that is None."""
     specs = specs_of(inputs)
     if data is None:
         return iter([random_inputs(specs, sizes or {})])
@@ -161,7 +161,7 @@ def _renamed(a: Side, b: Side) -> dict[str, str]:
 
 
 def _add(
-    pairs: Sequence[Pair], layers: Sequence[Row], outputs: Sequence[Row],
+    pairs: Sequence[ValuePair], layers: Sequence[Row], outputs: Sequence[Row],
     first: tuple[list[Any], list[Any]], second: tuple[list[Any], list[Any]],
 ) -> None:
     for row, expected, found in zip(outputs, first[0], second[0], strict=True):

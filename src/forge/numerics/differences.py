@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass
 class Difference:
-    """Of values that should be equal, over all that was added. NaN equals NaN, and an infinity itself.
+    """The difference of values that should be equal, over all that was added. NaN equals NaN, and an infinity itself.
 
     Attributes:
         signal, noise: sums of the squares of the expected elements, and of the differences.
@@ -86,7 +86,7 @@ class Difference:
 
 
 def difference(expected: Any, found: Any) -> Difference:
-    """Of one value: an array, a list of such, or None."""
+    """Returns the difference of one value: an array, a list of such, or None."""
     result = Difference()
     result.add(expected, found)
     return result

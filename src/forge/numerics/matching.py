@@ -12,24 +12,22 @@ What is constant, not real, or moves elements only is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ir.types import TensorType
+from forge.numerics.segments import depending_on
 from forge.numerics.sides import Side
+from forge.numerics.tolerances import is_inexact
 
 SUFFIXES = ("_DequantizeLinear_Output", "_QuantizeLinear_Output", "_QuantizeLinear_Input", "_dequantized", "_quantized")
 """Of the names that quantizers give to what stands for a value, in its place."""
-
-CLAMPS = ("nn.relu", "clip")
-"""Functions that saturation computes as well, where the range of the quantized numbers ends at their bounds."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ValuePair:
     """Two values that are the same layer: the name and the operator are those of the first side."""
 
     name: str
@@ -61,8 +59,8 @@ class Pair:
     second: Probe
 
 
-def match(a: Side, b: Side) -> list[Pair]:
-    """Pairs in the order of ``a``, but for the outputs, which are compared in any case."""
+def match(a: Side, b: Side) -> list[ValuePair]:
+    """Returns pairs in the order of ``a``, but for the outputs, which are compared in any case."""
     first, second = _Values(a), _Values(b)
     return _by_name(first, second) or _by_structure(first, second)
 
@@ -73,7 +71,7 @@ class _Values:
     def __init__(self, side: Side) -> None:
         self.side = side
         self.graph = side.graph
-        self.computed = set(_computed(self.graph))
+        self.computed = depending_on(self.graph, side.inputs)
         self.probes: dict[str, Probe] = {}
         for node in self.graph.nodes:
             for value in node.results:
@@ -91,7 +89,7 @@ class _Values:
         stored = _stored(value)
         if stored is not None and stored.name in self.side.scales and self._is_known(stored):
             return Probe(stored, *self.side.scales[stored.name], is_quantized=True)
-        return Probe(value) if _is_real(value) and self._is_known(value) else None
+        return Probe(value) if is_inexact(value) and self._is_known(value) else None
 
     def _is_known(self, value: Value) -> bool:
         return self.side.named is None or value.name in self.side.named
@@ -100,11 +98,11 @@ class _Values:
         made = value.producer
         if made is None or made.op_def.is_view or made.op_def.category in (Category.MOVEMENT, Category.QUANTIZATION):
             return False
-        return value in self.computed and _is_real(value) and self._is_known(value) and value not in self.graph.outputs
+        return value in self.computed and is_inexact(value) and self._is_known(value) and value not in self.graph.outputs
 
 
-def _by_name(a: _Values, b: _Values) -> list[Pair]:
-    pairs: list[Pair] = []
+def _by_name(a: _Values, b: _Values) -> list[ValuePair]:
+    pairs: list[ValuePair] = []
     outputs = {_base(v.name) for v in a.graph.outputs}
     for name, first in a.probes.items():
         made = first.value.producer
@@ -116,7 +114,7 @@ def _by_name(a: _Values, b: _Values) -> list[Pair]:
             continue
         first, name = (first, name) if clamp is None else (Probe(clamp), clamp.name)
         if name not in outputs and _shape(first.value) == _shape(second.value):
-            pairs.append(Pair(name, _operator(first.value), first, second))
+            pairs.append(ValuePair(name, _operator(first.value), first, second))
     return pairs
 
 
@@ -126,12 +124,12 @@ def _merged_clamp(a: _Values, first: Probe, second: Probe) -> Value | None:
     if first.is_quantized or not second.is_quantized or len(users) != 1 or first.value in a.graph.outputs:
         return None
     clamp = users.pop()
-    if clamp.op not in CLAMPS or not clamp.result.name:
+    if not clamp.op_def.is_clamp or not clamp.result.name:
         return None
     return clamp.result if a._is_known(clamp.result) else None
 
 
-def _by_structure(a: _Values, b: _Values) -> list[Pair]:
+def _by_structure(a: _Values, b: _Values) -> list[ValuePair]:
     groups = [_grouped(values.layers) for values in (a, b)]
     partner: dict[Value, Value] = {}
     for key, first in groups[0].items():
@@ -144,7 +142,7 @@ def _by_structure(a: _Values, b: _Values) -> list[Pair]:
         if value in partner:
             operator = _operator(value)
             numbers[operator] = number = numbers.get(operator, -1) + 1
-            pairs.append(Pair(value.name or f"{operator}_{number}", operator, Probe(value), Probe(partner[value])))
+            pairs.append(ValuePair(value.name or f"{operator}_{number}", operator, Probe(value), Probe(partner[value])))
     return pairs
 
 
@@ -155,23 +153,14 @@ def _grouped(values: Sequence[Value]) -> dict[tuple[Any, ...], list[Value]]:
     return found
 
 
-def _computed(graph: Graph) -> Iterator[Value]:
-    """Results that depend on inputs."""
-    known = {v for v in graph.inputs if v.name not in graph.params}
-    for node in graph.nodes:
-        if any(v in known for v in node.operands):
-            known.update(node.results)
-            yield from node.results
-
-
 def _dequantized(value: Value) -> Value | None:
     """The real numbers that ``value`` is read as, if it is quantized on the way to all of its readers."""
     stored = _stored(value)
-    if stored is None or _is_real(stored):
+    if stored is None or is_inexact(stored):
         return stored
     value = stored
     found = [user.result for user in _users(value) if user.op_def.category is Category.QUANTIZATION and len(user.results) == 1]
-    return next((v for v in found if _is_real(v) and v.producer is not None and v.producer.operands[0] is value), None)
+    return next((v for v in found if is_inexact(v) and v.producer is not None and v.producer.operands[0] is value), None)
 
 
 def _stored(value: Value) -> Value | None:
@@ -179,7 +168,7 @@ def _stored(value: Value) -> Value | None:
 
     Or real numbers, where one operator quantizes it and gives them back.
     """
-    if not _is_real(value):
+    if not is_inexact(value):
         return value if dtypes.is_integer(getattr(value.type, "dtype", "")) else None
     users = _users(value)
     if len(users) != 1 or users[0].op_def.category is not Category.QUANTIZATION or users[0].operands[0] is not value:
@@ -189,11 +178,6 @@ def _stored(value: Value) -> Value | None:
 
 def _users(value: Value) -> list[Node]:
     return list(dict.fromkeys(user for user, _ in value.uses))
-
-
-def _is_real(value: Value) -> bool:
-    dtype = getattr(value.type, "dtype", "")
-    return dtypes.is_float(dtype) or dtypes.is_complex(dtype)
 
 
 def _shape(value: Value) -> tuple[int | None, ...] | None:

@@ -79,7 +79,7 @@ class Reproducer:
 
 
 def read_inputs(path: str | PathLike[str], module: Any) -> dict[str, np.ndarray]:
-    """The inputs that a reproducer was written with, by name, in the types that ``module`` has.
+    """Reads the inputs that a reproducer was written with, by name, in the types that ``module`` has.
 
     Raises:
         OptionError: one is missing.

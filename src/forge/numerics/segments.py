@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,13 +35,10 @@ class Contents:
         self.graph = graph
         self.values: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
         run_graph(graph, inputs, observer=lambda node, results: self.values.update(zip(node.results, results)))
-        self.known = set(graph.inputs)
-        for node in graph.nodes:
-            if any(v in self.known for v in node.operands):
-                self.known.update(node.results)
+        self.known = depending_on(graph, graph.inputs)
 
     def cut(self, nodes: Collection[Node], outputs: Sequence[Value] = ()) -> Segment | None:
-        """The part that consists of ``nodes`` and the constants that they read; None where it cannot stand alone.
+        """Cuts out the part that consists of ``nodes`` and the constants that they read; None where it cannot stand alone.
 
         Args:
             outputs: None given: all results that are read elsewhere or are outputs of the graph.
@@ -65,8 +62,17 @@ class Contents:
         return self.graph.is_output(value) or any(user not in inside for user, _ in value.uses)
 
 
+def depending_on(graph: Graph, inputs: Iterable[Value]) -> set[Value]:
+    """Returns the values of ``graph`` that depend on inputs, with these."""
+    known = set(inputs)
+    for node in graph.nodes:
+        if any(v in known for v in node.operands):
+            known.update(node.results)
+    return known
+
+
 def shrink(graph: Graph, inputs: Sequence[Any], wrong: Wrong) -> Segment:
-    """A part of ``graph`` that is wrong, which is not if a node less is at its beginning or its end.
+    """Finds a part of ``graph`` that is wrong, which is not if a node less is at its beginning or its end.
 
     Nodes are taken in their order: first the end of the part is searched for, then its beginning, each by halving.
     """
@@ -103,7 +109,7 @@ def _wrong(wrong: Wrong, segment: Segment) -> list[int]:
 
 
 def first(fails: Callable[[int], bool], count: int) -> int:
-    """A number up to ``count`` that fails, while the one before does not; ``count`` fails, and 0 does not."""
+    """Finds a number up to ``count`` that fails, while the one before does not; ``count`` fails, and 0 does not."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2

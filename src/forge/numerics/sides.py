@@ -107,7 +107,7 @@ class Side:
 
 
 def side(model: Any, way: str | None = None, options: CompileOptions | None = None) -> Side:
-    """A model as one of the two that are compared.
+    """Makes a model one of the two that are compared.
 
     Args:
         model: an `IRModule`, the path of a model, or an exported program of PyTorch.
@@ -115,7 +115,7 @@ def side(model: Any, way: str | None = None, options: CompileOptions | None = No
         options: of the compilation; None: the defaults.
 
     Raises:
-        OptionError: there is no such way, or the model cannot be run so. What the loaders raise.
+        OptionError: no way has this name, or the model cannot be run so. What the loaders raise.
     """
     if isinstance(model, Side):
         return model
@@ -140,13 +140,13 @@ def check_way(way: str, source: Any, name: str) -> None:
 
 
 def source_way(source: Any) -> str | None:
-    """How the framework that a model comes from runs it; None: there is none."""
+    """Returns the way in which the framework that a model comes from runs it; None: it comes from none."""
     suffix = source.suffix if isinstance(source, Path) else ""
     return {".onnx": "onnxruntime", ".pt2": "torch"}.get(suffix)
 
 
 def without_states(module: Module) -> Module:
-    """A copy of ``main`` and of what it calls, whose states and donated inputs are plain ones."""
+    """Returns a copy of ``main`` and of what it calls, whose states and donated inputs are plain ones."""
     copied = module.copy()
     main = copied.main
     copied.graphs = {name: graph for name, graph in copied.graphs.items() if graph is main or name not in copied.public}
@@ -155,7 +155,7 @@ def without_states(module: Module) -> Module:
 
 
 def with_outputs(module: Module, values: Sequence[Value]) -> Module:
-    """A copy of ``module`` whose ``main`` gives ``values``, which are of its graph, after its outputs."""
+    """Returns a copy of ``module`` whose ``main`` gives ``values``, which are of its graph, after its outputs."""
     copied = module.copy()
     mapping = dict(zip(module.main.values(), copied.main.values(), strict=True))
     copied.main.outputs.extend(mapping[v] for v in values)

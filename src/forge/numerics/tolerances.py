@@ -43,12 +43,12 @@ _finfo: Any = ml_dtypes.finfo
 
 
 def epsilon(dtype: str) -> float:
-    """Distance from 1 to the next number."""
+    """Returns the distance from 1 to the next number."""
     return float(_finfo(dtypes.numpy_dtype(dtype)).eps)
 
 
 def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
-    """Error allowed relative to the element, and relative to the largest element."""
+    """Returns the errors allowed relative to the element, and relative to the largest element."""
     if dtypes.is_complex(dtype):
         dtype = dtypes.part(dtype)
     if accuracy is Accuracy.EXACT or not dtypes.is_float(dtype):
@@ -60,7 +60,7 @@ def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What values may differ by.
+    """Limits of a difference.
 
     Attributes:
         relative: the largest difference, relative to the largest element; None: no limit.
@@ -72,7 +72,7 @@ class Tolerance:
 
     @staticmethod
     def parse(given: float | str | None) -> Tolerance:
-        """Of a number, the relative difference, or a text: that or decibels, as in ``"60dB"``.
+        """Reads a number, the relative difference, or a text: that or decibels, as in ``"60dB"``.
 
         Raises:
             OptionError: it is neither, or negative.
@@ -124,7 +124,7 @@ class Judge:
         return self._bounds
 
     def wrong(self, found: Sequence[Any]) -> list[tuple[int, Difference]]:
-        """Numbers of the outputs that are too far off."""
+        """Returns the numbers of the outputs that are too far off, with their differences."""
         differences = [difference(one, other) for one, other in zip(self.expected, found, strict=True)]
         return [(k, d) for k, d in enumerate(differences) if d.noise and not self._admits(k, d)]
 
@@ -133,7 +133,7 @@ class Judge:
 
 
 def _bounds(graph: Graph, inputs: Sequence[Any], expected: Sequence[Any], moves: bool) -> list[float]:
-    bounds = [_floor(value) for value in graph.outputs]
+    bounds = [tolerance(Accuracy.ROUNDING, value.dtype)[1] if is_inexact(value) else 0.0 for value in graph.outputs]
     for seed in range(RUNS):
         noise = _Noise(np.random.default_rng(seed), moves)
         try:
@@ -142,11 +142,6 @@ def _bounds(graph: Graph, inputs: Sequence[Any], expected: Sequence[Any], moves:
             return [np.inf] * len(bounds)
         bounds = [max(b, SLACK * difference(e, m).relative) for b, e, m in zip(bounds, expected, moved, strict=True)]
     return bounds
-
-
-def _floor(value: Value) -> float:
-    dtype = getattr(value.type, "dtype", "")
-    return tolerance(Accuracy.ROUNDING, dtype)[1] if dtypes.is_float(dtype) or dtypes.is_complex(dtype) else 0.0
 
 
 @dataclass(frozen=True)
@@ -176,12 +171,12 @@ class _Noise:
         accuracy = _accuracy(node)
         if self.moves_rounding and _rounds(node):
             return [self._moved(r) for r in evaluate(node, operands, env, run_region)]
-        if accuracy is Accuracy.EXACT or not any(map(_is_inexact, node.results)):
+        if accuracy is Accuracy.EXACT or not any(map(is_inexact, node.results)):
             return evaluate(node, operands, env, run_region)
-        shifted = [x if v is None or not _is_inexact(v) else self._shifted(x, OPERAND_ROUNDINGS * epsilon(_real(v)))
+        shifted = [x if v is None or not is_inexact(v) else self._shifted(x, OPERAND_ROUNDINGS * epsilon(_real(v)))
                    for v, x in zip(node.operands, operands)]
         results = evaluate(node, shifted, env, run_region)
-        return [self._own_error(accuracy, v, r) if _is_inexact(v) else r for v, r in zip(node.results, results)]
+        return [self._own_error(accuracy, v, r) if is_inexact(v) else r for v, r in zip(node.results, results)]
 
     def _own_error(self, accuracy: Accuracy, value: Value, result: np.ndarray) -> np.ndarray:
         relative, to_largest = tolerance(accuracy, value.dtype)
@@ -209,7 +204,7 @@ class _Noise:
 def _rounds(node: Node) -> bool:
     """Whether it makes quantized numbers of real ones."""
     source, result = node.operands[0] if node.operands else None, node.results[0] if node.results else None
-    if source is None or result is None or not _is_inexact(source):
+    if source is None or result is None or not is_inexact(source):
         return False
     return is_quantized(node) or dtypes.bits(getattr(result.type, "dtype", "float32")) <= NARROW
 
@@ -219,7 +214,8 @@ def _accuracy(node: Node) -> Accuracy:
     return node.op_def.accuracy_on(getattr(first.type, "dtype", "") if first is not None else "")
 
 
-def _is_inexact(value: Value) -> bool:
+def is_inexact(value: Value) -> bool:
+    """Whether a value has real or complex numbers."""
     dtype = getattr(value.type, "dtype", "")
     return dtypes.is_float(dtype) or dtypes.is_complex(dtype)
 

@@ -18,14 +18,14 @@ _TABLES = """
 CustomQuantization: custom:[u8]
 BlockwiseQuantization: scales:i32 zero_points:i32 block_size:i32 block_shape:[i32]
 MultiAxisQuantization: scales:i32 zero_points:i32 block_size:i32 quantized_dimensions:[i32]
-QuantizationParameters: min:[f32] max:[f32] scale:[f32] zero_point:[i64] details:QuantizationDetails quantized_dimension:i32
+AffineCodes: min:[f32] max:[f32] scale:[f32] zero_point:[i64] details:QuantizationDetails quantized_dimension:i32
 Int32Vector: values:[i32]
 Uint16Vector: values:[u16]
 Uint8Vector: values:[u8]
 DimensionMetadata: format:DimensionType dense_size:i32 array_segments:SparseIndexVector array_indices:SparseIndexVector
 SparsityParameters: traversal_order:[i32] block_map:[i32] dim_metadata:[DimensionMetadata]
 VariantSubType: shape:[i32] type:TensorType has_rank:bool
-Tensor: shape:[i32] type:TensorType buffer:u32 name:string quantization:QuantizationParameters is_variable:bool
+Tensor: shape:[i32] type:TensorType buffer:u32 name:string quantization:AffineCodes is_variable:bool
     sparsity:SparsityParameters shape_signature:[i32] has_rank:bool variant_tensors:[VariantSubType] external_buffer:u32
 StablehloGatherOptions: offset_dims:[i64] collapsed_slice_dims:[i64] start_index_map:[i64] index_vector_dim:i64
     slice_sizes:[i64] indices_are_sorted:bool

@@ -37,8 +37,8 @@ class Row:
     of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
     on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
     differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision``,
-    ``category`` and ``neutral_operand`` are as for every operator; None: derived, or none. ``is_monotonic``: it does not decrease
-    where an operand increases.
+    ``category``, ``neutral_operand``, ``is_clamp`` and ``keeps_ratios`` are as for every operator; None: derived, or none.
+    ``is_monotonic``: it does not decrease where an operand increases.
     """
 
     name: str
@@ -59,6 +59,8 @@ class Row:
     category: Category | None = None
     is_monotonic: bool = False
     neutral_operand: float | None = None
+    is_clamp: bool = False
+    keeps_ratios: bool = False
 
 
 class Elementwise(Op[Any]):
@@ -149,6 +151,9 @@ def broadcast_compute(name: str, result: TensorType, body: Callable[..., Expr], 
     )
 
 
+FACTS = ("precision", "category", "neutral_operand", "is_clamp", "keeps_ratios")
+
+
 def register_rows(module: str, rows: Sequence[Row]) -> None:
     """Makes and registers the operators of a table in ``module``."""
     for row in rows:
@@ -157,7 +162,7 @@ def register_rows(module: str, rows: Sequence[Row]) -> None:
             "operands": tuple(Operand(n, accepts=row.accepts) for n in row.operands),
             "traits": row.traits, "accuracy": row.accuracy, "flops_per_element": row.flops, "row": row,
             "__module__": module,
-            **{fact: value for fact in ("precision", "category", "neutral_operand") if (value := getattr(row, fact)) is not None},
+            **{fact: value for fact in FACTS if (value := getattr(row, fact)) is not None},
         }
         register(type(f"Elementwise_{identifier(row.name)}", (Elementwise,), members))
 

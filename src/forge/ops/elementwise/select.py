@@ -62,6 +62,7 @@ class Clip(Op[ClipAttrs]):
     """min(max(data, a_min), a_max); a missing bound is none. Scalar operands take the place of missing attributes. NaN stays."""
 
     name = "clip"
+    is_clamp = True
     data = Operand(accepts="numeric")
     min, max = Operand(optional=True, single=True), Operand(optional=True, single=True)
     kind = Kind.ELEMENTWISE

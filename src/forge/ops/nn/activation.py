@@ -122,17 +122,19 @@ def _mish(x: Array) -> Array:
 def _row(
     name: str, doc: str, reference: Callable[..., Any], lower: Callable[..., Expr], attrs: type[Any] = NoAttrs, flops: int = 4,
     accepts: str = "float", accuracy: Accuracy = Accuracy.ROUNDING, precision: Precision = Precision.FOLLOWS_IN_RANGE,
+    is_clamp: bool = False, keeps_ratios: bool = False,
 ) -> Row:
     return Row(
         f"nn.{name}", doc, reference, lower, accepts=accepts, attrs=attrs, flops=flops, accuracy=accuracy, precision=precision,
-        category=Category.ACTIVATION)
+        category=Category.ACTIVATION, is_clamp=is_clamp, keeps_ratios=keeps_ratios)
 
 
 register_rows(__name__, [
     _row("relu", "max(data, 0)", lambda x: np.maximum(x, np.zeros((), x.dtype)), lambda x: _max(x, _zero(x)), flops=1,
-         accepts="numeric", accuracy=Accuracy.EXACT, precision=FOLLOWS),
+         accepts="numeric", accuracy=Accuracy.EXACT, precision=FOLLOWS, is_clamp=True, keeps_ratios=True),
     _row("leaky_relu", "data if data > 0 else alpha * data", lambda x, alpha: np.where(x > 0, x, np.asarray(alpha, x.dtype) * x),
-         lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2, precision=FOLLOWS),
+         lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2, precision=FOLLOWS,
+         keeps_ratios=True),
     _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))), or with tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)) for erf",
          _gelu, _lower_gelu, GeluAttrs, 14),
     _row("silu", "data * sigmoid(data)", _silu, lambda x: te.call("silu", x), flops=12),

@@ -53,6 +53,7 @@ class _AdaptivePool(Op[Any]):
     data = Operand()
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS_IN_RANGE
+    is_pool = True
     spatial: ClassVar[str]
     reduction: ClassVar[str]  # "max" or "sum" (of a mean, of floats)
 

@@ -20,6 +20,7 @@ class Dropout(Op[DropoutAttrs]):
 
     name = "nn.dropout"
     data = Operand()
+    keeps_ratios = True
     kind = Kind.ELEMENTWISE
     flops_per_element = 0
 

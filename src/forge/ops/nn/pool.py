@@ -79,6 +79,7 @@ class Pool(Op[Any]):
     data = Operand(accepts="numeric or bool")
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS
+    is_pool = True
     spatial: ClassVar[str]
 
     def windows(self, attrs: Any) -> tuple[Window, ...]:

@@ -104,7 +104,9 @@ def _rounded(x: Array) -> Array:
     return x.astype(dtypes.numpy_dtype("bfloat16")).astype(x.dtype)
 
 
-class _Recurrent(Op[Any]):
+class Recurrent(Op[Any]):
+    """What recurrent layers share: ``x [steps, batch, K]`` and a state are multiplied by weights of rows, at each step."""
+
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "rnn"
@@ -260,7 +262,7 @@ class _Recurrent(Op[Any]):
 class _Direction:
     """One direction of a layer, evaluated with NumPy."""
 
-    def __init__(self, op: _Recurrent, values: dict[str, Any], attrs: Any, direction: int, narrow: Container[str]) -> None:
+    def __init__(self, op: Recurrent, values: dict[str, Any], attrs: Any, direction: int, narrow: Container[str]) -> None:
         self.op, self.attrs, self.direction = op, attrs, direction
         self.narrow = "r" in narrow
         self.reverse = attrs.direction == "reverse" or direction == 1
@@ -325,7 +327,7 @@ class _Direction:
 
 
 @register
-class LSTM(_Recurrent):
+class LSTM(Recurrent):
     """i = f(z_i + p_i c'), o = f(z_o + p_o c), f = f(z_f + p_f c'), c = f c' + i g(z_c), h = o h(c), with z = x w + h' r + b.
 
     Gates in the order i, o, f, c; activations f, g, h per direction. ``input_forget``: f = 1 - i. Operands: x, w, r, bias,
@@ -353,7 +355,7 @@ class LSTM(_Recurrent):
 
 
 @register
-class GRU(_Recurrent):
+class GRU(Recurrent):
     """z = f(x w_z + h' r_z + b_z), r = f(x w_r + h' r_r + b_r), n = g(x w_n + (r h') r_n + b_n), h = (1 - z) n + z h'.
 
     Gates in the order z, r, n; activations f, g per direction. ``linear_before_reset``: n = g(x w_n + b_w + r (h' r_n + b_r)).
@@ -380,7 +382,7 @@ class GRU(_Recurrent):
 
 
 @register
-class RNN(_Recurrent):
+class RNN(Recurrent):
     """h = f(x w + h' r + b). Operands: x, w, r, bias, lengths, h0, w_scale, w_zero_point, r_scale, r_zero_point, r_sums.
 
     Results: y, h. Kernel family ``rnn``.

@@ -21,13 +21,13 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.index.gather import Take
-from forge.ops.nn.convolution import Conv
-from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.ops.nn.convolution import ConvBase
+from forge.ops.nn.recurrent import Recurrent
 from forge.ops.packed.blocks import codes_of_word
 from forge.ops.quantized.unpack import per_byte
 from forge.passes.pack_blocks import MAX_DEPTH
-from forge.passes.split_recurrent import LAYERS
-from forge.quantization.places.layers import Excluded, Layer, layer_of, left_out
+from forge.quantization.places.layers import Excluded, FloatLayer, layer_of, left_out
+from forge.quantization.weights.channels import from_rows, rows_of
 from forge.quantization.weights.rounding import Rounded
 
 MIN_BLOCK = 16
@@ -52,7 +52,7 @@ class Holder:
     kind: str
     readers: list[tuple[Node, int]]
     axis: int
-    layers: list[Layer]
+    layers: list[FloatLayer]
     reason: str = ""
 
     @property
@@ -68,17 +68,10 @@ class Holder:
     @property
     def rows(self) -> np.ndarray:
         """``[N, K]``"""
-        moved = np.moveaxis(self.array, self.axis, 0)
-        return moved.reshape(len(moved), -1)
-
-    def of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """What has the shape of the constant and ``rows``."""
-        shape = self.array.shape
-        moved = (shape[self.axis], *(n for k, n in enumerate(shape) if k != self.axis))
-        return np.ascontiguousarray(np.moveaxis(rows.reshape(moved), 0, self.axis))
+        return rows_of(self.array, self.axis)
 
     def group(self, bits: int, group: int | None) -> int | None:
-        """The size of blocks that is nearest to what was asked for; None: codes of ``bits`` would not stay packed."""
+        """Returns the size of blocks that is nearest to what was asked for; None: codes of ``bits`` would not stay packed."""
         depth = int(self.rows.shape[1])
         if self.kind in ("recurrent", "convolution"):
             return depth if bits == 8 else None
@@ -91,9 +84,9 @@ class Holder:
         return max(fitting, default=depth)
 
     def stored(self, rounded: Rounded, bits: int) -> tuple[np.ndarray, ...]:
-        """Codes in the shape of the constant; scales; zero points, if any is not 0."""
+        """Returns codes in the shape of the constant; scales; zero points, if any is not 0."""
         dtype = dtypes.numpy_dtype(("int" if rounded.low < 0 else "uint") + str(bits))
-        codes = self.of_rows(rounded.codes).astype(dtype)
+        codes = from_rows(rounded.codes, self.array.shape, self.axis).astype(dtype)
         parameters = [rounded.scale] + ([rounded.zero.astype(dtype)] if rounded.zero.any() else [])
         if self.has_vectors(rounded):
             return codes, *(p[:, 0] for p in parameters)
@@ -108,7 +101,7 @@ class Holder:
         return [node for node, _ in self.readers if Take.of(node)]
 
     def bytes(self, rounded: Rounded, bits: int) -> int:
-        """Of codes, scales and zero points, as the module holds them."""
+        """Counts the bytes of codes, scales and zero points, as the module holds them."""
         codes, scale, *zeros = self.stored(rounded, bits)
         return int(scale.nbytes) + sum(_held_bytes(a, bits) for a in (codes, *zeros))
 
@@ -119,20 +112,14 @@ def _held_bytes(array: np.ndarray, bits: int) -> int:
 
 
 def holders(graph: Graph, exclude: Sequence[Excluded], embeddings: bool, convolutions: bool) -> list[Holder]:
-    """The weights of ``graph`` that layers read, in order; ``reason`` says why one cannot be compressed."""
-    uses = [use for node in graph.nodes for value in node.results if value.constant is not None for use in value.uses]
-    excluded = left_out(graph, exclude, dict.fromkeys(user for user, place in uses if _kind(user, place)))
-    found: dict[Value, Holder] = {}
-    for node in graph.nodes:
-        for value in node.operands:
-            if value is None or value.constant is None or value in found:
-                continue
-            if not any(_kind(user, place) for user, place in value.uses):
-                continue
-            holder = _holder(value)
-            holder.reason = holder.reason or _refused(holder, excluded, embeddings, convolutions)
-            found[value] = holder
-    return list(found.values())
+    """Returns the weights of ``graph`` that layers read, in order; ``reason`` says why one cannot be compressed."""
+    read = dict.fromkeys(v for node in graph.nodes for v in node.operands if v is not None and v.constant is not None)
+    values = [value for value in read if any(_kind(*use) for use in value.uses)]
+    excluded = left_out(graph, exclude, dict.fromkeys(user for v in values for user, place in v.uses if _kind(user, place)))
+    found = [_holder(value) for value in values]
+    for holder in found:
+        holder.reason = holder.reason or _refused(holder, excluded, embeddings, convolutions)
+    return found
 
 
 def _holder(value: Value) -> Holder:
@@ -158,12 +145,12 @@ def _kind(node: Node, position: int) -> str:
     take = Take.of(node)
     if take is not None:
         return "table" if position == 0 and value.rank == 2 and take.attrs.axis in (0, -2) and not take.attrs.batch_dims else ""
-    if node.op in LAYERS:
+    if Recurrent.of(node):
         return "recurrent" if node.op_def.operands[position].name in ("w", "r") and value.rank == 3 else ""
     layer = layer_of(node)
     if layer is None or layer.weight is not value or position != 1:
         return ""
-    return "convolution" if Conv.of(node) or Conv2DTranspose.of(node) else "product"
+    return "convolution" if ConvBase.of(node) else "product"
 
 
 def _axis(kind: str, node: Node) -> int:
@@ -188,7 +175,7 @@ def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions
 
 
 def replace(graph: Graph, holder: Holder, rounded: Rounded, bits: int) -> None:
-    """Puts codes into the place of the constant; the readers get what they stand for."""
+    """Puts codes in the place of the constant; the readers get what they stand for."""
     first = min((node for node, _ in holder.readers), key=list(graph.nodes).index)
     builder = Builder(graph, first, first.location)
     codes, scale, *zeros = holder.stored(rounded, bits)
@@ -216,7 +203,7 @@ def _take_codes(graph: Graph, node: Node, held: Sequence[Value], group: int) -> 
 
 
 def _taken(builder: Builder, node: Node, table: Value) -> Value:
-    """Of a packed table, the bytes of the rows are taken, and unpacked then."""
+    """Takes rows of a table; of a packed one, their bytes, which are unpacked then."""
     packed = table.producer if table.producer is not None and table.op == "qnn.unpack" else None
     source = table if packed is None else packed.operands[0]
     rows = builder.call("take", source, node.operands[1], **node.attributes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from forge.driver.compilation import bind_params
 from forge.errors import OptionError, option
 from forge.ir.edits.dead_code import remove_dead
 from forge.ir.graph import Graph, Module
+from forge.options import CompileOptions
 from forge.quantization.chosen.compressible import Holder, holders, holds_zeros, replace
 from forge.quantization.observed import gram
 from forge.quantization.observed.calibration import Sample
@@ -31,7 +32,7 @@ MAX_SAMPLES = 256 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CompressionScheme:
     """The arguments of `IRModule.compress`, checked.
 
     Raises:
@@ -65,14 +66,14 @@ class Plan:
         return None if self.group == -1 else self.group
 
     def choices(self, kind: str) -> tuple[int, ...]:
-        """Bits of codes that a weight of a kind may get, the fewest first."""
+        """Returns the bits that codes of a weight of this kind may have, the fewest first."""
         least = self.bits
         if kind == "table" and self.embeddings:
             least = self.embeddings if self.size is None else min(self.bits, self.embeddings)
         return tuple(b for b in BITS if b == least or b == 8)
 
     @classmethod
-    def of(cls, **arguments: Any) -> Plan:
+    def of(cls, **arguments: Any) -> CompressionScheme:
         return cls(**arguments | {"exclude": exclusions(arguments.get("exclude", ()))})
 
 
@@ -83,7 +84,7 @@ def _check(name: str, value: Any, is_good: bool, expected: str) -> None:
 
 @dataclass(frozen=True)
 class CompressedWeight:
-    """What became of a weight.
+    """A weight after `IRModule.compress`.
 
     Attributes:
         label: the layer that reads it.
@@ -109,7 +110,7 @@ class CompressedWeight:
 
 @dataclass(frozen=True)
 class Compressed:
-    """What `IRModule.compress` did; ``print`` shows a table.
+    """The result of `IRModule.compress`; ``print`` shows a table.
 
     Attributes:
         bytes_before, bytes_after: of all constants of the model.
@@ -136,7 +137,7 @@ class Compressed:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Encoding:
     """A way to hold a weight; ``rounded`` is None for real numbers. ``error`` is relative to the squared sum of the results."""
 
     bits: int
@@ -147,24 +148,25 @@ class Candidate:
 
 
 @dataclass
-class _Search:
+class _Encoder:
     """Candidates for the weights of a graph."""
 
-    plan: Plan
+    plan: CompressionScheme
     samples: Sequence[Sample]
-    rescaled: Rescaled = field(default_factory=Rescaled)
+    options: CompileOptions
+    rescaled: Rescaled
 
-    def candidates(self, holder: Holder, matrices: np.ndarray | None) -> list[Candidate]:
+    def encodings(self, holder: Holder, matrices: np.ndarray | None) -> list[Encoding]:
         """The smallest first; the last one is the weight as it is."""
-        found: list[Candidate] = []
+        found: list[Encoding] = []
         for bits in self.plan.choices(holder.kind):
             group = holder.group(bits, self.plan.block)
             if group is not None and (self.plan.size is not None or not found):
                 found.append(self._candidate(holder, bits, group, matrices))
         nbytes = holder.array.nbytes
-        return [*(c for c in found if c.bytes < nbytes), Candidate(REAL, "", nbytes, 0.0)]
+        return [*(c for c in found if c.bytes < nbytes), Encoding(REAL, "", nbytes, 0.0)]
 
-    def _candidate(self, holder: Holder, bits: int, group: int, matrices: np.ndarray | None) -> Candidate:
+    def _candidate(self, holder: Holder, bits: int, group: int, matrices: np.ndarray | None) -> Encoding:
         rows = np.asarray(holder.rows, np.float32)
         is_plain = holder.kind in ("recurrent", "convolution") or not holds_zeros(holder, bits, group)
         fit = fit_steps(bits, self.plan.symmetric or is_plain)
@@ -179,7 +181,7 @@ class _Search:
                     for made in several]
         least, scheme, made = min(measured, key=lambda m: m[0])
         signal = max(energy(units * rows, matrices), 1e-30)
-        return Candidate(bits, scheme, holder.bytes(made, bits), least / signal, made)
+        return Encoding(bits, scheme, holder.bytes(made, bits), least / signal, made)
 
     def _better(self, rows: np.ndarray, group: int, fit: Any, matrices: np.ndarray) -> list[Rounded]:
         """With what is known of the inputs."""
@@ -193,11 +195,14 @@ class _Search:
         return found
 
 
-def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tuple[Module, Compressed]:
-    """A compressed copy of ``module``, and what was done.
+def compress(
+    module: Module, plan: CompressionScheme, samples: Iterable[Sample] | None, options: CompileOptions
+) -> tuple[Module, Compressed]:
+    """Returns a compressed copy of ``module``, and what was done.
 
     Args:
         samples: None: those that calibration kept.
+        options: of the models that compute what layers read.
 
     Raises:
         OptionError: the scheme needs samples, and there are none; or ``size`` cannot be reached.
@@ -211,7 +216,8 @@ def compress(module: Module, plan: Plan, samples: Iterable[Sample] | None) -> tu
     changed = module.copy()
     bind_params(changed.main)
     before = constant_bytes(changed.main)
-    search = _Search(plan, used, _rescale(changed, plan, used) if plan.scheme == "awq" else Rescaled())
+    rescaled = _rescale(changed, plan, used, options) if plan.scheme == "awq" else Rescaled()
+    search = _Encoder(plan, used, options, rescaled)
     found = _holders(changed.main, plan)
     candidates = dict(_candidates(changed, search, [h for h in found if not h.reason]))
     limit = None if plan.size is None else plan.size if plan.size > 1 else plan.size * before
@@ -236,7 +242,7 @@ def _limited(samples: Iterable[Sample]) -> list[Sample]:
     return kept
 
 
-def _holders(graph: Graph, plan: Plan) -> list[Holder]:
+def _holders(graph: Graph, plan: CompressionScheme) -> list[Holder]:
     found = holders(graph, plan.exclude, bool(plan.embeddings), plan.convolutions)
     for holder in found:
         if not holder.reason and all(holder.group(bits, plan.block) is None for bits in plan.choices(holder.kind)):
@@ -244,7 +250,7 @@ def _holders(graph: Graph, plan: Plan) -> list[Holder]:
     return found
 
 
-def _rescale(module: Module, plan: Plan, samples: Sequence[Sample]) -> Rescaled:
+def _rescale(module: Module, plan: CompressionScheme, samples: Sequence[Sample], options: CompileOptions) -> Rescaled:
     products = [h for h in _holders(module.main, plan) if h.kind == "product" and not h.reason and len(h.readers) == 1]
     groups = {h.layers[0]: (bits, group) for h in products for bits in plan.choices(h.kind)[:1]
               if (group := h.group(bits, plan.block)) is not None and gram.sums_windows(h.layers[0])}
@@ -252,32 +258,32 @@ def _rescale(module: Module, plan: Plan, samples: Sequence[Sample]) -> Rescaled:
     for bits, group in dict.fromkeys(groups.values()):
         fit = fit_steps(bits, plan.symmetric)
         same = [layer for layer, found in groups.items() if found == (bits, group)]
-        activation_scales.rescale(module, same, samples, partial(nearest, group=group, fit=fit), done)
+        activation_scales.rescale(module, same, samples, options, partial(nearest, group=group, fit=fit), done)
     return done
 
 
-def _candidates(module: Module, search: _Search, found: Sequence[Holder]) -> Iterator[tuple[Holder, list[Candidate]]]:
+def _candidates(module: Module, search: _Encoder, found: Sequence[Holder]) -> Iterator[tuple[Holder, list[Encoding]]]:
     known = found if search.samples else ()
     by_layer = {layer: holder for holder in known for layer in holder.layers if gram.sums_windows(layer)}
     left = set(found)
     sums: dict[Holder, np.ndarray] = {}
     waiting = {holder: len(holder.layers) for holder in found}
     for batch in gram.batches(by_layer):
-        matrices = gram.gram_matrices(module, batch, search.samples)
+        matrices = gram.gram_matrices(module, batch, search.samples, search.options)
         for layer in batch:
             holder = by_layer[layer]
             sums[holder] = sums[holder] + matrices[layer] if holder in sums else matrices[layer]
             waiting[holder] -= 1
             if not waiting[holder]:
                 left.discard(holder)
-                yield holder, search.candidates(holder, sums.pop(holder))
+                yield holder, search.encodings(holder, sums.pop(holder))
     for holder in found:
         if holder in left:
-            yield holder, search.candidates(holder, None)
+            yield holder, search.encodings(holder, None)
 
 
-def choose(candidates: dict[Holder, list[Candidate]], total: int, limit: float | None) -> dict[Holder, Candidate]:
-    """The first candidate of each weight, and within ``limit`` better ones: those that save most error for a byte.
+def choose(candidates: dict[Holder, list[Encoding]], total: int, limit: float | None) -> dict[Holder, Encoding]:
+    """Chooses the first candidate of each weight, and within ``limit`` better ones: those that save most error for a byte.
 
     Args:
         total: bytes of all constants, uncompressed.
@@ -303,7 +309,7 @@ def choose(candidates: dict[Holder, list[Candidate]], total: int, limit: float |
         chosen[holder] = better
 
 
-def _described(holder: Holder, candidates: dict[Holder, list[Candidate]], chosen: dict[Holder, Candidate]) -> CompressedWeight:
+def _described(holder: Holder, candidates: dict[Holder, list[Encoding]], chosen: dict[Holder, Encoding]) -> CompressedWeight:
     nbytes = holder.array.nbytes
     one = chosen.get(holder)
     if one is None or one.rounded is None:
@@ -314,6 +320,6 @@ def _described(holder: Holder, candidates: dict[Holder, list[Candidate]], chosen
 
 
 def constant_bytes(graph: Graph) -> int:
-    """Of all constants; equal arrays count once where they are one."""
+    """Counts the bytes of all constants; an array that several share counts once."""
     arrays = {id(v.constant): v.constant for node in graph.nodes for v in node.results if v.constant is not None}
     return sum(a.nbytes for a in arrays.values())

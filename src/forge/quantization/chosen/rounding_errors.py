@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,14 +11,14 @@ from forge import dtypes
 from forge.ir.graph import Module
 from forge.ir.nodes import Value
 from forge.ir.saved.statistics import Histogram, Statistics
-from forge.quantization.chosen.scheme import Scheme
-from forge.quantization.observed.ranges import Codes, choice_of, codes_of, joined, range_of
-from forge.quantization.places.layers import Layer, Sites, is_depthwise, layer_of, sites_of
-from forge.quantization.places.pairing import Pair, value_name
+from forge.quantization.chosen.scheme import QuantizationScheme
+from forge.quantization.observed.ranges import AffineCodes, choice_of, codes_of, joined
+from forge.quantization.places.layers import FloatLayer, Sites, layer_of, sites_of
+from forge.quantization.places.pairing import LayerPair, value_name
 from forge.quantization.places.recurrent import operand_of, weights_of
-from forge.quantization.quantize import Plan, codes_by_value, statistics_of
+from forge.quantization.quantize import codes_by_value, statistics_of, weight_of
 from forge.quantization.reports.analysis import decibels
-from forge.quantization.weights.codes import quantized_weight
+from forge.quantization.weights.codes import QuantizedWeight
 
 SHOWN_BINS = 128
 COMPARED = ("average", "minmax", "percentile", "mse")
@@ -59,19 +59,19 @@ class RoundedValue:
     methods: Mapping[str, float]
 
 
-def rounded_values(real: Module, pairs: list[Pair], scheme: Scheme) -> list[RoundedValue]:
-    """The values of the float module that these layers round, in order; those without statistics get ranges in each call."""
+def rounded_values(real: Module, pairs: list[LayerPair], scheme: QuantizationScheme) -> list[RoundedValue]:
+    """Returns the values of the float module that these layers round, in order, if they have statistics."""
     statistics = statistics_of(real)
     layers = {pair.number: layer for pair in pairs if (layer := layer_of(pair.real)) is not None}
     static = [layer for layer in layers.values() if scheme.quant_type != "dynamic"]
     sites = sites_of(static)
-    codes = codes_by_value(Plan(real.main, scheme, statistics), sites)
+    codes = codes_by_value(scheme, statistics, sites)
     readers = _readers(sites, layers)
     return [_rounded_value(value, [statistics[v] for v in sites.groups[value]], codes[value], readers[value], scheme)
             for value in sites.groups if value in codes]
 
 
-def _readers(sites: Sites, layers: Mapping[int, Layer]) -> dict[Value, tuple[int, ...]]:
+def _readers(sites: Sites, layers: Mapping[int, FloatLayer]) -> dict[Value, tuple[int, ...]]:
     numbers = {layer: number for number, layer in layers.items()}
     found: dict[Value, tuple[int, ...]] = dict.fromkeys(sites.groups, ())
     for layer, operands in sites.of.items():
@@ -80,7 +80,9 @@ def _readers(sites: Sites, layers: Mapping[int, Layer]) -> dict[Value, tuple[int
     return found
 
 
-def _rounded_value(value: Value, group: list[Statistics], codes: Codes, readers: tuple[int, ...], scheme: Scheme) -> RoundedValue:
+def _rounded_value(
+    value: Value, group: list[Statistics], codes: AffineCodes, readers: tuple[int, ...], scheme: QuantizationScheme
+) -> RoundedValue:
     own = joined(group)
     first, width, counts = _shown(own.histogram)
     low, high = dtypes.integer_range(codes.dtype)
@@ -91,12 +93,12 @@ def _rounded_value(value: Value, group: list[Statistics], codes: Codes, readers:
         value_name(value), readers, own.low, own.high, first, width, counts, codes.scale, codes.zero, codes.dtype, least,
         most, 100 * float(own.histogram.counts[outside].sum()) / total,
         str(choice_of(own, scheme.calib_method, scheme.calib_guard)), rounding_error(own.histogram, codes),
-        {m: rounding_error(own.histogram, codes_of(range_of(own, m, scheme.calib_guard), codes.dtype, scheme.symmetric))
+        {m: rounding_error(own.histogram, codes_of(choice_of(own, m, scheme.calib_guard).range, codes.dtype, scheme.symmetric))
          for m in COMPARED})
 
 
-def rounding_error(histogram: Histogram, codes: Codes) -> float:
-    """In dB, of the numbers at the centres of the bins."""
+def rounding_error(histogram: Histogram, codes: AffineCodes) -> float:
+    """Returns what rounding the numbers at the centres of the bins loses, in dB."""
     centres, counts = histogram.centres, histogram.counts
     return decibels(float(counts @ np.square(centres)), float(counts @ np.square(centres - codes.rounded(centres))))
 
@@ -115,7 +117,7 @@ def _shown(histogram: Histogram) -> tuple[float, float, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class WeightErrors:
-    """Of rounding a weight, in dB: as it is done, and with a scale for each channel; and its bytes in float32 and as codes."""
+    """Losses by rounding a weight in dB, as it is done and with a scale for each channel; its bytes in float32 and as codes."""
 
     sqnr: float
     per_channel: float
@@ -123,28 +125,27 @@ class WeightErrors:
     code_bytes: int
 
 
-def weight_errors(pair: Pair, scheme: Scheme) -> WeightErrors | None:
-    """None: both operands are data."""
+def weight_errors(pair: LayerPair, scheme: QuantizationScheme) -> WeightErrors | None:
+    """Measures what rounding the weight of a layer loses; None: both operands are data."""
     if pair.is_recurrent:
-        return _recurrent_weight_errors(pair)
-    weight, layer = pair.weight, layer_of(pair.real)
-    if weight is None or layer is None or layer.axis is None:
+        made = weights_of(pair.real)
+        arrays = {name: np.asarray(operand_of(pair.real, name).constant).reshape(w.codes.shape) for name, w in made.items()}
+        return _weight_errors(*[[(arrays[name], w) for name, w in made.items()]] * 2)
+    layer = layer_of(pair.real)
+    if layer is None or layer.axis is None:
         return None
-    found, codes = [], 0
-    has_channels = scheme.per_channel or is_depthwise(layer)
-    for per_channel in (has_channels, True):
-        made = quantized_weight(weight, layer.axis, scheme.weights, per_channel)
-        found.append(decibels(float(np.sum(np.square(weight, dtype=np.float64))),
-                              float(np.sum(np.square(weight - made.real, dtype=np.float64)))))
-        codes = codes or made.codes.nbytes + made.scale.nbytes
-    return WeightErrors(found[0], found[1], weight.nbytes, codes)
+    schemes = scheme, replace(scheme, per_channel=True)
+    return _weight_errors(*([(layer.array, weight_of(layer, s))] for s in schemes))
 
 
-def _recurrent_weight_errors(pair: Pair) -> WeightErrors:
-    """Of both weights, which have a scale for each row."""
-    made = weights_of(pair.real)
-    arrays = {name: np.asarray(operand_of(pair.real, name).constant).reshape(w.codes.shape) for name, w in made.items()}
-    sums = [float(np.sum(np.square(a, dtype=np.float64))) for a in arrays.values()]
-    lost = [float(np.sum(np.square(arrays[name] - w.real, dtype=np.float64))) for name, w in made.items()]
-    sqnr, code_bytes = decibels(sum(sums), sum(lost)), sum(w.codes.nbytes + w.scale.nbytes for w in made.values())
-    return WeightErrors(sqnr, sqnr, sum(a.nbytes for a in arrays.values()), code_bytes)
+def _weight_errors(
+    rounded: Sequence[tuple[np.ndarray, QuantizedWeight]], by_channel: Sequence[tuple[np.ndarray, QuantizedWeight]]
+) -> WeightErrors:
+    sqnr, per_channel = (decibels(sum(_squares(a) for a, _ in weights), sum(_squares(a - w.real) for a, w in weights))
+                         for weights in (rounded, by_channel))
+    code_bytes = sum(w.codes.nbytes + w.scale.nbytes for _, w in rounded)
+    return WeightErrors(sqnr, per_channel, sum(a.nbytes for a, _ in rounded), code_bytes)
+
+
+def _squares(array: np.ndarray) -> float:
+    return float(np.sum(np.square(array, dtype=np.float64)))

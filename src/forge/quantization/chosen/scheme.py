@@ -1,4 +1,4 @@
-"""What ``IRModule.quantize`` is asked for."""
+"""The arguments of ``IRModule.quantize``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("static", "dynamic", "any")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheme:
+class QuantizationScheme:
     """The arguments of `IRModule.quantize`, checked.
 
     Raises:
@@ -57,20 +57,20 @@ class Scheme:
 
     @property
     def of_weights(self) -> tuple[object, ...]:
-        """What the codes of weights depend on, besides ``exclude``."""
+        """The arguments, besides ``exclude``, that the codes of weights depend on."""
         return self.weights, self.per_channel, self.equalize, self.gptq
 
     @classmethod
-    def of(cls, **arguments: Any) -> Scheme:
+    def of(cls, **arguments: Any) -> QuantizationScheme:
         return cls(**arguments | {"exclude": exclusions(arguments.get("exclude", ()))})
 
     def describe(self) -> dict[str, Any]:
-        """Its arguments as JSON has them."""
+        """Returns the arguments as JSON has them."""
         return {f.name: getattr(self, f.name) if f.name != "exclude" else [str(e) for e in self.exclude] for f in fields(self)}
 
 
 def written(name: str, value: object) -> str:
-    """An argument of `quantize` as the interface in use has it: ``exclude=['/fc/Gemm']``, or ``--exclude /fc/Gemm``."""
+    """Writes an argument of `quantize` as the interface in use has it: ``exclude=['/fc/Gemm']``, or ``--exclude /fc/Gemm``."""
     flag = option(f"{name}={value}")
     if not flag.startswith("--"):
         return f"{name}={value!r}"

@@ -8,8 +8,8 @@ another set.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,12 +17,12 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
+from forge.options import CompileOptions
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.observed.trial import trial_runtime
-from forge.quantization.places.pairing import Pair, bias_node, constant_of, pairs_of
+from forge.quantization.observed.trial import TrialRun, trial_of
+from forge.quantization.places.pairing import LayerPair, bias_node, constant_of, pairs_of
 from forge.quantization.places.products import given_to, node_again
-from forge.quantization.reports.analysis import OutputSums, Tick
-from forge_runtime import Runtime
+from forge.quantization.reports.analysis import Analysis, OutputSums, Tick
 
 SWITCHES = "forge_switches"
 MAX_EXCLUDED = 16
@@ -31,7 +31,7 @@ MAX_EXCLUDED = 16
 
 @dataclass(frozen=True)
 class LayerSensitivity:
-    """What the outputs are like, in dB, with a layer.
+    """Signal to noise of the outputs, in dB, with and without a quantized layer.
 
     Attributes:
         number: of the layer, among the products of the model.
@@ -55,7 +55,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What sets of layers cost.
+    """The outputs with sets of layers quantized.
 
     Attributes:
         layers: in the order of the model.
@@ -69,9 +69,13 @@ class Sensitivity:
 
 
 def sensitivity(
-    real: Module, quantized: Module, samples: Sequence[Sample], seconds: float, tick: Tick = lambda done, total: None
+    real: Module, quantized: Module, samples: Sequence[Sample], options: CompileOptions, seconds: float,
+    tick: Tick = lambda done, total: None,
 ) -> Sensitivity:
     """Tries each layer of a quantized module on samples, at least on one, until the seconds are over.
+
+    Args:
+        options: of the model with switches.
 
     Raises:
         CompileError: an operator cannot be compiled.
@@ -80,37 +84,36 @@ def sensitivity(
     numbers = [pair.number for pair in switched.pairs]
     sets = [frozenset(), frozenset(numbers)]
     sets += [frozenset({k}) for k in numbers] + [frozenset(numbers) - {k} for k in numbers]
-    end, runtime = time.perf_counter() + seconds, switched.compiled(len(sets) * len(samples))
-    found, count = _measured(switched, runtime, sets, samples, end, tick)
+    end = time.perf_counter() + seconds
+    run = trial_of(switched.module, options, "sensitivity", len(sets) * len(samples))
+    found, count = _measured(switched, run, sets, samples, end, tick)
     layers = [LayerSensitivity(k, found[frozenset({k})].sqnr, found[frozenset(numbers) - {k}].sqnr) for k in numbers]
-    ranked = [x.number for x in sorted(layers, key=lambda x: -(x.without if x.without is not None else -np.inf))]
-    steps = [tuple(ranked[:k]) for k in range(min(MAX_EXCLUDED, len(ranked)) + 1)]
+    steps = [tuple(ranked(layers)[:k]) for k in range(min(MAX_EXCLUDED, len(layers)) + 1)]
     left = {frozenset(numbers) - set(step): step for step in steps}
-    further, _ = _measured(switched, runtime, [frozenset(), *left], samples[:count], np.inf, tick)
+    further, _ = _measured(switched, run, [frozenset(), *left], samples[:count], np.inf, tick)
     exclusions = [Exclusion(step, further[s].sqnr, further[s].agreement) for s, step in left.items()]
     return Sensitivity(tuple(layers), tuple(exclusions), count)
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    sqnr: float | None
-    agreement: float | None
+def ranked(layers: Iterable[LayerSensitivity]) -> list[int]:
+    """Returns the numbers of the layers, the one first without whose quantization the outputs are nearest."""
+    return [x.number for x in sorted(layers, key=lambda x: -(x.without if x.without is not None else -np.inf))]
 
 
-def _measured(switched: Switched, runtime: Runtime, sets: Sequence[frozenset[int]], samples: Sequence[Sample], end: float,
-              tick: Tick) -> tuple[dict[frozenset[int], _Outcome], int]:
-    """Outcomes by the layers that are quantized, of which the first set has none; and the number of samples."""
+def _measured(switched: Switched, run: TrialRun, sets: Sequence[frozenset[int]], samples: Sequence[Sample], end: float,
+              tick: Tick) -> tuple[dict[frozenset[int], Analysis], int]:
+    """Errors of the outputs by the layers that are quantized, of which the first set has none; and the number of samples."""
     sums = {active: OutputSums.of(switched.module) for active in sets}
     for count, sample in enumerate(samples):
         if count and time.perf_counter() > end:
             break
-        expected = switched.run(runtime, sample, sets[0])
+        expected = run(switched.given(sample, sets[0]))
         for done, active in enumerate(sums):
-            sums[active].add(expected, switched.run(runtime, sample, active))
+            sums[active].add(expected, run(switched.given(sample, active)))
             tick(count * len(sums) + done + 1, len(samples) * len(sums))
     else:
         count = len(samples)
-    return {active: _Outcome(s.sqnr, s.agreement) for active, s in sums.items()}, count
+    return {active: s.analysis() for active, s in sums.items()}, count
 
 
 @dataclass
@@ -122,8 +125,8 @@ class Switched:
     """
 
     module: Module
-    pairs: list[Pair]
-    readers: list[frozenset[int]] = field(default_factory=list)
+    pairs: list[LayerPair]
+    readers: list[frozenset[int]]
 
     @classmethod
     def of(cls, real: Module, quantized: Module) -> Switched:
@@ -134,15 +137,10 @@ class Switched:
         graph = _switched_graph(quantized.main, pairs, rounded)
         return cls(quantized.with_main(graph, dict(real.params)), pairs, readers)
 
-    def compiled(self, calls: int) -> Runtime:
-        return trial_runtime(self.module, "sensitivity", calls)
-
-    def run(self, runtime: Runtime, sample: Sample, active: frozenset[int]) -> list[np.ndarray]:
-        """Outputs where these layers are quantized."""
+    def given(self, sample: Sample, active: frozenset[int]) -> Sample:
+        """Returns a sample with switches so that these layers are quantized."""
         positions = [bool(readers & active) for readers in self.readers] + [pair.number in active for pair in self.pairs]
-        given = {**sample, SWITCHES: np.array(positions, np.float32)}
-        found: list[np.ndarray] = runtime.run([given[name] for name in runtime.input_names])
-        return found
+        return {**sample, SWITCHES: np.array(positions, np.float32)}
 
 
 def _is_rounding(node: Node) -> bool:
@@ -178,7 +176,7 @@ def _reached(value: Value, numbers: dict[Node, int]) -> Iterator[Node]:
                 stack += node.results
 
 
-def _switched_graph(quantized: Graph, pairs: Sequence[Pair], rounded: Sequence[Node]) -> Graph:
+def _switched_graph(quantized: Graph, pairs: Sequence[LayerPair], rounded: Sequence[Node]) -> Graph:
     graph = Graph()
     known = {v: graph.add_input(v.type, v.name) for v in quantized.inputs}
     builder = Builder(graph)
@@ -213,7 +211,7 @@ def _switched_graph(quantized: Graph, pairs: Sequence[Pair], rounded: Sequence[N
 
 
 def _before(node: Node, known: dict[Value, Value]) -> Value:
-    """What is rounded."""
+    """Returns the value that a rounding reads."""
     whole = node.operands[0]
     assert whole is not None and whole.producer is not None and whole.producer.operands[0] is not None
     return known[whole.producer.operands[0]]
@@ -223,7 +221,7 @@ def _mixed(builder: Builder, off: Value, on: Value, switch: Value) -> Value:
     return builder.call("add", off, builder.call("multiply", builder.call("subtract", on, off), switch))
 
 
-def _weighed(builder: Builder, clone: Node, pair: Pair, switch: Value) -> Value:
+def _weighed(builder: Builder, clone: Node, pair: LayerPair, switch: Value) -> Value:
     old, new = pair.weight, pair.rounded_weight
     assert old is not None and new is not None
 
@@ -234,7 +232,7 @@ def _weighed(builder: Builder, clone: Node, pair: Pair, switch: Value) -> Value:
     return builder.call("add", by(old), builder.call("multiply", by(new - old), switch))
 
 
-def _add_bias(builder: Builder, node: Node, pair: Pair, switch: Value, known: dict[Value, Value]) -> None:
+def _add_bias(builder: Builder, node: Node, pair: LayerPair, switch: Value, known: dict[Value, Value]) -> None:
     """A bias that is the real one where the switch is off; where that has none, zeros."""
     position = next(k for k, v in enumerate(node.operands) if v is not None and constant_of(v) is not None)
     new = constant_of(node.operands[position])  # type: ignore[arg-type]

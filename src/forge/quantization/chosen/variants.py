@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from forge.driver import CompiledModel, check_options, compile_module
+from forge.driver import CompiledModel, compile_module
 from forge.driver.latency import measure
 from forge.errors import OptionError
 from forge.ir.graph import Module
+from forge.options import CompileOptions
 from forge.progress import Progress
-from forge.quantization.chosen.scheme import Scheme, written
+from forge.quantization.chosen.scheme import QuantizationScheme, written
 from forge.quantization.chosen.sensitivity import Exclusion
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.places.pairing import pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import EXCLUDED, Quantized, quantize
+from forge.quantization.quantize import EXCLUDED, QuantizedModule, quantize
 from forge.quantization.reports.analysis import OutputSums
-from forge.quantization.weights.codes import Weight
+from forge.quantization.weights.codes import QuantizedWeight
 from forge_runtime import Runtime
 
 MIN_GAIN = 0.5
-"""In dB: less is no reason to leave a layer in float."""
+"""In dB: a layer is not left in float for less."""
 MIN_ROUNDS, MAX_ROUNDS = 5, 40
 
 
 @dataclass(frozen=True)
-class Variant:
+class ModelVariant:
     """A float model, or quantized in one way.
 
     Attributes:
@@ -56,7 +58,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Proposal:
     """Arguments that are others than those of the scheme, and layers to leave in float."""
 
     changes: Mapping[str, Any]
@@ -69,8 +71,8 @@ class Candidate:
         return (" " if words[0].startswith("--") else ", ").join(words)
 
 
-def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> Iterator[Candidate]:
-    """What is worth trying, the most promising first.
+def candidates(scheme: QuantizationScheme, exclusions: Sequence[Exclusion], layers: int) -> Iterator[Proposal]:
+    """Yields what is worth trying, the most promising first.
 
     Args:
         exclusions: as `sensitivity` finds them.
@@ -79,16 +81,16 @@ def candidates(scheme: Scheme, exclusions: Sequence[Exclusion], layers: int) -> 
     channels = {} if scheme.per_channel else {"per_channel": True}
     ranges = {} if scheme.calib_method == "mse" else {"calib_method": "mse"}
     lists = [e.numbers for e in exclusions if len(e.numbers) in (1, 2, 4, 8) and 2 * len(e.numbers) <= layers]
-    found = [Candidate(channels), Candidate(channels, *lists[:1]), Candidate({}, *lists[:1]), Candidate({**channels, **ranges})]
-    found += [Candidate(channels, numbers) for numbers in lists[1:]] + [Candidate(ranges)]
-    found += [Candidate({"calib_method": m}) for m in ("minmax", "average", "percentile") if m != scheme.calib_method]
+    found = [Proposal(channels), Proposal(channels, *lists[:1]), Proposal({}, *lists[:1]), Proposal({**channels, **ranges})]
+    found += [Proposal(channels, numbers) for numbers in lists[1:]] + [Proposal(ranges)]
+    found += [Proposal({"calib_method": m}) for m in ("minmax", "average", "percentile") if m != scheme.calib_method]
     if scheme.calib_method in ("average", "entropy", "percentile"):
-        found.append(Candidate({"calib_guard": not scheme.calib_guard}))
-    found.append(Candidate({"bias_correction": not scheme.bias_correction}))
+        found.append(Proposal({"calib_guard": not scheme.calib_guard}))
+    found.append(Proposal({"bias_correction": not scheme.bias_correction}))
     if scheme.kernel_dtype is None:
         other = "uint8" if scheme.activation_dtype == "int8" else "int8"
-        found.append(Candidate({"activation_dtype": other, "kernel_dtype": "int8"}))
-    seen: list[Candidate] = [Candidate({})]
+        found.append(Proposal({"activation_dtype": other, "kernel_dtype": "int8"}))
+    seen: list[Proposal] = [Proposal({})]
     for candidate in found:
         if candidate not in seen:
             seen.append(candidate)
@@ -100,34 +102,33 @@ class Trials:
     """Variants of one model, each compiled.
 
     Attributes:
+        record: the model that they are compared with.
         names: of layers, by number, as ``exclude`` takes them.
-        weights: that were rounded with the fewest exclusions, by `Scheme.of_weights`.
+        weights: that were rounded with the fewest exclusions, by `QuantizationScheme.of_weights`.
     """
 
-    real: Module
-    scheme: Scheme
+    record: QuantizedModule
     names: Mapping[int, str]
     samples: Sequence[Sample]
     expected: Runtime
-    variants: list[Variant]
+    variants: list[ModelVariant]
     runtimes: list[Runtime]
-    weights: dict[tuple[object, ...], Mapping[int, Weight]]
+    weights: dict[tuple[object, ...], Mapping[int, QuantizedWeight]]
 
     @classmethod
-    def of(cls, record: Quantized, samples: Sequence[Sample]) -> Trials:
-        """With the float model, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantized."""
-        real, quantized, scheme = record.before, record.module, record.scheme
+    def of(cls, record: QuantizedModule, samples: Sequence[Sample]) -> Trials:
+        """Compiles the float model, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantized."""
+        real, options = record.before, record.options
         names = {k: node.shown_name for k, node in enumerate(products(real.main))}
-        compiled = _compiled(real)
-        made = cls(real, scheme, names, samples, compiled.runtime(), [], [], {scheme.of_weights: record.weights})
-        made._add(Variant("float32", None, (), 0, None, None, 0), compiled)
-        if check_options().layouts.group_size("bfloat16", "bfloat16") > 1:
-            made._add(Variant("bfloat16", None, (), 0, None, None, 0), _compiled(real, bfloat16=True))
-        chosen = Variant("as quantized", {}, (), len(pairs_of(real, quantized)), None, None, 0, is_chosen=True)
-        made._add(chosen, _compiled(quantized))
+        compiled = _compiled(real, options)
+        made = cls(record, names, samples, compiled.runtime(), [], [], {record.scheme.of_weights: record.weights})
+        made._add("float32", compiled, real)
+        if options.layouts.group_size("bfloat16", "bfloat16") > 1:
+            made._add("bfloat16", _compiled(real, replace(options, bfloat16=True)), real)
+        made._add("as quantized", _compiled(record.module, options), record.module, {}, is_chosen=True)
         return made
 
-    def run(self, found: Iterator[Candidate], end: float, progress: Progress, most: int = 12) -> None:
+    def run(self, found: Iterator[Proposal], end: float, progress: Progress, most: int = 12) -> None:
         """Tries candidates until the time is over, each only if the time that the last one took is left."""
         took = 0.0
         for number, candidate in enumerate(found):
@@ -139,33 +140,35 @@ class Trials:
             took = time.perf_counter() - start
         progress("variants", most, most)
 
-    def _try(self, candidate: Candidate) -> None:
+    def _try(self, candidate: Proposal) -> None:
+        record = self.record
         try:
-            scheme, kept = replace(self.scheme, **candidate.changes), dict.fromkeys(candidate.excluded, EXCLUDED)
-            made = quantize(self.real, scheme, kept, self.weights.get(scheme.of_weights))
+            scheme, kept = replace(record.scheme, **candidate.changes), dict.fromkeys(candidate.excluded, EXCLUDED)
+            made = quantize(record.before, scheme, record.options, kept, self.weights.get(scheme.of_weights))
         except OptionError:
             return
         if candidate.excluded == ():
             self.weights.setdefault(scheme.of_weights, made.weights)
-        count = len(pairs_of(self.real, made.module))
         excluded = [self.names[k] for k in candidate.excluded]
         arguments = {**candidate.changes, **({"exclude": excluded} if excluded else {})}
-        title = candidate.title(self.names)
-        self._add(Variant(title, arguments, candidate.excluded, count, None, None, 0), _compiled(made.module))
+        compiled = _compiled(made.module, record.options)
+        self._add(candidate.title(self.names), compiled, made.module, arguments, candidate.excluded)
 
-    def _add(self, variant: Variant, compiled: CompiledModel) -> None:
-        runtime = compiled.runtime()
-        sums = OutputSums.of(self.real)
+    def _add(self, title: str, compiled: CompiledModel, module: Module, arguments: Mapping[str, Any] | None = None,
+             excluded: tuple[int, ...] = (), is_chosen: bool = False) -> None:
+        real, runtime = self.record.before, compiled.runtime()
+        sums = OutputSums.of(real)
         for sample in self.samples:
-            sums.add(_run(self.expected, sample), _run(runtime, sample))
-        size = compiled.weights.size + sum(map(len, compiled.objects))
-        self.variants.append(replace(variant, sqnr=sums.sqnr, agreement=sums.agreement, bytes=size))
+            sums.add(self.expected.run(sample), runtime.run(sample))
+        found, size = sums.analysis(), compiled.weights.size + sum(map(len, compiled.objects))
+        layers = len(pairs_of(real, module))
+        self.variants.append(
+            ModelVariant(title, arguments, excluded, layers, found.sqnr, found.agreement, size, is_chosen=is_chosen))
         self.runtimes.append(runtime)
 
-    def timed(self, seconds: float) -> list[Variant]:
-        """The variants with the times of calls, which take turns for about ``seconds``."""
-        sample = self.samples[0]
-        calls = {str(k): _call(runtime, sample) for k, runtime in enumerate(self.runtimes)}
+    def timed(self, seconds: float) -> list[ModelVariant]:
+        """Returns the variants with the times of calls, which take turns for about ``seconds``."""
+        calls = {str(k): partial(runtime.run, self.samples[0]) for k, runtime in enumerate(self.runtimes)}
         start = time.perf_counter()
         for call in calls.values():
             call()
@@ -175,28 +178,19 @@ class Trials:
         return marked_best([replace(v, seconds=found[str(k)].median) for k, v in enumerate(self.variants)])
 
 
-def _compiled(module: Module, bfloat16: bool = False) -> CompiledModel:
-    return compile_module(module, check_options(bfloat16=bfloat16), name="variant")
+def _compiled(module: Module, options: CompileOptions) -> CompiledModel:
+    return compile_module(module, options, name="variant")
 
 
-def _run(runtime: Runtime, sample: Sample) -> Any:
-    return runtime.run([sample[name] for name in runtime.input_names])
-
-
-def _call(runtime: Runtime, sample: Sample) -> Callable[[], object]:
-    arrays = [sample[name] for name in runtime.input_names]
-    return lambda: runtime.run(arrays)
-
-
-def marked_best(variants: Sequence[Variant]) -> list[Variant]:
-    """The same, with `Variant.is_best` set."""
+def marked_best(variants: Sequence[ModelVariant]) -> list[ModelVariant]:
+    """Returns the variants with `ModelVariant.is_best` set."""
     return [replace(v, is_best=not any(_beats(other, v) for other in variants)) for v in variants]
 
 
-def _beats(one: Variant, other: Variant) -> bool:
+def _beats(one: ModelVariant, other: ModelVariant) -> bool:
     pairs = list(zip(_costs(one), _costs(other)))
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
 
-def _costs(variant: Variant) -> tuple[float, float, float]:
+def _costs(variant: ModelVariant) -> tuple[float, float, float]:
     return -(variant.sqnr if variant.sqnr is not None else 0.0), variant.bytes, variant.seconds

@@ -20,8 +20,8 @@ from forge.ir.nodes import Value
 from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
-from forge.quantization.observed.trial import trial_runtime
-from forge_runtime import Runtime
+from forge.options import CompileOptions
+from forge.quantization.observed.trial import TrialRun, trial_of
 
 BINNING = "forge_binning"
 """The input with, for each value, one over the width of a bin, the bin that begins at 0, and what a number counts: 1.
@@ -44,14 +44,14 @@ class Observer:
     """
 
     found: dict[Value, Statistics]
-    runtime: Runtime
+    trial: TrialRun
 
     @classmethod
-    def of(cls, module: Module, channel_axes: Mapping[Value, int]) -> Observer:
-        """For the values of ``main`` that are given with their axis of channels."""
+    def of(cls, module: Module, channel_axes: Mapping[Value, int], options: CompileOptions) -> Observer:
+        """Compiles the model for the values of ``main`` that are given with their axis of channels."""
         observed = module.with_main(observed_graph(module.main, channel_axes))
-        runtime = trial_runtime(observed, "calibrate")
-        return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, runtime)
+        trial = trial_of(observed, options, "calibrate")
+        return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, trial)
 
     def add(self, sample: Sample) -> None:
         """Runs a sample, and counts what its values are; again if a histogram was too narrow.
@@ -66,8 +66,7 @@ class Observer:
 
     def _run(self, sample: Sample) -> list[Sequence[np.ndarray]]:
         binning = [(1 / s.histogram.width, s.histogram.offset, 1) for s in self.found.values()]
-        given = {**sample, BINNING: np.asarray(binning, np.float32).reshape(-1, 3)}
-        flat = self.runtime.run([given[name] for name in self.runtime.input_names])
+        flat = self.trial({**sample, BINNING: np.asarray(binning, np.float32).reshape(-1, 3)})
         return [flat[k : k + 3] for k in range(0, len(flat), 3)]
 
     def _widen(self, results: list[Sequence[np.ndarray]]) -> bool:
@@ -82,19 +81,15 @@ class Observer:
 
 
 def observed_graph(graph: Graph, channel_axes: Mapping[Value, int]) -> Graph:
-    """A graph whose outputs are statistics of values of ``graph``: three of each."""
+    """Returns a graph whose outputs are the statistics of values of ``graph``: three for each value."""
     observed = extract(graph, list(channel_axes))
     builder = Builder(observed)
-    binning = observed.add_input(_tensor((len(channel_axes), 3)), BINNING)
+    binning = observed.add_input(TensorType((len(channel_axes), 3), "float32"), BINNING)
     outputs: list[Value] = []
     for number, (value, axis) in enumerate(zip(observed.outputs, channel_axes.values())):
         outputs += _statistics(builder, value, axis, builder.call("take", binning, builder.constant(np.int64(number)), axis=0))
     observed.outputs = outputs
     return observed
-
-
-def _tensor(shape: tuple[int, ...]) -> TensorType:
-    return TensorType(shape, "float32")
 
 
 def _statistics(builder: Builder, value: Value, axis: int, binning: Value) -> list[Value]:
@@ -135,14 +130,17 @@ KEPT_SMALL_SAMPLES, KEPT_SMALL_BYTES = 256, 64 << 10
 """How many are while they are tiny: a layer reads few rows of them then, and needs many."""
 
 
-def calibrate(module: Module, samples: Iterable[Sample], channel_axes: Mapping[Value, int], reset: bool) -> None:
+def calibrate(
+    module: Module, samples: Iterable[Sample], channel_axes: Mapping[Value, int], options: CompileOptions, reset: bool = True
+) -> None:
     """Gives ``module`` statistics of some of the values of ``main``; what goes wrong leaves it as it was.
 
     Args:
         channel_axes: the values, each with its axis of channels.
+        options: of the model that computes the statistics.
         reset: forget what earlier calibrations found.
     """
-    observer = Observer.of(module, channel_axes)
+    observer = Observer.of(module, channel_axes, options)
     digests = hashing.value_digests(module)
     if not reset:
         earlier = {value: module.calibration.statistics.get(digests[value]) for value in channel_axes}

@@ -17,9 +17,10 @@ from forge.ir.nodes import Value
 from forge.ops.core.window_geometry import sliding_windows
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul
+from forge.options import CompileOptions
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.observed.trial import trial_runtime
-from forge.quantization.places.layers import Layer
+from forge.quantization.observed.trial import trial_of
+from forge.quantization.places.layers import FloatLayer
 
 MAX_BYTES = 256 << 20
 """Of the matrices that are summed in one run over the samples; a larger one gets a run of its own."""
@@ -29,32 +30,21 @@ CHUNK = 1 << 23
 """Elements of windows that are copied at a time."""
 
 
-def sums_windows(layer: Layer) -> bool:
+def sums_windows(layer: FloatLayer) -> bool:
     """Whether ``layer`` has Gram matrices: a dense layer or a convolution, of a depth that memory allows."""
     return layer.weight is not None and bool(Conv.of(layer.node) or Dense.of(layer.node) or Matmul.of(layer.node)) \
-        and depth_of(layer) <= MAX_DEPTH
+        and layer.depth <= MAX_DEPTH
 
 
-def groups_of(layer: Layer) -> int:
-    conv = Conv.of(layer.node)
-    return 1 if conv is None else int(conv.attrs.groups)
-
-
-def depth_of(layer: Layer) -> int:
-    """How many products are summed."""
-    assert layer.weight is not None and layer.weight.constant is not None and layer.axis is not None
-    return int(layer.weight.constant.size) // int(layer.weight.constant.shape[layer.axis])
-
-
-def batches(layers: Iterable[Layer], itemsize: int = 8) -> Iterator[list[Layer]]:
-    """Layers whose matrices have ``MAX_BYTES`` together, or one; those of the same inputs share one and stay together."""
-    by_input: dict[tuple[Value, bool], list[Layer]] = {}
+def batches(layers: Iterable[FloatLayer], itemsize: int = 8) -> Iterator[list[FloatLayer]]:
+    """Yields layers whose matrices have at most `MAX_BYTES` together, or one layer; those of the same inputs stay together."""
+    by_input: dict[tuple[Value, bool], list[FloatLayer]] = {}
     for layer in layers:
         by_input.setdefault((layer.inputs[0], Conv.of(layer.node) is not None), []).append(layer)
-    batch: list[Layer] = []
+    batch: list[FloatLayer] = []
     held = 0
     for same in by_input.values():
-        size = max(itemsize * groups_of(layer) * depth_of(layer) ** 2 for layer in same)
+        size = max(itemsize * layer.groups * layer.depth**2 for layer in same)
         if batch and held + size > MAX_BYTES:
             yield batch
             batch, held = [], 0
@@ -63,20 +53,23 @@ def batches(layers: Iterable[Layer], itemsize: int = 8) -> Iterator[list[Layer]]
         yield batch
 
 
-def gram_matrices(module: Module, layers: Sequence[Layer], samples: Iterable[Sample]) -> dict[Layer, np.ndarray]:
-    """``[groups, K, K]`` of float64 by layer; dense layers of the same inputs share one array.
+def gram_matrices(
+    module: Module, layers: Sequence[FloatLayer], samples: Iterable[Sample], options: CompileOptions
+) -> dict[FloatLayer, np.ndarray]:
+    """Computes the Gram matrices ``[groups, K, K]`` of layers in float64; dense layers of the same inputs share one array.
 
     Args:
         layers: of ``module.main``, with `sums_windows`.
+        options: of the model that computes what the layers read.
 
     Raises:
-        InputError: there is no sample, or an input of a layer is not finite.
+        InputError: no sample is given, or an input of a layer is not finite.
     """
     found: dict[object, np.ndarray] = {}
     by_key = {key_of(layer): layer for layer in layers}
-    for arrays in layer_inputs(module, layers, samples):
+    for arrays in layer_inputs(module, layers, samples, options):
         for key, layer in by_key.items():
-            product = _product(layer, arrays[layer.inputs[0]])
+            product = gram_matrix(layer, arrays[layer.inputs[0]])
             if not np.isfinite(np.einsum("gkk->", product)):
                 raise InputError(f"samples: the input of {layer.label} is not finite; expected finite numbers")
             found[key] = found[key] + product if key in found else product.astype(np.float64)
@@ -85,23 +78,25 @@ def gram_matrices(module: Module, layers: Sequence[Layer], samples: Iterable[Sam
     return {layer: found[key_of(layer)] for layer in layers}
 
 
-def key_of(layer: Layer) -> object:
-    """Equal for layers that read the same rows."""
+def key_of(layer: FloatLayer) -> object:
+    """Returns what is equal for layers that read the same rows."""
     return layer if Conv.of(layer.node) else layer.inputs[0]
 
 
-def layer_inputs(module: Module, layers: Sequence[Layer], samples: Iterable[Sample]) -> Iterator[Mapping[Value, np.ndarray]]:
-    """What layers of ``main`` read, for each sample."""
+def layer_inputs(
+    module: Module, layers: Sequence[FloatLayer], samples: Iterable[Sample], options: CompileOptions
+) -> Iterator[Mapping[Value, np.ndarray]]:
+    """Yields the arrays that layers of ``main`` read, for each sample."""
     values = list(dict.fromkeys(layer.inputs[0] for layer in layers))
     made = [v for v in values if v not in module.main.inputs]
     run = None
     if made:
         observed = module.with_main(extract(module.main, made))
         observed.params = {k: a for k, a in module.params.items() if k in {v.name for v in observed.main.inputs}}
-        run = trial_runtime(observed, "layer_inputs")
+        run = trial_of(observed, options, "layer_inputs")
     for sample in samples:
         given = {**_empty_states(module.main, sample), **module.params, **sample}
-        results = [] if run is None else run.run([given[name] for name in run.input_names])
+        results = [] if run is None else run(given)
         yield {**{v: np.asarray(given[v.name]) for v in values if v not in made}, **dict(zip(made, results))}
 
 
@@ -120,17 +115,16 @@ def _size(dim: dims.Dim, sizes: Mapping[str, int]) -> int:
     return int(dims.evaluate(dim, {**dict.fromkeys(dims.symbols(dim), 0), **sizes}))
 
 
-def _product(layer: Layer, data: np.ndarray) -> np.ndarray:
-    """``[groups, K, K]`` for one sample."""
-    depth = depth_of(layer)
-    total = np.zeros((groups_of(layer), depth, depth), np.float32)
-    for rows in rows_of(layer, data):
+def gram_matrix(layer: FloatLayer, data: np.ndarray, most: int | None = None) -> np.ndarray:
+    """Returns ``[groups, K, K]``, float32, for the input of a layer; ``most`` as of `rows_of`."""
+    total = np.zeros((layer.groups, layer.depth, layer.depth), np.float32)
+    for rows in rows_of(layer, data, most):
         total += np.matmul(rows.swapaxes(1, 2), rows)
     return total
 
 
-def rows_of(layer: Layer, data: np.ndarray, most: int | None = None) -> Iterator[np.ndarray]:
-    """``[groups, n, K]``: what each row of the weight is multiplied by, in parts.
+def rows_of(layer: FloatLayer, data: np.ndarray, most: int | None = None) -> Iterator[np.ndarray]:
+    """Yields ``[groups, n, K]``, the vectors that each row of the weight is multiplied by, in parts.
 
     Args:
         data: the layer's input.
@@ -138,14 +132,14 @@ def rows_of(layer: Layer, data: np.ndarray, most: int | None = None) -> Iterator
     """
     conv = Conv.of(layer.node)
     if conv is not None:
-        yield from _windows(conv, data, groups_of(layer), depth_of(layer), most)
+        yield from _windows(conv, data, layer.groups, layer.depth, most)
         return
-    rows = np.asarray(data, np.float32).reshape(1, -1, depth_of(layer))
+    rows = np.asarray(data, np.float32).reshape(1, -1, layer.depth)
     yield rows[:, :: 1 if most is None else max(1, rows.shape[1] // most)]
 
 
 def _windows(conv: Conv, data: np.ndarray, groups: int, depth: int, most: int | None) -> Iterator[np.ndarray]:
-    """``[groups, positions, K]``: the windows of one element of the batch, or of a part of it, after another."""
+    """Yields the windows ``[groups, positions, K]`` of one element of the batch, or of a part of it, after another."""
     shape = conv.shape(data.shape, conv.weight.shape, conv.attrs)
     axes = range(2, data.ndim)
     counts = [tap.positions(data.shape[axis]) for axis, tap in zip(axes, shape.taps)]

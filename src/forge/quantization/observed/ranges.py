@@ -34,31 +34,31 @@ SHARES = tuple(k / 256 for k in range(16, 257))
 
 
 @dataclass(frozen=True)
-class Range:
-    """Of real numbers, 0 among them."""
+class RealRange:
+    """An interval of real numbers, 0 among them."""
 
     low: float
     high: float
 
 
 @dataclass(frozen=True)
-class Codes:
-    """What integers of ``dtype`` stand for: ``(code - zero) * scale``."""
+class AffineCodes:
+    """The real numbers that integers of ``dtype`` stand for: ``(code - zero) * scale``."""
 
     dtype: str
     scale: float
     zero: int
 
     def rounded(self, numbers: np.ndarray) -> np.ndarray:
-        """The numbers that the codes of ``numbers`` stand for."""
+        """Returns the numbers that the codes of ``numbers`` stand for."""
         low, high = dtypes.integer_range(self.dtype)
         whole = np.clip(np.rint(numbers / self.scale) + self.zero, low, high)
         rounded: np.ndarray = (whole - self.zero) * self.scale
         return rounded
 
 
-def codes_of(found: Range, dtype: str, symmetric: bool | None = None) -> Codes:
-    """Codes for a range.
+def codes_of(found: RealRange, dtype: str, symmetric: bool | None = None) -> AffineCodes:
+    """Returns codes for a range.
 
     Args:
         dtype: int8 or uint8.
@@ -71,15 +71,15 @@ def codes_of(found: Range, dtype: str, symmetric: bool | None = None) -> Codes:
         symmetric = least < 0 and min(-low, high) >= ONE_SIDED * max(-low, high)
     if symmetric:
         if least == 0 and low == 0:
-            return Codes(dtype, max(high / most, MIN_SCALE), 0)
+            return AffineCodes(dtype, max(high / most, MIN_SCALE), 0)
         zero = 0 if least < 0 else (most + 1) // 2
-        return Codes(dtype, max(max(-low, high) / (most - zero), MIN_SCALE), zero)
+        return AffineCodes(dtype, max(max(-low, high) / (most - zero), MIN_SCALE), zero)
     scale = float(np.float32(max((high - low) / (most - least), MIN_SCALE)))
-    return Codes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))
+    return AffineCodes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))
 
 
 @dataclass(frozen=True)
-class Choice:
+class RangeChoice:
     """The range of a value.
 
     Attributes:
@@ -90,8 +90,8 @@ class Choice:
         reason: why the whole range was not cut; empty: it was.
     """
 
-    cut: Range
-    range: Range
+    cut: RealRange
+    range: RealRange
     outside: float = 0.0
     gain: float = 0.0
     reason: str = ""
@@ -103,42 +103,38 @@ class Choice:
         return f"whole range: {self.reason}" + (f" (a cut to {ends}: {self.gain:+.1f} dB)" if self.gain < 0 else "")
 
 
-def choice_of(statistics: Statistics, method: str, guard: bool = True, levels: int = 256) -> Choice:
-    """The range that ``method`` chooses.
+def choice_of(statistics: Statistics, method: str, guard: bool = True, levels: int = 256) -> RangeChoice:
+    """Chooses a range by ``method``.
 
     Args:
         guard: keep the whole range where the cut gives a larger squared error.
         levels: the number of codes.
     """
-    whole, histogram = Range(statistics.low, statistics.high), statistics.histogram
+    whole, histogram = RealRange(statistics.low, statistics.high), statistics.histogram
     if method == "minmax":
-        return Choice(whole, whole, reason="minmax")
+        return RangeChoice(whole, whole, reason="minmax")
     if not histogram.counts.any():
-        return Choice(whole, whole, reason="its channels were equalized, and there are no samples to count its numbers again")
+        reason = "its channels were equalized, and there are no samples to count its numbers again"
+        return RangeChoice(whole, whole, reason=reason)
     if method == "average":
-        cut = Range(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
+        cut = RealRange(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
     else:
         cut = (_percentile if method == "percentile" else _entropy if method == "entropy" else _least_error)(statistics, levels)
     if cut == whole:
-        return Choice(whole, whole, reason=f"{method} cuts nothing")
+        return RangeChoice(whole, whole, reason=f"{method} cuts nothing")
     before, after = (max(error(histogram, found, levels), TINY) for found in (whole, cut))
     outside = 1 - _inside(histogram, cut) / histogram.counts.sum()
     lost = guard and after > before
     reason = "the cut would lose more than it gains" if lost else ""
-    return Choice(cut, whole if lost else cut, outside, 10 * math.log10(before / after), reason)
+    return RangeChoice(cut, whole if lost else cut, outside, 10 * math.log10(before / after), reason)
 
 
-def range_of(statistics: Statistics, method: str, guard: bool = True, levels: int = 256) -> Range:
-    """The range of `choice_of`."""
-    return choice_of(statistics, method, guard, levels).range
-
-
-def _inside(histogram: Histogram, found: Range) -> int:
+def _inside(histogram: Histogram, found: RealRange) -> int:
     return int(histogram.counts[(histogram.centres >= found.low) & (histogram.centres <= found.high)].sum())
 
 
 def joined(several: list[Statistics]) -> Statistics:
-    """What is known of values that are rounded alike, of as many calls each."""
+    """Returns the statistics of values that are rounded alike, of the same number of calls each."""
     if len(several) == 1:
         return several[0]
     low, high = min(s.low for s in several), max(s.high for s in several)
@@ -158,8 +154,8 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
     return Histogram(a.counts + b.counts, a.width, a.is_signed)
 
 
-def error(histogram: Histogram, found: Range, levels: int) -> float:
-    """The sum of squared errors of the numbers, each at the centre of its bin, with ``levels`` codes for the range."""
+def error(histogram: Histogram, found: RealRange, levels: int) -> float:
+    """Sums the squared errors of the numbers, each at the centre of its bin, with ``levels`` codes for the range."""
     low, high = min(found.low, 0.0), max(found.high, 0.0)
     scale = max((high - low) / (levels - 1), MIN_SCALE)
     centres = histogram.centres
@@ -167,27 +163,23 @@ def error(histogram: Histogram, found: Range, levels: int) -> float:
     return float(np.sum(histogram.counts * np.square(centres - rounded)))
 
 
-def _clipped(statistics: Statistics, threshold: float) -> Range:
-    return Range(max(statistics.low, -threshold), min(statistics.high, threshold))
-
-
-def _percentile(statistics: Statistics, _: int) -> Range:
+def _percentile(statistics: Statistics, _: int) -> RealRange:
     histogram, edges = statistics.histogram, statistics.histogram.edges
     share = np.cumsum(histogram.counts) / histogram.counts.sum()
     both = statistics.low < 0 < statistics.high
     outside = OUTSIDE / 2 if both else OUTSIDE
     low = edges[np.searchsorted(share, outside, side="right")] if statistics.low < 0 else 0.0
     high = edges[np.searchsorted(share, 1 - outside) + 1] if statistics.high > 0 else 0.0
-    return Range(max(low, statistics.low), min(high, statistics.high))
+    return RealRange(max(low, statistics.low), min(high, statistics.high))
 
 
-def _least_error(statistics: Statistics, levels: int) -> Range:
+def _least_error(statistics: Statistics, levels: int) -> RealRange:
     """Each end beyond 0 in turn, twice."""
-    found = Range(statistics.low, statistics.high)
+    found = RealRange(statistics.low, statistics.high)
     for _ in range(2):
         for is_low in (False, True):
             if (-found.low if is_low else found.high) > 0:
-                cuts = [Range(found.low * s, found.high) if is_low else Range(found.low, found.high * s) for s in SHARES]
+                cuts = [RealRange(found.low * s, found.high) if is_low else RealRange(found.low, found.high * s) for s in SHARES]
                 found = min(cuts, key=lambda cut: error(statistics.histogram, cut, levels))
     return found
 
@@ -201,21 +193,22 @@ def _magnitudes(histogram: Histogram) -> np.ndarray:
     return folded
 
 
-def _entropy(statistics: Statistics, levels: int) -> Range:
+def _entropy(statistics: Statistics, levels: int) -> RealRange:
     """Every threshold of at least as many bins as there are codes for magnitudes."""
     counts = _magnitudes(statistics.histogram).astype(np.float64)
     codes = levels // 2 if statistics.low < 0 < statistics.high else levels
     last = int(np.flatnonzero(counts)[-1]) + 1
     if last <= codes:
-        return Range(statistics.low, statistics.high)
+        return RealRange(statistics.low, statistics.high)
     found = [(divergence(counts[:last], bins, codes), bins) for bins in range(codes, last + 1)]
-    return _clipped(statistics, min(found)[1] * statistics.histogram.width)
+    threshold = min(found)[1] * statistics.histogram.width
+    return RealRange(max(statistics.low, -threshold), min(statistics.high, threshold))
 
 
 def divergence(counts: np.ndarray, bins: int, codes: int) -> float:
-    """Kullback-Leibler divergence of ``counts`` from what is left of them by ``codes`` codes for the first ``bins`` bins.
+    """Returns the Kullback-Leibler divergence of ``counts`` from what ``codes`` codes for the first ``bins`` bins leave of them.
 
-    What lies beyond counts for the last of these bins, in the real distribution only. The count of a code is spread evenly over
+    Numbers beyond count for the last of these bins, in the real distribution only. The count of a code is spread evenly over
     its bins that have numbers.
     """
     inside = counts[:bins]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,9 @@ from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.core.product import Product
 from forge.ops.nn.matmul import Dense, Matmul
-from forge.quantization.observed.ranges import MIN_SCALE, Codes
-from forge.quantization.places.layers import Layer, Sites, layer_of, moves, reads_rounded
-from forge.quantization.weights.codes import Weight
+from forge.quantization.observed.ranges import MIN_SCALE, AffineCodes
+from forge.quantization.places.layers import FloatLayer, Sites, layer_of, moves, reads_rounded
+from forge.quantization.weights.codes import QuantizedWeight, quantized_weight
 
 MAX_BIAS = 1 << 30
 """Codes of biases of int32 are no larger, so that sums have room."""
@@ -25,7 +25,7 @@ MAX_BIAS = 1 << 30
 
 @dataclass
 class Insertion:
-    """What is put into a graph.
+    """Conversions that are put into a graph.
 
     Attributes:
         codes: of values that are rounded, by value.
@@ -35,24 +35,27 @@ class Insertion:
 
     graph: Graph
     sites: Sites
-    codes: Mapping[Value, Codes]
-    weights: Mapping[Layer, Weight]
+    codes: Mapping[Value, AffineCodes]
+    weights: Mapping[FloatLayer, QuantizedWeight]
     biases: str = "int32"
 
     def __post_init__(self) -> None:
         self._layers = {layer.node for layer in self.sites.of}
 
     def run(self) -> None:
+        """Changes the graph."""
         biases = {layer: bias for layer in self.weights if (bias := bias_of(layer)) is not None}
         for value, codes in self.codes.items():
             self._round(value, codes)
         for layer, weight in self.weights.items():
-            self._replace_weight(layer, weight)
+            self._replace(layer.node, 1, weight)
         for layer, (user, position) in biases.items():
-            self._replace_bias(layer, user, position)
+            found = self._bias(layer, user.operands[position])
+            if found is not None:
+                self._replace(user, position, found)
         self.graph.sort()
 
-    def _round(self, value: Value, codes: Codes) -> None:
+    def _round(self, value: Value, codes: AffineCodes) -> None:
         readers = [(user, position) for user, position in value.uses if self._reads(user)]
         builder = after(self.graph, value)
         parameters = [builder.constant(np.float32(codes.scale)), builder.constant(np.asarray(codes.zero, codes.dtype))]
@@ -71,92 +74,75 @@ class Insertion:
             return any(self._reads(n) for n in user.succ)
         return reads_rounded(user) and layer_of(user) is None
 
-    def _replace_weight(self, layer: Layer, weight: Weight) -> None:
-        builder = Builder(self.graph, layer.node, layer.node.location)
-        old = layer.node.operands[1]
-        name = "" if old is None else old.name
-        layer.node.set_operand(1, builder.call("qnn.dequantize", *_constants(builder, weight, name), axis=weight.axis))
+    def _replace(self, node: Node, position: int, codes: QuantizedWeight) -> None:
+        """Puts codes in the place of a constant operand."""
+        builder, old = Builder(self.graph, node, node.location), node.operands[position]
+        arrays = [codes.codes, codes.scale] + ([] if codes.zero is None else [codes.zero])
+        names = ["" if old is None else old.name, "", ""]
+        constants = [builder.constant(array, name=name) for array, name in zip(arrays, names)]
+        node.set_operand(position, builder.call("qnn.dequantize", *constants, axis=codes.axis))
 
-    def _replace_bias(self, layer: Layer, user: Node, position: int) -> None:
-        bias, data = user.operands[position], self._codes_of(layer)
+    def _bias(self, layer: FloatLayer, bias: Value | None) -> QuantizedWeight | None:
+        """Codes for a bias; None: it stays real, as int32 does not hold it or the data have no scale that is known."""
         if bias is None or bias.constant is None:
-            return
-        if self.biases == "int32":
-            found = None if data is None else whole_bias(bias.constant, data.scale * self.weights[layer].scale)
-        else:
-            found = byte_bias(bias.constant, self.biases)
-        if found is not None:
-            builder = Builder(self.graph, user, user.location)
-            user.set_operand(position, builder.call("qnn.dequantize", *_constants(builder, found, bias.name), axis=found.axis))
-
-    def _codes_of(self, layer: Layer) -> Codes | None:
-        """Of its data, if they have one scale that is known."""
+            return None
+        if self.biases != "int32":
+            return quantized_weight(bias.constant, 0, self.biases, per_channel=False)
         values = self.sites.of.get(layer, [[]])[0]
-        return self.codes.get(values[0]) if values and layer in self.weights else None
+        data = self.codes.get(values[0]) if values else None
+        return None if data is None else whole_bias(bias.constant, data.scale * self.weights[layer].scale)
 
 
 def _named(value: Value, suffix: str) -> str:
     return f"{value.name}_{suffix}" if value.name else ""
 
 
-def _constants(builder: Builder, weight: Weight, name: str) -> list[Value]:
-    arrays = [weight.codes, weight.scale] + ([] if weight.zero is None else [weight.zero])
-    return [builder.constant(array, name=name if k == 0 else "") for k, array in enumerate(arrays)]
-
-
 def after(graph: Graph, value: Value) -> Builder:
-    """Inserts after what makes ``value``."""
+    """Returns a builder that inserts after the node that makes ``value``."""
     nodes = list(graph.nodes)
     place = -1 if value.producer is None else nodes.index(value.producer)
     before = nodes[place + 1] if place + 1 < len(nodes) else None
     return Builder(graph, before, "" if value.producer is None else value.producer.location)
 
 
-def bias_of(layer: Layer) -> tuple[Node, int] | None:
-    """What alone reads the result of a layer with a constant weight, and adds a constant for each channel: node and operand."""
+def put_after(graph: Graph, value: Value, make: Callable[[Builder, Value], Value]) -> Value:
+    """Puts what ``make`` builds of ``value`` between it and all that read it, under its name."""
+    readers = list(value.uses)
+    made = make(after(graph, value), value)
+    for user, position in readers:
+        user.set_operand(position, made)
+    graph.outputs = [made if v is value else v for v in graph.outputs]
+    made.name, value.name = value.name, ""
+    return made
+
+
+def bias_of(layer: FloatLayer) -> tuple[Node, int] | None:
+    """Finds the node that alone reads a layer and adds a constant for each channel, and the place of this operand."""
     product: Product[Any] | None = None if layer.weight is None else Product.of(layer.node)
     return None if product is None else product.bias()
 
 
-def whole_bias(array: np.ndarray, scale: np.ndarray) -> Weight | None:
-    """A bias in steps of the sums that it is added to; None: 32 bits do not hold it."""
+def whole_bias(array: np.ndarray, scale: np.ndarray) -> QuantizedWeight | None:
+    """Returns a bias in steps of the sums that it is added to; None: 32 bits do not hold it."""
     units = np.rint(array.astype(np.float64) / scale)
     if np.any(np.abs(units) > MAX_BIAS):
         return None
-    return Weight(units.astype(np.int32), np.asarray(scale, np.float32), None, 0)
+    return QuantizedWeight(units.astype(np.int32), np.asarray(scale, np.float32), None, 0)
 
 
-def byte_bias(array: np.ndarray, dtype: str) -> Weight:
-    least, most = dtypes.integer_range(dtype)
-    low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
-    if least < 0:
-        scale, zero = max(-low, high) / most, 0
-    else:
-        scale = (high - low) / most
-        zero = int(np.rint(-low / max(scale, MIN_SCALE)))
-    step = np.float32(max(scale, MIN_SCALE))
-    codes = np.clip(np.rint(array / step) + zero, least, most).astype(dtype)
-    return Weight(codes, np.asarray(step), np.asarray(zero, dtype) if zero else None, 0)
-
-
-def round_at_run_time(graph: Graph, layer: Layer, dtype: str) -> None:
-    """The data of ``layer`` get the range that they have in the call: each row, of dense layers, or all together."""
+def round_at_run_time(graph: Graph, layer: FloatLayer, dtype: str) -> None:
+    """Rounds the data of ``layer`` by the range that they have in the call: each row, of dense layers, or all together."""
     node = layer.node
     builder = Builder(graph, node, node.location)
     data = layer.inputs[0]
     if Dense.of(node) is None and Matmul.of(node) is None:
         node.set_operand(0, _by_range(builder, data, dtype, None))
         return
-    result = node.result
-    readers, shape = list(result.uses), result.shape
+    shape = node.result.shape
     rows = builder.call("reshape", data, newshape=(-1, data.shape[-1]))
     node.set_operand(0, _by_range(builder, rows, dtype, 0))
     infer_again(node)
-    whole = after(graph, result).call("reshape", result, newshape=shape)
-    for user, position in readers:
-        user.set_operand(position, whole)
-    graph.outputs = [whole if v is result else v for v in graph.outputs]
-    whole.name, result.name = result.name, ""
+    put_after(graph, node.result, lambda builder, rows: builder.call("reshape", rows, newshape=shape))
 
 
 def _by_range(builder: Builder, data: Value, dtype: str, axis: int | None) -> Value:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from forge.errors import OptionError
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
@@ -22,17 +24,18 @@ from forge.ops.core.product import Product
 from forge.ops.nn.convolution import Conv, ConvBase
 from forge.ops.nn.matmul import Dense
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.quantization.places.products import products
 
 Excluded = str | Node | Callable[[Node], bool]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """A product in float.
+class FloatLayer:
+    """A product in float that can be quantized.
 
     Attributes:
         data: positions of the operands that are known at run time only.
-        axis: of the weight, along which its elements make different results; None: there is no constant weight.
+        axis: of the weight, along which its elements make different results; None: the weight is not constant.
         channel_axis: the axis of the data along which products are summed, or the channels of a depthwise convolution lie.
     """
 
@@ -50,6 +53,28 @@ class Layer:
         return None if self.axis is None else self.node.operands[1]
 
     @property
+    def array(self) -> np.ndarray:
+        """The constant weight."""
+        assert self.weight is not None and self.weight.constant is not None
+        return np.asarray(self.weight.constant)
+
+    @property
+    def depth(self) -> int:
+        """The number of products that each result is the sum of."""
+        assert self.axis is not None
+        return int(self.array.size) // int(self.array.shape[self.axis])
+
+    @property
+    def groups(self) -> int:
+        product: Product[Any] | None = Product.of(self.node)
+        return 1 if product is None else product.groups
+
+    @property
+    def summed_axis(self) -> int | None:
+        """The axis of the weight along which products are summed; None: none is constant, or it has several groups."""
+        return 1 - self.axis if self.axis is not None and self.groups == 1 else None
+
+    @property
     def inputs(self) -> list[Value]:
         found = [self.node.operands[k] for k in self.data]
         return [v for v in found if v is not None]
@@ -59,8 +84,8 @@ class Layer:
         return self.node.result
 
 
-def layer_of(node: Node) -> Layer | None:
-    """``node`` as a layer of float32 that can be quantized, if it is one."""
+def layer_of(node: Node) -> FloatLayer | None:
+    """Returns ``node`` as a layer of float32 that can be quantized; None: it is none."""
     if len(node.results) != 1 or any(v is not None and v.dtype != "float32" for v in (*node.operands, *node.results)):
         return None
     product: Product[Any] | None = Product.of(node)
@@ -69,13 +94,13 @@ def layer_of(node: Node) -> Layer | None:
     if isinstance(product, ConvBase):
         is_known = isinstance(product, Conv) or isinstance(product, Conv2DTranspose) and product.groups == 1
         is_layer = product.right.constant is not None and is_known and has_channels_first(product)
-        return Layer(node, (0,), product.weight_axis, 1) if is_layer else None
+        return FloatLayer(node, (0,), product.weight_axis, 1) if is_layer else None
     if product.right.constant is None:
-        return None if isinstance(product, Dense) else Layer(node, (0, 1), None, -1)
-    return Layer(node, (0,), product.weight_axis, -1) if product.is_by_matrix else None
+        return None if isinstance(product, Dense) else FloatLayer(node, (0, 1), None, -1)
+    return FloatLayer(node, (0,), product.weight_axis, -1) if product.is_by_matrix else None
 
 
-def is_depthwise(layer: Layer) -> bool:
+def is_depthwise(layer: FloatLayer) -> bool:
     """Whether each result of a convolution is of one channel."""
     conv = Conv.of(layer.node)
     return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
@@ -85,19 +110,24 @@ def has_channels_first(conv: ConvBase[Any]) -> bool:
     return bool(conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO")))
 
 
-def layers_of(graph: Graph) -> list[Layer]:
-    """The layers of ``graph`` in order."""
-    return [layer for node in graph.nodes if (layer := layer_of(node)) is not None]
+def numbered_layers(graph: Graph) -> dict[int, FloatLayer]:
+    """Returns the layers of ``graph`` in order, by their number among `products`."""
+    return {k: layer for k, node in enumerate(products(graph)) if (layer := layer_of(node)) is not None}
+
+
+def layers_of(graph: Graph) -> list[FloatLayer]:
+    """Returns the layers of ``graph`` in order."""
+    return list(numbered_layers(graph).values())
 
 
 def exclusions(given: object) -> tuple[Excluded, ...]:
-    """What ``exclude`` takes, as `left_out` does of copies of the graph: nodes by their numbers."""
+    """Returns what a user gives for ``exclude`` as `left_out` takes it for copies of the graph: nodes become their numbers."""
     several: Iterable[Any] = given if isinstance(given, list | tuple | set | frozenset) else (given,)
     return tuple(f"%{e.number}" if isinstance(e, Node) else e for e in several)
 
 
 def left_out(graph: Graph, exclude: Sequence[Excluded], candidates: Collection[Node]) -> set[Node]:
-    """The candidates that ``exclude`` names.
+    """Returns the candidates that ``exclude`` names.
 
     Args:
         exclude: names of nodes, of their results, of operators, of their places in the model or of the modules around these,
@@ -156,13 +186,13 @@ class Sites:
         channel_axis: by value.
     """
 
-    of: dict[Layer, list[list[Value]]] = field(default_factory=dict)
+    of: dict[FloatLayer, list[list[Value]]] = field(default_factory=dict)
     groups: dict[Value, list[Value]] = field(default_factory=dict)
     channel_axis: dict[Value, int] = field(default_factory=dict)
 
 
-def sites_of(layers: Iterable[Layer]) -> Sites:
-    """Where the data of ``layers`` are rounded, and what else is then, so that integers are stored."""
+def sites_of(layers: Iterable[FloatLayer]) -> Sites:
+    """Finds where the data of ``layers`` are rounded, and what else is rounded so that integers are stored."""
     sites = Sites()
     for layer in layers:
         sites.of[layer] = [_place(sites, value, layer.channel_axis) for value in layer.inputs]
@@ -185,7 +215,7 @@ def _place(sites: Sites, value: Value, channel_axis: int) -> list[Value]:
 
 
 def sources(value: Value) -> Iterator[Value]:
-    """What ``value`` is made of by moving and selecting elements."""
+    """Yields the values whose elements ``value`` moves and selects; constants are left out."""
     node = value.producer
     if node is not None and node.op == "concatenate":
         for part in node.operands:
@@ -198,40 +228,35 @@ def sources(value: Value) -> Iterator[Value]:
 
 
 def moves(node: Node) -> bool:
+    """Whether a node moves or selects elements of its first operand only."""
     op = node.op_def
     return (op.is_view or op.is_permutation or op.is_selection) and len(node.results) == 1
 
 
 def _place_terms(sites: Sites, value: Value) -> None:
     """Where ``value`` is a sum of two layers' results, the first of these is stored, and so rounded."""
-    node = _before_activation(value)
+    node = _before(value, lambda n: n.op_def.is_clamp)
     if node is None or node.op != "add" or any(v is None or v.constant is not None for v in node.operands):
         return
     terms = [v for v in node.operands if v is not None]
     if all(v not in sites.groups and _ends_a_layer(v) and len(v.uses) == 1 for v in terms) and terms[0] is not terms[1]:
         assert node.graph is not None
-        stored = _earlier(node.graph, terms[0], terms[1])
+        stored = next(v for made in node.graph.nodes for v in terms if v.producer is made)
         sites.groups[stored] = [stored]
         sites.channel_axis[stored] = sites.channel_axis[value]
 
 
-def _before_activation(value: Value) -> Node | None:
+def _before(value: Value, skipped: Callable[[Node], bool]) -> Node | None:
+    """The node that made ``value``, before those that are skipped by their first operands."""
     node = value.producer
-    while node is not None and node.op in ("nn.relu", "clip") and node.operands[0] is not None:
+    while node is not None and skipped(node) and node.operands[0] is not None:
         node = node.operands[0].producer
     return node
 
 
 def _ends_a_layer(value: Value) -> bool:
-    node = value.producer
-    while node is not None and node.op in ("nn.bias_add", "add") and node.operands[0] is not None:
-        node = node.operands[0].producer
+    node = _before(value, lambda n: n.op in ("nn.bias_add", "add"))
     return node is not None and layer_of(node) is not None
-
-
-def _earlier(graph: Graph, a: Value, b: Value) -> Value:
-    first = next(node for node in graph.nodes if node in (a.producer, b.producer))
-    return a if first is a.producer else b
 
 
 def reads_rounded(user: Node) -> bool:

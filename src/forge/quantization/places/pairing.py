@@ -19,7 +19,7 @@ from forge.quantization.places.products import is_recurrent, products
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class LayerPair:
     """A product of the float model, and the same in the quantized one.
 
     Attributes:
@@ -42,31 +42,31 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """As `quantize` takes it in ``exclude``."""
+        """The name that `quantize` takes in ``exclude``."""
         return self.real.shown_name
 
     @property
     def weight(self) -> np.ndarray | None:
-        """In the float model; None: both operands are data."""
+        """The weight in the float model; None: both operands are data."""
         found = None if 1 in self.data else self.real.operands[1]
         return None if found is None else found.constant
 
     @property
     def rounded_weight(self) -> np.ndarray | None:
-        """What the codes of the quantized model stand for."""
+        """The real numbers that the codes of the quantized model stand for."""
         found = None if 1 in self.data else self.quantized.operands[1]
         return None if found is None else constant_of(found)
 
     @property
     def results(self) -> tuple[Value, Value]:
-        """With their biases, in the real and in the quantized model; of recurrent layers, at each step."""
+        """The results with their biases, in the real and in the quantized model; of recurrent layers, at each step."""
         if self.is_recurrent:
             return self.real.results[0], self.quantized.results[0]
         return biased(self.real, self.real.result), biased(self.quantized, self.quantized_result)
 
     @property
     def quantized_result(self) -> Value:
-        """Of the quantized layer, which may compute rows, in the shape of the real one."""
+        """The result of the quantized layer, which may compute rows, in the shape of the real one."""
         result = self.quantized.result
         readers = [node for node, _ in result.uses]
         is_moved = len(readers) == 1 and readers[0].op == "reshape" and readers[0].result.shape == self.real.result.shape
@@ -74,20 +74,20 @@ class Pair:
 
 
 def value_name(value: Value) -> str:
-    """The name of a value, else that of its node, else what it is."""
+    """Returns the name of a value, else that of its node, else what it is."""
     made = value.producer
     return value.name or (made.shown_name if made is not None and len(made.results) == 1 else value.label)
 
 
-def pairs_of(real: Module, quantized: Module) -> list[Pair]:
-    """The layers that are quantized in one of two modules, which have the same products in the same order."""
+def pairs_of(real: Module, quantized: Module) -> list[LayerPair]:
+    """Returns the layers that are quantized in one of two modules, which have the same products in the same order."""
     found = []
     for number, (node, other) in enumerate(zip(products(real.main), products(quantized.main), strict=True)):
         layer = layer_of(node)
         if layer is not None and _has_codes(other) and not _has_codes(node):
-            found.append(Pair(number, node, other, layer.data))
+            found.append(LayerPair(number, node, other, layer.data))
         elif is_recurrent(node) and not is_recurrent(other):
-            found.append(Pair(number, node, other, (0,)))
+            found.append(LayerPair(number, node, other, (0,)))
     return found
 
 
@@ -96,13 +96,13 @@ def _has_codes(node: Node) -> bool:
 
 
 def dequantized(value: Value) -> Node | None:
-    """What made real numbers of codes, before the moves that lead to ``value``."""
+    """Returns the node that made real numbers of codes, before the moves that lead to ``value``."""
     made = next((v.producer for v in sources(value)), None)
     return made if made is not None and made.op == "qnn.dequantize" else None
 
 
 def constant_of(value: Value) -> np.ndarray | None:
-    """The array that ``value`` is in every call, where a dequantization of constants or a constant makes it."""
+    """Returns the array that ``value`` is in every call, where a dequantization of constants or a constant makes it."""
     node = value.producer
     if value.constant is not None or node is None:
         return value.constant
@@ -113,20 +113,20 @@ def constant_of(value: Value) -> np.ndarray | None:
 
 
 def biased(node: Node, result: Value) -> Value:
-    """The result of a product, or that with its bias."""
+    """Returns the result of a product, with its bias if it has one."""
     found = bias_node(node, result)
     return result if found is None else found.result
 
 
 def bias_node(node: Node, result: Value) -> Node | None:
-    """What alone reads the result of a product, and adds a constant for each channel."""
+    """Returns the node that alone reads the result of a product and adds a constant for each channel."""
     product: Product[Any] | None = Product.of(node)
     found = None if product is None else product.bias(result, constant_of)
     return None if found is None else found[0]
 
 
-def rounded(builder: Builder, pair: Pair, position: int, data: Value) -> Value:
-    """``data``, which the real layer reads at ``position``, as the quantized layer would round them."""
+def rounded(builder: Builder, pair: LayerPair, position: int, data: Value) -> Value:
+    """Rounds ``data``, which the real layer reads at ``position``, as the quantized layer does."""
     value = pair.quantized.operands[position]
     found = None if value is None else dequantized(value)
     whole = None if found is None or found.operands[0] is None else found.operands[0].producer
@@ -143,7 +143,7 @@ def _again(builder: Builder, node: Node, data: Value) -> Value:
     return builder.node(node.op_def, [data, *_constants(builder, node, 1)], node.attributes).result
 
 
-def _rounded_by_range(builder: Builder, pair: Pair, data: Value, dtype: str) -> Value:
+def _rounded_by_range(builder: Builder, pair: LayerPair, data: Value, dtype: str) -> Value:
     """As `round_at_run_time` does it, before a layer whose result nothing reads."""
     node = product(builder, pair, data, builder.constant(pair.weight)).producer
     layer = None if node is None else layer_of(node)
@@ -154,8 +154,8 @@ def _rounded_by_range(builder: Builder, pair: Pair, data: Value, dtype: str) -> 
     return builder.call("reshape", found, newshape=data.shape)
 
 
-def product(builder: Builder, pair: Pair, data: Value, other: Value) -> Value:
-    """The layer, without its bias, of two operands."""
+def product(builder: Builder, pair: LayerPair, data: Value, other: Value) -> Value:
+    """Inserts the layer of two operands, without its bias."""
     return builder.node(pair.real.op_def, [data, other, *_constants(builder, pair.real, 2)], pair.real.attributes).result
 
 

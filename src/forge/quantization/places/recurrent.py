@@ -13,14 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.ir.builder import Builder
-from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
-from forge.quantization.chosen.scheme import Scheme
+from forge.options import CompileOptions
+from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.observed.trial import trial_runtime
-from forge.quantization.places.products import is_recurrent, node_again, products
+from forge.quantization.observed.trial import trial_of
+from forge.quantization.places.products import is_recurrent, joined_graph, node_again, products
 from forge.quantization.reports.analysis import MIN_SQNR, decibels, power
-from forge.quantization.weights.codes import Weight, quantized_weight
+from forge.quantization.weights.codes import QuantizedWeight, quantized_weight
 
 MIN_ROUNDED_SQNR = 30.0
 """In dB, of the results of a layer alone: what rounding states may lose."""
@@ -31,8 +32,8 @@ WEIGHTS = ("w", "r")
 
 
 @dataclass(frozen=True)
-class Choices:
-    """How recurrent layers are quantized, by their number among `products`.
+class RecurrentChoices:
+    """Choices for recurrent layers, by their number among `products`.
 
     Attributes:
         rounds_data: whether they round input and states.
@@ -43,12 +44,15 @@ class Choices:
     left: Mapping[int, str]
 
 
-def choices(module: Module, scheme: Scheme, kept: Mapping[int, str], samples: Sequence[Sample]) -> Choices:
-    """What is quantized of the recurrent layers of ``main``.
+def choices(
+    module: Module, scheme: QuantizationScheme, kept: Mapping[int, str], samples: Sequence[Sample], options: CompileOptions
+) -> RecurrentChoices:
+    """Chooses how the recurrent layers of ``main`` are quantized.
 
     Args:
         kept: reasons why layers stay in float, by number.
         samples: without any, data are rounded only if the scheme asks for that.
+        options: of the model that measures losses.
     """
     numbered = {k: node for k, node in enumerate(products(module.main)) if is_recurrent(node)}
     wanted = {k: node for k, node in numbered.items() if k not in kept}
@@ -56,14 +60,14 @@ def choices(module: Module, scheme: Scheme, kept: Mapping[int, str], samples: Se
     can_round = {k: scheme.quant_type == "dynamic" or scheme.quant_type == "any" and _has_one_row(node)
                  for k, node in wanted.items() if "dynamic_quantization" in node.attributes}
     if not samples:
-        return Choices({k: scheme.quant_type == "dynamic" and can_round.get(k, False) for k in wanted}, left)
+        return RecurrentChoices({k: scheme.quant_type == "dynamic" and can_round.get(k, False) for k in wanted}, left)
     rounded = [k for k, can in can_round.items() if can]
-    losses = _losses(module, [*((k, False) for k in wanted), *((k, True) for k in rounded)], samples[:SAMPLES])
+    losses = _losses(module, [*((k, False) for k in wanted), *((k, True) for k in rounded)], samples[:SAMPLES], options)
     for k in list(wanted):
         if losses[k, False] < MIN_SQNR:
             left[k] = f"with weights of 8 bits its results are {losses[k, False]:.1f} dB from those in float"
             del wanted[k]
-    return Choices({k: losses.get((k, True), -np.inf) >= MIN_ROUNDED_SQNR for k in wanted}, dict(sorted(left.items())))
+    return RecurrentChoices({k: losses.get((k, True), -np.inf) >= MIN_ROUNDED_SQNR for k in wanted}, dict(sorted(left.items())))
 
 
 def _has_one_row(node: Node) -> bool:
@@ -71,14 +75,13 @@ def _has_one_row(node: Node) -> bool:
     return x is not None and x.shape[0 if node.attributes["layout"] else 1] == 1
 
 
-def _losses(module: Module, ways: Sequence[tuple[int, bool]], samples: Sequence[Sample]) -> dict[tuple[int, bool], float]:
-    """In dB, of layers alone, by number and whether data are rounded."""
+def _losses(
+    module: Module, ways: Sequence[tuple[int, bool]], samples: Sequence[Sample], options: CompileOptions
+) -> dict[tuple[int, bool], float]:
+    """Measures losses in dB, of layers alone, by number and whether data are rounded."""
     if not ways:
         return {}
-    graph, known = Graph(), dict[Value, Value]()
-    known.update({v: graph.add_input(v.type, v.name) for v in module.main.inputs})
-    for node in module.main.nodes:
-        graph.insert(clone_node(node, known))
+    graph, _ = joined_graph(module.main)
     builder, layers = Builder(graph), products(graph)
     outputs: list[Value] = []
     for number, rounds in ways:
@@ -86,14 +89,14 @@ def _losses(module: Module, ways: Sequence[tuple[int, bool]], samples: Sequence[
         error = builder.call("subtract", with_codes(builder, layers[number], rounds).results[0], real)
         outputs += [power(builder, real), power(builder, error)]
     graph.outputs = outputs
-    runtime = trial_runtime(module.with_main(graph), "recurrent", len(samples))
-    sums = sum(np.array(runtime.run([sample[name] for name in runtime.input_names]), np.float64) for sample in samples)
+    run = trial_of(module.with_main(graph), options, "recurrent", len(samples))
+    sums = sum(np.array(run(sample), np.float64) for sample in samples)
     pairs = np.reshape(sums, (-1, 2)).tolist()
     return {way: decibels(signal, error) for way, (signal, error) in zip(ways, pairs)}
 
 
 def with_codes(builder: Builder, node: Node, rounds_data: bool) -> Node:
-    """``node`` again, with codes for its weights."""
+    """Inserts ``node`` again, with codes for its weights."""
     values: dict[str, Value | None] = {}
     for name, weight in weights_of(node).items():
         codes, scale = weight.codes, weight.scale
@@ -103,14 +106,14 @@ def with_codes(builder: Builder, node: Node, rounds_data: bool) -> Node:
     return node_again(builder, node, values, **({"dynamic_quantization": True} if rounds_data else {}))
 
 
-def weights_of(node: Node) -> dict[str, Weight]:
-    """Codes by rows ``[D * G * H, K]``, by operand."""
+def weights_of(node: Node) -> dict[str, QuantizedWeight]:
+    """Returns codes for the weights of a layer, as rows ``[D * G * H, K]``, by operand."""
     arrays = {name: np.asarray(operand_of(node, name).constant) for name in WEIGHTS}
     return {name: quantized_weight(a.reshape(-1, a.shape[2]), 0, "int8", per_channel=True) for name, a in arrays.items()}
 
 
 def operand_of(node: Node, name: str) -> Value:
-    """An operand that a recurrent layer of real numbers has."""
+    """Returns the operand of this name, which a recurrent layer of real numbers has."""
     value = dict(zip((o.name for o in node.op_def.operands), node.operands))[name]
     assert value is not None
     return value

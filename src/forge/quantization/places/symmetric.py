@@ -13,9 +13,9 @@ from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Value
 from forge.ir.quantized import is_quantized
 from forge.ops.quantized.quantize import Dequantize, Quantize
-from forge.quantization.chosen.scheme import Scheme
+from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.places.layers import layers_of, sites_of, sources
-from forge.quantization.quantize import codes_by_value, plan, statistics_of
+from forge.quantization.quantize import codes_by_value, statistics_of
 
 
 def real_biases(graph: Graph) -> int:
@@ -50,16 +50,15 @@ def check_symmetric(graph: Graph) -> None:
 
 
 def scales_in(graph: Graph) -> dict[Value, float]:
-    """By value, where a quantized graph rounds it, and what moving and selecting makes of it."""
+    """Returns the scales of the values that a quantized graph rounds, and of those that moving and selecting makes of them."""
     rounded = [q for node in graph if (q := Quantize.of(node)) is not None and q.scale.constant is not None]
     return _moved(graph, {q.data: float(q.scale.constant) for q in rounded if q.scale.constant is not None and q.scale.rank == 0})
 
 
 def scales_of(module: Module, method: str) -> dict[Value, float]:
-    """By value of ``main``, the scale that its statistics give int8 without zero point; ``params`` are constants."""
-    scheme = Scheme(activation_dtype="int8", calib_method=method, symmetric=True)
-    made = plan(module.main, scheme, statistics_of(module))
-    codes = codes_by_value(made, sites_of(layers_of(module.main)))
+    """Returns the scales that statistics give values of ``main`` as int8 without zero point; ``params`` are constants."""
+    scheme = QuantizationScheme(activation_dtype="int8", calib_method=method, symmetric=True)
+    codes = codes_by_value(scheme, statistics_of(module), sites_of(layers_of(module.main)))
     return _moved(module.main, {value: found.scale for value, found in codes.items()})
 
 

@@ -15,14 +15,14 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.builder import Builder
-from forge.ir.graph import Graph, Module, clone_node
+from forge.ir.graph import Module
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
+from forge.options import CompileOptions
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.observed.trial import trial_runtime
-from forge.quantization.places.pairing import Pair, pairs_of, product, rounded, value_name
-from forge.quantization.places.products import given_to, node_again
-from forge_runtime import Runtime
+from forge.quantization.observed.trial import trial_of
+from forge.quantization.places.pairing import LayerPair, pairs_of, product, rounded, value_name
+from forge.quantization.places.products import given_to, joined_graph, node_again
 
 MAX_DB = 150.0
 """What is nearer is equal: float32 holds no more."""
@@ -32,7 +32,7 @@ Tick = Callable[[int, int], None]
 
 
 def decibels(signal: float, error: float) -> float:
-    """Signal to noise, from sums of squares; between -`MAX_DB` and `MAX_DB`."""
+    """Returns signal to noise from sums of squares, between -`MAX_DB` and `MAX_DB`."""
     if not error > 0:
         return -MAX_DB if math.isnan(error) else MAX_DB
     ratio = signal / error
@@ -41,7 +41,7 @@ def decibels(signal: float, error: float) -> float:
 
 @dataclass(frozen=True)
 class LayerError:
-    """Of a quantized layer, in dB; larger is better.
+    """Signal to noise of a quantized layer, in dB; larger is better.
 
     Attributes:
         number: among the products of the model.
@@ -61,12 +61,12 @@ class LayerError:
 
 @dataclass(frozen=True)
 class OutputError:
-    """Of an output of the model.
+    """Agreement of an output of the model with the float one.
 
     Attributes:
         sqnr: in dB; None for anything but real numbers.
         agreement: the share of rows in which the largest element is the same one: along the last axis, or along the channels of
-            images (rank 4 and more). Of integers and truth values, the share of equal ones. None: there is no choice.
+            images (rank 4 and more). Of integers and truth values, the share of equal ones. None: rows have one element.
     """
 
     name: str
@@ -84,16 +84,17 @@ class Analysis:
 
     @property
     def sqnr(self) -> float | None:
-        """Of the worst output."""
+        """The least of the outputs."""
         return worst(o.sqnr for o in self.outputs)
 
     @property
     def agreement(self) -> float | None:
-        """Of the worst output."""
+        """The least of the outputs."""
         return worst(o.agreement for o in self.outputs)
 
 
 def worst(numbers: Iterable[float | None]) -> float | None:
+    """Returns the least of the numbers that are known."""
     return min((n for n in numbers if n is not None), default=None)
 
 
@@ -107,12 +108,14 @@ MIN_SQNR, MIN_AGREEMENT = 20.0, 0.95
 
 
 def analyse(
-    real: Module, quantized: Module, samples: Iterable[Sample], *, layers: bool = True, tick: Tick = lambda done, total: None
+    real: Module, quantized: Module, samples: Iterable[Sample], options: CompileOptions, *, layers: bool = True,
+    tick: Tick = lambda done, total: None,
 ) -> Analysis:
     """Compares a quantized module with the float one on samples.
 
     Args:
         samples: arrays by name of input.
+        options: of the compilations.
         layers: False: outputs only, which compiles both models as they are.
         tick: called after each sample.
 
@@ -120,27 +123,21 @@ def analyse(
         CompileError: an operator cannot be compiled.
     """
     samples = list(samples)
-    if not layers:
-        compared = OutputSums.of(real)
-        run, other = (trial_runtime(m, "compare", len(samples)) for m in (real, quantized))
-        count = _each(samples, lambda sample: compared.add(_run(run, sample), _run(other, sample)), tick)
-        return Analysis((), compared.errors, count)
-    joined = Joined.of(real, quantized)
-    runtime = joined.compiled(len(samples))
-    count = _each(samples, lambda sample: joined.add(_run(runtime, sample)), tick)
-    return Analysis(joined.errors, joined.outputs.errors, count)
-
-
-def _each(samples: Sequence[Sample], run: Callable[[Sample], None], tick: Tick) -> int:
+    outputs = OutputSums.of(real)
+    pairs = pairs_of(real, quantized) if layers else []
+    sums = np.zeros((len(pairs), PARTS))
+    if layers:
+        run = trial_of(_joined(real, quantized, pairs), options, "analyse", len(samples))
+    else:
+        runs = [trial_of(m, options, "compare", len(samples)) for m in (real, quantized)]
     for number, sample in enumerate(samples):
-        run(sample)
+        results = run(sample) if layers else [array for one in runs for array in one(sample)]
+        count = len(outputs.names)
+        outputs.add(results[:count], results[count : 2 * count])
+        sums += np.array(results[2 * count :], np.float64).reshape(-1, PARTS)
         tick(number + 1, len(samples))
-    return len(samples)
-
-
-def _run(runtime: Runtime, sample: Sample) -> list[np.ndarray]:
-    found: list[np.ndarray] = runtime.run([sample[name] for name in runtime.input_names])
-    return found
+    errors = tuple(_layer_error(pair, *map(float, row)) for pair, row in zip(pairs, sums))
+    return outputs.analysis(errors, len(samples))
 
 
 class OutputSums:
@@ -163,21 +160,11 @@ class OutputSums:
                 self._sums[number] += _squares(a), _squares(np.asarray(b, np.float64) - a)
             self._equal[number] += _agreement(a, b)
 
-    @property
-    def errors(self) -> tuple[OutputError, ...]:
+    def analysis(self, layers: tuple[LayerError, ...] = (), samples: int = 0) -> Analysis:
         found = zip(self.names, self._sums.tolist(), self._equal.tolist())
-        return tuple(OutputError(name, decibels(*sums) if sums[0] or sums[1] else None, equal / of if of else None)
-                     for name, sums, (equal, of) in found)
-
-    @property
-    def sqnr(self) -> float | None:
-        """Of the worst output."""
-        return worst(o.sqnr for o in self.errors)
-
-    @property
-    def agreement(self) -> float | None:
-        """Of the worst output."""
-        return worst(o.agreement for o in self.errors)
+        outputs = [OutputError(name, decibels(*sums) if sums[0] or sums[1] else None, equal / of if of else None)
+                   for name, sums, (equal, of) in found]
+        return Analysis(layers, tuple(outputs), samples)
 
 
 def _squares(array: np.ndarray) -> float:
@@ -199,66 +186,33 @@ PARTS = 5
 """Sums of squares for each layer: of its result, and of the errors in the model, alone, by its weight and by its data."""
 
 
-@dataclass
-class Joined:
-    """The model that compares two others.
-
-    Attributes:
-        module: outputs are those of the real one, those of the quantized one, and `PARTS` for each layer.
-    """
-
-    module: Module
-    pairs: list[Pair]
-    outputs: OutputSums
-    sums: np.ndarray
-
-    @classmethod
-    def of(cls, real: Module, quantized: Module) -> Joined:
-        graph = Graph()
-        inputs = {v.name: graph.add_input(v.type, v.name) for v in real.main.inputs}
-        known = {v: inputs[v.name] for v in (*real.main.inputs, *quantized.main.inputs)}
-        for node in (*real.main.nodes, *quantized.main.nodes):
-            graph.insert(clone_node(node, known))
-        pairs = pairs_of(real, quantized)
-        graph.outputs = [known[v] for m in (real, quantized) for v in m.main.outputs]
-        for pair in pairs:
-            if pair.is_recurrent:
-                graph.outputs = [*graph.outputs, *_recurrent_errors(Builder(graph), pair, known)]
-                continue
-            results = [known[v] for v in pair.results]
-            data = [known[v] for k in pair.data if (v := pair.real.operands[k]) is not None]
-            graph.outputs = [*graph.outputs, *_errors(Builder(graph), pair, results, data)]
-        module = real.with_main(graph, dict(real.params))
-        return cls(module, pairs, OutputSums.of(real), np.zeros((len(pairs), PARTS)))
-
-    def compiled(self, calls: int) -> Runtime:
-        return trial_runtime(self.module, "analyse", calls)
-
-    def add(self, results: Sequence[np.ndarray]) -> None:
-        count = len(self.outputs.names)
-        self.outputs.add(results[:count], results[count : 2 * count])
-        self.sums += np.array(results[2 * count :], np.float64).reshape(-1, PARTS)
-
-    @property
-    def errors(self) -> tuple[LayerError, ...]:
-        return tuple(_layer_error(pair, *map(float, sums)) for pair, sums in zip(self.pairs, self.sums))
+def _joined(real: Module, quantized: Module, pairs: Iterable[LayerPair]) -> Module:
+    """A module whose outputs are those of the real one, those of the quantized one, and `PARTS` for each layer."""
+    graph, known = joined_graph(real.main, quantized.main)
+    outputs = [known[v] for m in (real, quantized) for v in m.main.outputs]
+    builder = Builder(graph)
+    for pair in pairs:
+        outputs += _recurrent_errors(builder, pair, known) if pair.is_recurrent else _errors(builder, pair, known)
+    graph.outputs = outputs
+    return real.with_main(graph, dict(real.params))
 
 
-def _layer_error(pair: Pair, signal: float, cumulative: float, alone: float, weight: float, data: float) -> LayerError:
+def _layer_error(pair: LayerPair, signal: float, cumulative: float, alone: float, weight: float, data: float) -> LayerError:
     by_weight = None if pair.weight is None else decibels(signal, weight)
     numbers = decibels(signal, cumulative), decibels(signal, alone), by_weight, decibels(signal, data)
     return LayerError(pair.number, pair.label, pair.real.op, *numbers)
 
 
-def _errors(builder: Builder, pair: Pair, results: Sequence[Value], data: Sequence[Value]) -> list[Value]:
+def _errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> list[Value]:
     """The sums of squares of a layer."""
-    both, parts = _lost(builder, pair, data)
+    results = [known[v] for v in pair.results]
+    both, parts = _lost(builder, pair, [known[v] for k in pair.data if (v := pair.real.operands[k]) is not None])
     errors = [results[0], builder.call("subtract", results[1], results[0]), both, *parts]
     return [power(builder, value) for value in errors]
 
 
-def _lost(builder: Builder, pair: Pair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """What a layer loses on float data, by both, and by its weight and its data.
+def _lost(builder: Builder, pair: LayerPair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
+    """Errors of a layer on float data, by both, and by its weight and its data.
 
     ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``.
     """
@@ -275,7 +229,7 @@ def _lost(builder: Builder, pair: Pair, data: Sequence[Value]) -> tuple[Value, l
     return both, [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
 
 
-def _recurrent_errors(builder: Builder, pair: Pair, known: Mapping[Value, Value]) -> list[Value]:
+def _recurrent_errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> list[Value]:
     """The sums of squares of a recurrent layer: the same layer runs on float data, and does not round them."""
     real, own = known[pair.real.results[0]], known[pair.quantized.results[0]]
     given = {k: known[v] for k, v in given_to(pair.real).items()}
@@ -288,6 +242,6 @@ def _recurrent_errors(builder: Builder, pair: Pair, known: Mapping[Value, Value]
 
 
 def power(builder: Builder, value: Value) -> Value:
-    """The sum of its squares."""
+    """Inserts the sum of the squares of ``value``."""
     assert isinstance(value.type, TensorType)
     return builder.call("sum", builder.call("multiply", value, value))

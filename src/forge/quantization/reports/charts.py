@@ -9,7 +9,7 @@ from html import escape
 
 from forge.quantization.chosen.rounding_errors import RoundedValue
 from forge.quantization.chosen.sensitivity import Exclusion
-from forge.quantization.chosen.variants import Variant
+from forge.quantization.chosen.variants import ModelVariant
 from forge.view.page import printable
 
 WIDTH, HEIGHT = 620.0, 300.0
@@ -21,7 +21,7 @@ SHOWN_DB = 80.0
 
 
 def text_of(text: str) -> str:
-    """Text of a model for a page."""
+    """Escapes text of a model for a page."""
     return escape(printable(text))
 
 
@@ -53,7 +53,7 @@ class Scale:
 
 
 def axes(x: Scale, y: Scale, x_title: str, y_title: str) -> str:
-    """Lines, ticks and titles."""
+    """Draws lines, ticks and titles."""
     bottom, left = HEIGHT - _BOTTOM, _LEFT
     parts = [f'<path class="axis" d="M{left},{_TOP}V{bottom}H{WIDTH - _RIGHT}"/>']
     for tick in x.ticks:
@@ -76,8 +76,8 @@ def _vertical(numbers: Sequence[float]) -> Scale:
     return Scale(min(shown) - 5, max(shown) + 5, HEIGHT - _BOTTOM, _TOP)
 
 
-def pareto(variants: Sequence[Variant]) -> str:
-    """Latency to the right, decibels upwards, size as area; the best are filled and joined by a line."""
+def pareto(variants: Sequence[ModelVariant]) -> str:
+    """Draws latency to the right, decibels upwards, size as area; the best are filled and joined by a line."""
     known = [(k + 1, v, min(v.sqnr, SHOWN_DB)) for k, v in enumerate(variants) if v.sqnr is not None]
     if not known:
         return ""
@@ -92,7 +92,7 @@ def pareto(variants: Sequence[Variant]) -> str:
     return svg(WIDTH, HEIGHT, label, body)
 
 
-def _point(number: int, variant: Variant, x: float, y: float, share: float) -> str:
+def _point(number: int, variant: ModelVariant, x: float, y: float, share: float) -> str:
     radius = max(MIN_RADIUS, MAX_RADIUS * math.sqrt(share))
     kind = "point best" if variant.is_best else "point"
     kind += " chosen" if variant.is_chosen else ""
@@ -101,19 +101,19 @@ def _point(number: int, variant: Variant, x: float, y: float, share: float) -> s
 
 
 def _beyond(sqnr: float | None) -> str:
-    """What stands at a point that is drawn at the end of the axis, but lies beyond."""
+    """Labels a point that is drawn at the end of the axis, but lies beyond."""
     return f" \u2191 {sqnr:.0f} dB" if sqnr is not None and sqnr > SHOWN_DB else ""
 
 
 def _mark(x: float, y: float, radius: float, text: str) -> str:
-    """Text next to a point: to its left where there is no room to its right."""
+    """Text next to a point: to its left where its right has no room."""
     if x > 0.75 * WIDTH:
         return f'<text class="mark" x="{x - radius - 3:.1f}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
     return f'<text class="mark" x="{x + radius + 3:.1f}" y="{y + 4:.1f}">{text}</text>'
 
 
 def curve(exclusions: Sequence[Exclusion]) -> str:
-    """Decibels of the outputs if more and more layers stay in float."""
+    """Draws decibels of the outputs if more and more layers stay in float."""
     points = [(len(e.numbers), e.sqnr) for e in exclusions if e.sqnr is not None]
     if len(points) < 2:
         return ""
@@ -128,7 +128,7 @@ def curve(exclusions: Sequence[Exclusion]) -> str:
 
 
 def histogram(value: RoundedValue) -> str:
-    """Counts, by their logarithms; what is outside the range of quantized values has another colour, and lines are its ends."""
+    """Draws logarithms of counts; what is outside the range of quantized values has another colour, and lines are its ends."""
     end = value.first + value.width * len(value.counts)
     x = Scale(min(value.first, value.least), max(end, value.most), 4.0, HISTOGRAM_WIDTH - 4)
     heights = [math.log1p(c) for c in value.counts]
@@ -154,7 +154,7 @@ def _bar(begin: float, end: float, floor: float, height: float) -> str:
 
 
 def bar(share: float, kind: str, length: float = 90.0) -> str:
-    """A bar of a table: decoration next to a number."""
+    """Draws a bar of a table, a decoration next to a number."""
     width = length * min(1.0, max(0.0, share))
     rectangle = f'<rect class="{kind}" width="{width:.1f}" height="10"/>'
     return f'<svg class="bar" width="{length:.0f}" height="10" aria-hidden="true">{rectangle}</svg>'

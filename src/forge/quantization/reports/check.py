@@ -8,8 +8,8 @@ from dataclasses import replace
 from forge import errors
 from forge.ir.graph import Module
 from forge.ir.quantized import is_quantized
-from forge.quantization.chosen.scheme import Scheme, written
-from forge.quantization.quantize import Quantized, quantize
+from forge.quantization.chosen.scheme import written
+from forge.quantization.quantize import QuantizedModule, quantize
 from forge.quantization.reports.analysis import Analysis, analyse, is_near
 
 
@@ -23,25 +23,25 @@ SHOWN = 3
 """Layers that a warning names."""
 
 
-def warn_of_losses(module: Module, found: Quantized, scheme: Scheme) -> Analysis | None:
+def warn_of_losses(module: Module, found: QuantizedModule) -> Analysis | None:
     """Compares a quantized module with ``module``, which it was made of; None: there are no samples."""
     samples = module.calibration.samples[:SAMPLES]
     if not samples:
         return None
-    outputs = analyse(module, found.module, samples, layers=False)
+    outputs = analyse(module, found.module, samples, found.options, layers=False)
     if is_near(outputs.sqnr, outputs.agreement):
         return outputs
-    whole = analyse(found.real, found.module, samples)
+    whole = analyse(found.real, found.module, samples, found.options)
     worst = sorted(whole.layers, key=lambda layer: layer.alone)[:SHOWN]
     names = ", ".join(f"{layer.label} ({layer.alone:.0f} dB alone)" for layer in worst)
-    parts = [f"quantize: the outputs are {_text(outputs)}; the layers that lose most: {names}", *_advice(module, scheme, outputs)]
+    parts = [f"quantize: the outputs are {_text(outputs)}; the layers that lose most: {names}", *_advice(module, found, outputs)]
     parts.append("quantize_with_accuracy keeps layers in float, quantization_report shows all")
     errors.warn("; ".join(parts), QuantizationWarning)
     return outputs
 
 
-def warn_of_nothing(found: Quantized) -> bool:
-    """Says so where no layer was quantized."""
+def warn_of_nothing(found: QuantizedModule) -> bool:
+    """Warns where no layer was quantized; returns whether it did."""
     if any(is_quantized(node) for node in found.module.main.walk()):
         return False
     errors.warn(f"quantize: {nothing_text(found.left)}", QuantizationWarning)
@@ -49,7 +49,7 @@ def warn_of_nothing(found: Quantized) -> bool:
 
 
 def nothing_text(left: Mapping[str, str]) -> str:
-    """Of a model without quantized layers: why each stays in float, by label."""
+    """Returns what is said of a model without quantized layers, whose reasons ``left`` has by label."""
     if not left:
         return "no layer was quantized: the model has no convolution, matrix product or recurrent layer of float32 with weights"
     shown = [f"{label}: {reason}" for label, reason in left.items()]
@@ -62,10 +62,10 @@ def _text(found: Analysis) -> str:
     return f"{found.sqnr or 0.0:.1f} dB from those in float{agreement}"
 
 
-def _advice(module: Module, scheme: Scheme, outputs: Analysis) -> list[str]:
-    """What a scale for each channel would give, if it has not been asked for."""
-    if scheme.per_channel:
+def _advice(module: Module, quantized: QuantizedModule, outputs: Analysis) -> list[str]:
+    """Says what a scale for each channel would give, if it has not been asked for."""
+    if quantized.scheme.per_channel:
         return []
-    other = quantize(module, replace(scheme, per_channel=True))
-    found = analyse(module, other.module, module.calibration.samples[:SAMPLES], layers=False)
+    other = quantize(module, replace(quantized.scheme, per_channel=True), quantized.options)
+    found = analyse(module, other.module, module.calibration.samples[:SAMPLES], quantized.options, layers=False)
     return [f"with {written('per_channel', True)} they are {_text(found)}"] if (found.sqnr or 0) > (outputs.sqnr or 0) + 1 else []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from forge.quantization.chosen.rounding_errors import RoundedValue
-from forge.quantization.chosen.variants import Variant
+from forge.quantization.chosen.variants import ModelVariant
 from forge.quantization.reports import charts
 from forge.quantization.reports.charts import text_of
 from forge.quantization.reports.report import LayerRow, Report, decibel_text, share_text
@@ -38,14 +38,14 @@ figure { margin: 0 } figcaption { color: var(--muted); font-size: 12px }
 
 
 def page(report: Report) -> str:
-    """The page's text."""
+    """Returns the text of the page."""
     parts = [_head(report), _suggestions(report), _charts(report), _variants(report), _layers(report), _times(report),
              _left(report), _values(report)]
     return document(f"{report.name}: quantization", STYLE + _STYLE, f"<main>{''.join(parts)}</main>", SCRIPT)
 
 
 def frame(report: Report) -> str:
-    """The page inside another one, which it cannot touch."""
+    """Returns the page in a frame of another one, which it cannot touch."""
     facts = 'title="quantization report" sandbox="allow-scripts" style="width:100%;height:640px;border:1px solid #888"'
     return f'<iframe {facts} srcdoc="{escape(page(report))}"></iframe>'
 
@@ -91,7 +91,7 @@ def _variants(report: Report) -> str:
     return f"<h2>Variants tried</h2>{table('variants', heads, rows)}"
 
 
-def _variant(place: int, variant: Variant) -> str:
+def _variant(place: int, variant: ModelVariant) -> str:
     share = None if variant.agreement is None else 100 * variant.agreement
     cells = [number(place, "d"), f'<td class="name">{text_of(variant.title)}</td>', number(variant.sqnr, ".1f")]
     cells += [number(share, ".1f"), number(1e3 * variant.seconds, ".4g")]

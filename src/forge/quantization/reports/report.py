@@ -16,19 +16,18 @@ from rich.console import Console
 from rich.table import Table
 
 from forge import files
-from forge.driver import check_options
 from forge.driver.layer_times import by_number, in_turns, marked, way
 from forge.errors import OptionError
 from forge.progress import Progress
 from forge.quantization.chosen import rounding_errors, sensitivity, variants
 from forge.quantization.chosen.rounding_errors import RoundedValue, WeightErrors
-from forge.quantization.chosen.scheme import Scheme, written
+from forge.quantization.chosen.scheme import QuantizationScheme, written
 from forge.quantization.chosen.sensitivity import Exclusion, Sensitivity
-from forge.quantization.chosen.variants import MIN_GAIN, Candidate, Trials, Variant
+from forge.quantization.chosen.variants import MIN_GAIN, ModelVariant, Proposal, Trials
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.places.pairing import Pair, pairs_of
+from forge.quantization.places.pairing import LayerPair, pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import Quantized
+from forge.quantization.quantize import QuantizedModule
 from forge.quantization.reports.analysis import LayerError, OutputError, analyse, is_near
 from forge.quantization.reports.check import nothing_text
 from forge.target import Target
@@ -43,13 +42,13 @@ NOT_SLOWER = 1.05
 """What an integer layer may take, next to the fastest other way, before leaving it in float is suggested."""
 
 
-def record_of(ir: Any) -> Quantized:
-    """What a module keeps of how it was quantized.
+def record_of(ir: Any) -> QuantizedModule:
+    """Returns what a module keeps of how it was quantized.
 
     Raises:
         OptionError: it was not, or has changed since.
     """
-    kept: Quantized | None = getattr(ir, "_quantization", None)
+    kept: QuantizedModule | None = getattr(ir, "_quantization", None)
     if kept is None:
         raise OptionError("quantization_report: got a module that `quantize` did not make; expected one after ir.quantize(...)")
     if not kept.is_of(ir.mod):
@@ -99,7 +98,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Report:
-    """How a model was quantized, and what that does.
+    """A quantized model next to the float one, and to others.
 
     Attributes:
         layers: those that were quantized, in order.
@@ -117,7 +116,7 @@ class Report:
     left: Mapping[str, str]
     values: tuple[RoundedValue, ...]
     exclusions: tuple[Exclusion, ...]
-    variants: tuple[Variant, ...]
+    variants: tuple[ModelVariant, ...]
     suggestions: tuple[Suggestion, ...]
     samples: int
     threads: int
@@ -129,7 +128,7 @@ class Report:
         return sorted(self.layers, key=lambda row: (-(row.without if row.without is not None else 0), row.error.alone))
 
     @property
-    def chosen(self) -> Variant | None:
+    def chosen(self) -> ModelVariant | None:
         """The model as it was quantized, if variants were tried."""
         return next((v for v in self.variants if v.is_chosen), None)
 
@@ -146,12 +145,12 @@ class Report:
         return [*found, f"the layers that cost most: {'; '.join(costly)}"]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as ``json`` writes it."""
+        """Returns all of it as ``json`` writes it."""
         content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, allow_nan=False))
         return content
 
     def to_html(self) -> str:
-        """One page that loads nothing."""
+        """Returns one page that loads nothing."""
         from forge.quantization.reports.page import page
 
         return page(self)
@@ -170,7 +169,7 @@ class Report:
                 stream.write(self.text(ending).encode())
 
     def text(self, ending: str) -> str:
-        """Of the file with this ending."""
+        """Returns the text of the file with this ending."""
         return self.to_html() if ending == ".html" else json.dumps(self.to_json(), indent=1) + "\n"
 
     def _repr_html_(self) -> str:
@@ -192,7 +191,7 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def lines(self) -> list[str]:
-        """What a printed report says after its table."""
+        """Returns the lines of a printed report after its table."""
         outputs = [f"output {o.name}: {decibel_text(o.sqnr)} dB, arg max agrees: {share_text(o.agreement)}" for o in self.outputs]
         return outputs + [f"warning: {text}" for text in self.warnings] + [f"suggestion: {s.text}" for s in self.suggestions]
 
@@ -205,7 +204,7 @@ class Report:
         return table
 
     def cells(self, row: LayerRow) -> list[str]:
-        """Decibels of a layer: in the model, alone, by its weight, by its data; and of the outputs without it."""
+        """Returns the decibels of a layer: in the model, alone, by its weight, by its data; and of the outputs without it."""
         error = row.error
         return [*map(decibel_text, (error.cumulative, error.alone, error.weight, error.data, row.without))]
 
@@ -219,7 +218,7 @@ def share_text(share: float | None) -> str:
 
 
 def make_report(
-    record: Quantized, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
+    record: QuantizedModule, samples: Sequence[Sample], *, name: str = "model", seconds: float = 60.0, threads: int = 1,
     tries: bool = True, progress: Progress = lambda phase, done, total: None,
 ) -> Report:
     """Runs samples through the quantized model and the float one, and tries others.
@@ -230,19 +229,19 @@ def make_report(
         tries: measure variants and times.
 
     Raises:
-        OptionError: there is no sample; CompileError: an operator cannot be compiled.
+        OptionError: no sample is given; CompileError: an operator cannot be compiled.
     """
     if not samples:
         raise OptionError("quantization_report: got no sample; calibrate keeps some in memory; after loading, pass data")
-    real, quantized, scheme = record.real, record.module, record.scheme
+    real, quantized, scheme, options = record.real, record.module, record.scheme, record.options
     end = time.perf_counter() + seconds
     pairs = pairs_of(real, quantized)
-    errors = analyse(real, quantized, samples, tick=_phase(progress, "errors"))
+    errors = analyse(real, quantized, samples, options, tick=_phase(progress, "errors"))
     found = Sensitivity((), (), 0)
     if pairs:
-        found = sensitivity.sensitivity(real, quantized, samples, seconds / 4, _phase(progress, "sensitivity"))
+        found = sensitivity.sensitivity(real, quantized, samples, options, seconds / 4, _phase(progress, "sensitivity"))
     values = rounding_errors.rounded_values(real, pairs, scheme)
-    tried: list[Variant] = []
+    tried: list[ModelVariant] = []
     times: dict[str, dict[int, float]] = {}
     if tries:
         trials = Trials.of(record, samples)
@@ -254,11 +253,11 @@ def make_report(
     suggestions = _suggestions(tried, found, rows)
     return Report(
         name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
-        suggestions, errors.samples, threads, cpu_text(Target.parse("llvm")))
+        suggestions, errors.samples, threads, cpu_text(options.target))
 
 
 def cpu_text(target: Target) -> str:
-    """What decides how fast integers are."""
+    """Names the CPU and its features that decide how fast integers are."""
     notable = target.isa.notable
     return f"{target.cpu} with {', '.join(notable)}" if notable else target.cpu
 
@@ -278,18 +277,19 @@ def _worth(found: Sensitivity, layers: int) -> list[Exclusion]:
     return kept
 
 
-def layer_times(record: Quantized, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
-    """Seconds of each layer, by way."""
+def layer_times(record: QuantizedModule, sample: Sample, threads: int, seconds: float) -> dict[str, dict[int, float]]:
+    """Measures the seconds that each layer takes, by way."""
     real, quantized = marked(record.real, products), marked(record.module, products)
     ways = {"float32": (real, False), "int8": (quantized, False)}
-    if check_options().layouts.group_size("bfloat16", "bfloat16") > 1:
+    if record.options.layouts.group_size("bfloat16", "bfloat16") > 1:
         ways["bfloat16"] = (real, True)
-    made = {name: way(module, check_options(bfloat16=narrow), sample, threads) for name, (module, narrow) in ways.items()}
+    made = {name: way(module, dataclasses.replace(record.options, bfloat16=narrow), sample, threads)
+            for name, (module, narrow) in ways.items()}
     return {name: by_number(made[name], best) for name, best in in_turns(made, seconds).items()}
 
 
-def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, times: Mapping[str, Mapping[int, float]],
-         values: Sequence[RoundedValue]) -> LayerRow:
+def _row(pair: LayerPair, error: LayerError, found: Sensitivity, scheme: QuantizationScheme,
+         times: Mapping[str, Mapping[int, float]], values: Sequence[RoundedValue]) -> LayerRow:
     own = next((s for s in found.layers if s.number == pair.number), None)
     weight = rounding_errors.weight_errors(pair, scheme)
     reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
@@ -302,7 +302,7 @@ def _row(pair: Pair, error: LayerError, found: Sensitivity, scheme: Scheme, time
 
 
 def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[RoundedValue]) -> str:
-    """What would make the larger part of the error smaller, by the errors of rounding themselves."""
+    """Says what would make the larger part of the error smaller, by the errors of rounding themselves."""
     if weight is not None and error.weight is not None and error.weight < error.data:
         gain = weight.per_channel - weight.sqnr
         return f"{written('per_channel', True)}: the weight {gain:+.1f} dB" if gain > MIN_GAIN else ""
@@ -311,8 +311,8 @@ def _advice(error: LayerError, weight: WeightErrors | None, reads: Sequence[Roun
     return f"{written('calib_method', best)}: the data {gains[best]:+.1f} dB" if best and gains[best] > MIN_GAIN else ""
 
 
-def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
-    """What gains most first."""
+def _suggestions(tried: Sequence[ModelVariant], sets: Sensitivity, rows: Sequence[LayerRow]) -> tuple[Suggestion, ...]:
+    """Suggestions, the one that gains most first."""
     found = [_of_variant(variant, tried) for variant in tried if variant.arguments]
     if not any(v.excluded for v in tried):
         found += [_of_exclusion(exclusion, sets.exclusions[0], rows) for exclusion in _worth(sets, len(rows))[:3]]
@@ -320,7 +320,7 @@ def _suggestions(tried: Sequence[Variant], sets: Sensitivity, rows: Sequence[Lay
     return (*better, *filter(None, map(_of_times, rows if len(rows) > 1 else ())))
 
 
-def _of_variant(variant: Variant, tried: Sequence[Variant]) -> Suggestion | None:
+def _of_variant(variant: ModelVariant, tried: Sequence[ModelVariant]) -> Suggestion | None:
     chosen = next(v for v in tried if v.is_chosen)
     if variant.sqnr is None or chosen.sqnr is None:
         return None
@@ -337,7 +337,7 @@ def _of_exclusion(exclusion: Exclusion, before: Exclusion, rows: Sequence[LayerR
     if exclusion.sqnr is None or before.sqnr is None:
         return None
     names = {row.number: row.name for row in rows}
-    title = Candidate({}, exclusion.numbers).title(names)
+    title = Proposal({}, exclusion.numbers).title(names)
     gain = exclusion.sqnr - before.sqnr
     return Suggestion(f"{title}: outputs {gain:+.1f} dB", gain, False)
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.bias_add import BiasAdd
-from forge.ops.nn.normalization import LayerNorm, RmsNorm
+from forge.options import CompileOptions
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.gram import batches, gram_matrices
 from forge.quantization.places.insertion import after
-from forge.quantization.places.layers import Layer, layer_of
+from forge.quantization.places.layers import FloatLayer, layer_of
+from forge.quantization.weights.channels import ChannelOperand, parameters_of, rows_of
 from forge.quantization.weights.rounding import Rounded, error
 
 ALPHAS = np.linspace(0, 1, 21)[1:]
@@ -35,39 +35,34 @@ WORTH = 0.9
 Round = Callable[[np.ndarray], Rounded]
 
 
-@dataclass(frozen=True)
-class Place:
-    """A constant operand, whose elements along ``axis`` are divided by the scales; it may broadcast there."""
-
-    node: Node
-    position: int
-    axis: int
-
-
 @dataclass
 class Rescaled:
-    """What was changed.
+    """Layers that `rescale` has changed.
 
     Attributes:
         nodes: layers whose inputs are divided.
-        results: by layer whose results are divided, ``[N]``: by what.
+        results: divisors ``[N]`` of the results of layers, by layer.
     """
 
     nodes: set[Node] = field(default_factory=set)
     results: dict[Node, np.ndarray] = field(default_factory=dict)
 
 
-def rescale(module: Module, layers: Iterable[Layer], samples: Iterable[Sample], rounded: Round, done: Rescaled) -> None:
+def rescale(
+    module: Module, layers: Iterable[FloatLayer], samples: Iterable[Sample], options: CompileOptions, rounded: Round,
+    done: Rescaled,
+) -> None:
     """Changes ``module.main``, in place, so that weights of ``layers`` lose less.
 
     Args:
         layers: dense layers, whose weights nothing else reads.
-        rounded: codes for a weight ``[N, K]``.
+        options: of the model that computes what they read.
+        rounded: gives codes for a weight ``[N, K]``.
         done: gets what was changed.
     """
     for batch in batches(layers):
-        matrices = gram_matrices(module, batch, samples)
-        by_input: dict[Value, list[Layer]] = {}
+        matrices = gram_matrices(module, batch, samples, options)
+        by_input: dict[Value, list[FloatLayer]] = {}
         for layer in batch:
             by_input.setdefault(layer.inputs[0], []).append(layer)
         for value, same in by_input.items():
@@ -75,9 +70,9 @@ def rescale(module: Module, layers: Iterable[Layer], samples: Iterable[Sample], 
 
 
 def _rescale_inputs(
-    graph: Graph, value: Value, layers: Sequence[Layer], gram: np.ndarray, rounded: Round, done: Rescaled
+    graph: Graph, value: Value, layers: Sequence[FloatLayer], gram: np.ndarray, rounded: Round, done: Rescaled
 ) -> None:
-    rows = [rows_of(layer) for layer in layers]
+    rows = [rows_of(np.asarray(layer.array, np.float32), layer.axis or 0) for layer in layers]
     scales = best_scales([r[:: max(1, len(r) // SEARCHED_ROWS)] for r in rows], gram, rounded)
     if scales is None:
         return
@@ -91,24 +86,19 @@ def _rescale_inputs(
         for layer in layers:
             layer.node.set_operand(0, product)
         graph.sort()
+    wide = scales.astype(np.float64)
     for place in places or ():
-        divide(graph, place, scales)
+        place.multiply(1 / wide)
         if layer_of(place.node) is not None:
             done.results[place.node] = done.results.get(place.node, np.float32(1)) * scales
     for layer in layers:
         assert layer.axis is not None
-        divide(graph, Place(layer.node, 1, 1 - layer.axis), 1 / scales)
+        ChannelOperand(layer.node, 1, 1 - layer.axis).multiply(wide)
         done.nodes.add(layer.node)
 
 
-def rows_of(layer: Layer) -> np.ndarray:
-    """``[N, K]``"""
-    assert layer.weight is not None and layer.weight.constant is not None and layer.axis is not None
-    return np.moveaxis(np.asarray(layer.weight.constant, np.float32), layer.axis, 0)
-
-
 def best_scales(weights: Sequence[np.ndarray], gram: np.ndarray, rounded: Round) -> np.ndarray | None:
-    """``[K]``, float32, for weights ``[N, K]`` of the same inputs; None: nothing is better than 1."""
+    """Returns scales ``[K]``, float32, for weights ``[N, K]`` of the same inputs; None: nothing is better than 1."""
     size = np.sqrt(np.diagonal(gram))
     if not size.any():
         return None
@@ -129,17 +119,17 @@ def _error(weights: Sequence[np.ndarray], scales: np.ndarray | None, gram: np.nd
     return sum(error(w, rounded(w * scales).real / scales, gram) for w in weights)
 
 
-def divided(graph: Graph, value: Value, readers: set[Node]) -> list[Place] | None:
-    """The constants that ``value`` is divided by, along its last axis; None: that is not possible, or others read it."""
+def divided(graph: Graph, value: Value, readers: set[Node]) -> list[ChannelOperand] | None:
+    """Finds the constants whose division divides ``value`` along its last axis; None: that is not possible, or others read it."""
     node = value.producer
     if node is None or graph.is_output(value) or any(user not in readers for user, _ in value.uses):
         return None
-    norm = LayerNorm.of(node) or RmsNorm.of(node)
-    if norm is not None:
-        return _of_norm(node, norm.attrs.axis)
+    parameters = parameters_of(node)
+    if parameters is not None:
+        return parameters
     layer = layer_of(node)
     if layer is not None and layer.channel_axis == -1 and layer.axis is not None and layer.weight is not None:
-        return [Place(node, 1, layer.axis)] if len(layer.weight.uses) == 1 else None
+        return [ChannelOperand(node, 1, layer.axis)] if len(layer.weight.uses) == 1 else None
     if node.op == "nn.relu" and node.operands[0] is not None:
         return divided(graph, node.operands[0], {node})
     if node.op in ("add", "nn.bias_add", "multiply"):
@@ -147,18 +137,8 @@ def divided(graph: Graph, value: Value, readers: set[Node]) -> list[Place] | Non
     return None
 
 
-def _of_norm(node: Node, axis: int) -> list[Place] | None:
-    parameters = [(k, v) for k, v in enumerate(node.operands) if k and v is not None]
-    flags = [node.attributes.get(name, True) for name in ("scale", "center")]
-    is_last = axis % node.result.rank == node.result.rank - 1
-    has_gamma = any(k == 1 for k, _ in parameters)
-    if not is_last or not has_gamma or not all(flags) or any(v.constant is None for _, v in parameters):
-        return None
-    return [Place(node, k, -1) for k, _ in parameters]
-
-
-def _of_terms(graph: Graph, node: Node) -> list[Place] | None:
-    """Of a sum all terms are divided, of a product one factor."""
+def _of_terms(graph: Graph, node: Node) -> list[ChannelOperand] | None:
+    """Divides all terms of a sum, or one factor of a product."""
     bias = BiasAdd.of(node)
     if bias is not None and bias.attrs.axis % node.result.rank != node.result.rank - 1:
         return None
@@ -168,16 +148,8 @@ def _of_terms(graph: Graph, node: Node) -> list[Place] | None:
         return None
     if node.op == "multiply":
         if constants:
-            return [Place(node, constants[0], -1)]
+            return [ChannelOperand(node, constants[0], -1)]
         found = (divided(graph, v, {node}) for v in others)
         return next((places for places in found if places is not None), None)
     rest = divided(graph, others[0], {node}) if len(others) == len(constants) == 1 else None
-    return None if rest is None else [Place(node, constants[0], -1), *rest]
-
-
-def divide(graph: Graph, place: Place, scales: np.ndarray) -> None:
-    old = place.node.operands[place.position]
-    assert old is not None and old.constant is not None
-    along = scales if place.axis in (-1, old.rank - 1) else scales.reshape(-1, *[1] * (old.rank - 1 - place.axis))
-    constant = Builder(graph, place.node, place.node.location).constant((old.constant / along).astype(np.float32), name=old.name)
-    place.node.set_operand(place.position, constant)
+    return None if rest is None else [ChannelOperand(node, constants[0], -1), *rest]

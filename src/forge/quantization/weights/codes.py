@@ -8,10 +8,11 @@ import numpy as np
 
 from forge import dtypes
 from forge.quantization.observed.ranges import MIN_SCALE
+from forge.quantization.weights.channels import along
 
 
 @dataclass(frozen=True)
-class Weight:
+class QuantizedWeight:
     """``(codes - zero) * scale``: one scale and zero point, or one for each index along ``axis``."""
 
     codes: np.ndarray
@@ -22,27 +23,29 @@ class Weight:
     @property
     def real(self) -> np.ndarray:
         """float32"""
-        along = [-1 if k == self.axis else 1 for k in range(self.codes.ndim)]
         whole = self.codes.astype(np.int32)
         if self.zero is not None:
-            whole = whole - self.zero.astype(np.int32).reshape(along if self.zero.size > 1 else ())
-        real: np.ndarray = whole.astype(np.float32) * self.scale.reshape(along if self.scale.size > 1 else ())
+            whole = whole - self._along(self.zero.astype(np.int32))
+        real: np.ndarray = whole.astype(np.float32) * self._along(self.scale)
         return real
 
+    def _along(self, parameters: np.ndarray) -> np.ndarray:
+        return parameters.reshape(along(self.axis, self.codes.ndim) if parameters.size > 1 else ())
 
-def quantized_weight(array: np.ndarray, axis: int, dtype: str, per_channel: bool) -> Weight:
-    """Codes for a weight: int8 without zero point, or uint8 with one, for all or for each index along ``axis``."""
+
+def quantized_weight(array: np.ndarray, axis: int, dtype: str, per_channel: bool) -> QuantizedWeight:
+    """Rounds a weight to codes: int8 without zero point, or uint8 with one, for all or for each index along ``axis``."""
     others = tuple(k for k in range(array.ndim) if k != axis) if per_channel else None
     low, high = np.minimum(array.min(axis=others), 0), np.maximum(array.max(axis=others), 0)
     least, most = dtypes.integer_range(dtype)
-    along = [-1 if k == axis else 1 for k in range(array.ndim)] if per_channel else []
+    shape = along(axis, array.ndim) if per_channel else []
     if least < 0:
         scale = np.maximum(np.maximum(-low, high) / most, MIN_SCALE).astype(np.float32)
         zero = None
     else:
         scale = np.maximum((high - low) / most, MIN_SCALE).astype(np.float32)
         zero = np.clip(np.rint(-low / scale), least, most).astype(dtype)
-    codes = np.rint(array / scale.reshape(along))
+    codes = np.rint(array / scale.reshape(shape))
     if zero is not None:
-        codes = codes + zero.reshape(along)
-    return Weight(np.clip(codes, -most if least < 0 else least, most).astype(dtype), scale, zero, axis)
+        codes = codes + zero.reshape(shape)
+    return QuantizedWeight(np.clip(codes, -most if least < 0 else least, most).astype(dtype), scale, zero, axis)

@@ -15,14 +15,16 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.edits.rebatch import replace_batch
 from forge.ir.graph import Graph, Module, clone_node
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.product import Product
+from forge.options import CompileOptions
 from forge.quantization.observed.calibration import Sample
-from forge.quantization.observed.trial import trial_runtime
-from forge.quantization.places.insertion import after, bias_of
-from forge.quantization.places.layers import Layer
-from forge.quantization.places.products import products
+from forge.quantization.observed.trial import trial_of
+from forge.quantization.places.insertion import bias_of, put_after
+from forge.quantization.places.layers import FloatLayer
+from forge.quantization.places.products import joined_graph, products
+from forge.quantization.weights.channels import along, set_constant
 
 BATCH = 16
 """Samples that run together."""
@@ -30,12 +32,15 @@ BATCH_BYTES = 256 << 20
 """Most bytes of the largest value of a batch."""
 
 
-def corrections(real: Module, quantized: Module, numbers: Sequence[int], samples: Sequence[Sample]) -> dict[int, np.ndarray]:
-    """What to add to the bias of layers, by the number of the layer among `products`.
+def corrections(
+    real: Module, quantized: Module, numbers: Sequence[int], samples: Sequence[Sample], options: CompileOptions
+) -> dict[int, np.ndarray]:
+    """Returns what is added to the bias of layers ``[C]``, by the number of the layer among `products`.
 
     Args:
         real, quantized: modules with the same products in the same order.
         numbers: which of these are corrected.
+        options: of the model that measures means.
     """
     batch = _batch(real, samples)
     pair, runs = (real, quantized), list(samples)
@@ -45,13 +50,12 @@ def corrections(real: Module, quantized: Module, numbers: Sequence[int], samples
         except ValueError:
             batch = 1
     module = pair[0].with_main(_joined(pair[0].main, pair[1].main, numbers))
-    runtime = trial_runtime(module, "correct_biases", len(runs))
-    found = [runtime.run([run[name] for name in runtime.input_names]) for run in runs]
+    found = list(map(trial_of(module, options, "correct_biases", len(runs)), runs))
     return {number: np.mean([deltas[k] for deltas in found], axis=0) for k, number in enumerate(numbers)}
 
 
 def _batch(module: Module, samples: Sequence[Sample]) -> int:
-    """How many samples can be one."""
+    """Returns the number of samples that can run as one."""
     inputs = [v for v in module.main.inputs if v.name not in module.params]
     shapes = [{name: a.shape for name, a in sample.items()} for sample in samples]
     if any(s != shapes[0] for s in shapes) or not all(isinstance(v.type, TensorType) and v.rank for v in inputs):
@@ -83,26 +87,23 @@ def _batched(pair: tuple[Module, Module], samples: Sequence[Sample], batch: int)
 
 def _joined(real: Graph, quantized: Graph, numbers: Sequence[int]) -> Graph:
     """A graph of both, whose outputs are the differences that it adds to results of quantized layers."""
-    joined = Graph()
-    inputs = {v.name: joined.add_input(v.type, v.name) for v in real.inputs}
-    known: dict[Value, Value] = {v: inputs[v.name] for v in real.inputs} | {v: inputs[v.name] for v in quantized.inputs}
-    for node in real.nodes:
-        joined.insert(clone_node(node, known))
-    partners = dict(zip(products(quantized), products(real), strict=True))
-    wanted = [products(quantized)[k] for k in numbers]
-    outputs: dict[Node, Value] = {}
+    joined, known = joined_graph(real)
+    by_name = {v.name: known[v] for v in real.inputs}
+    known |= {v: by_name[v.name] for v in quantized.inputs}
+    wanted = {products(quantized)[k]: known[products(real)[k].result] for k in numbers}
+    deltas: dict[Value, Value] = {}
     builder = Builder(joined)
     for node in quantized.nodes:
         joined.insert(clone_node(node, known))
         if node in wanted:
-            result, aim = known[node.result], known[partners[node].result]
-            product: Product[Any] | None = Product.of(node)
+            result, product = known[node.result], Product[Any].of(node)
             assert product is not None
-            means = [_means(builder, v, product.channels_of(v)) for v in (result, aim)]
-            outputs[node] = builder.call("subtract", means[1], means[0])
-            known[node.result] = builder.call(
-                "add", result, _spread(builder, outputs[node], product.channels_of(result), result.rank))
-    joined.outputs = [outputs[node] for node in wanted]
+            axis = product.channels_of(result)
+            means = [_means(builder, v, product.channels_of(v)) for v in (wanted[node], result)]
+            deltas[node.result] = builder.call("subtract", *means)
+            spread = builder.call("reshape", deltas[node.result], newshape=tuple(along(axis, result.rank)[axis:]))
+            known[node.result] = builder.call("add", result, spread)
+    joined.outputs = [deltas[node.result] for node in wanted]
     return joined
 
 
@@ -110,32 +111,20 @@ def _means(builder: Builder, value: Value, axis: int) -> Value:
     return builder.call("mean", value, axis=tuple(k for k in range(value.rank) if k != axis))
 
 
-def _spread(builder: Builder, vector: Value, axis: int, rank: int) -> Value:
-    return vector if axis == rank - 1 else builder.call("reshape", vector, newshape=(-1, *(1,) * (rank - 1 - axis)))
-
-
-def add_to_bias(layer: Layer, delta: np.ndarray) -> Value:
-    """Adds a number for each channel to the results of a layer; returns the value that readers of its result read then."""
-    graph = layer.node.graph
+def add_to_bias(layer: FloatLayer, delta: np.ndarray) -> Value:
+    """Adds ``delta [C]`` to the results of a layer; returns the value that readers of its result read then."""
+    graph, found = layer.node.graph, bias_of(layer)
     assert graph is not None
-    found = bias_of(layer)
     if found is not None:
         user, position = found
         bias = user.operands[position]
         assert bias is not None and bias.constant is not None
-        changed = (bias.constant + delta).astype(np.float32)
-        user.set_operand(position, Builder(graph, user, user.location).constant(changed, name=bias.name))
+        set_constant(user, position, (bias.constant + delta).astype(np.float32))
         return layer.result
-    result = layer.result
-    readers = list(result.uses)
-    builder = after(graph, result)
-    constant = builder.constant(delta.astype(np.float32))
-    if layer.channel_axis == -1:
-        biased = builder.call("add", result, constant)
-    else:
-        biased = builder.call("nn.bias_add", result, constant, axis=1)
-    for user, position in readers:
-        user.set_operand(position, biased)
-    graph.outputs = [biased if v is result else v for v in graph.outputs]
-    biased.name, result.name = result.name, ""
-    return biased
+
+    def biased(builder: Builder, result: Value) -> Value:
+        constant = builder.constant(delta.astype(np.float32))
+        is_last = layer.channel_axis == -1
+        return builder.call("add", result, constant) if is_last else builder.call("nn.bias_add", result, constant, axis=1)
+
+    return put_after(graph, layer.result, biased)

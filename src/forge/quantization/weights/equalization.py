@@ -13,16 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.saved.statistics import Histogram, Statistics
-from forge.ops.nn.convolution import Conv
-from forge.ops.nn.matmul import Dense
-from forge.ops.nn.normalization import LayerNorm, RmsNorm
-from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.reduce.reduction import Mean
-from forge.quantization.places.layers import Layer, is_depthwise, layer_of
+from forge.quantization.places.layers import FloatLayer, is_depthwise, layer_of
+from forge.quantization.weights.channels import ChannelOperand, along, parameters_of, rows_of
 
 STEPS = 254
 """From the least to the largest code of a weight."""
@@ -31,34 +27,6 @@ EXPONENTS = (0.25, 0.5, 0.75, 1.0)
 GAIN = 0.8
 """A candidate must leave no more of the error than this."""
 LARGEST = 2.0**20
-RATIOS = ("nn.relu", "nn.leaky_relu", "nn.dropout")
-
-
-@dataclass(frozen=True)
-class Part:
-    """A constant operand with a number for each channel along ``axis``."""
-
-    node: Node
-    position: int
-    axis: int
-
-    @property
-    def array(self) -> np.ndarray:
-        value = self.node.operands[self.position]
-        assert value is not None and value.constant is not None
-        return value.constant
-
-    @property
-    def by_channel(self) -> np.ndarray:
-        """``[C, others]``"""
-        return np.moveaxis(self.array, self.axis, 0).reshape(self.array.shape[self.axis], -1)
-
-    def multiply(self, factors: np.ndarray) -> None:
-        graph, old = self.node.graph, self.node.operands[self.position]
-        assert graph is not None and old is not None
-        along = [-1 if k == self.axis % self.array.ndim else 1 for k in range(self.array.ndim)]
-        changed = (self.array * factors.reshape(along)).astype(np.float32)
-        self.node.set_operand(self.position, Builder(graph, self.node).constant(changed, name=old.name))
 
 
 @dataclass
@@ -72,8 +40,8 @@ class Chain:
     """
 
     producer: Node
-    made: list[Part] = field(default_factory=list)
-    read: list[tuple[Layer, Part, Value]] = field(default_factory=list)
+    made: list[ChannelOperand]
+    read: list[tuple[FloatLayer, ChannelOperand, Value]] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
 
 
@@ -90,23 +58,14 @@ def equalize(graph: Graph, statistics: MutableMapping[Value, Statistics], per_ch
 
 
 def chain_of(node: Node) -> Chain | None:
-    """What can be scaled after ``node``."""
-    chain, layer = Chain(node), layer_of(node)
+    """Returns what can be scaled after ``node``; None: nothing."""
+    layer, parameters = layer_of(node), parameters_of(node)
     if layer is not None and layer.axis is not None:
-        chain.made.append(Part(node, 1, layer.axis))
-        axis = 1 if isinstance(node.op_def, Conv | Conv2DTranspose) else -1
-    elif (LayerNorm.of(node) or RmsNorm.of(node)) and _scales_last_axis(node):
-        chain.made += [Part(node, k, -1) for k in range(1, len(node.operands))]
-        axis = -1
-    else:
+        parameters = [ChannelOperand(node, 1, layer.axis)]
+    if parameters is None:
         return None
-    return chain if _follow(chain, node.results[0], axis) and chain.read else None
-
-
-def _scales_last_axis(node: Node) -> bool:
-    parameters = node.operands[1:]
-    known = all(v is not None and v.constant is not None and v.rank == 1 for v in parameters)
-    return bool(parameters) and known and node.attributes.get("axis", -1) in (-1, node.results[0].rank - 1)
+    chain = Chain(node, parameters)
+    return chain if _follow(chain, node.results[0], -1 if layer is None else layer.channel_axis) and chain.read else None
 
 
 def _follow(chain: Chain, value: Value, axis: int) -> bool:
@@ -132,9 +91,9 @@ def _follow_user(chain: Chain, value: Value, axis: int, user: Node, position: in
         is_along = user.op == "nn.bias_add" or axis % value.rank == value.rank - 1
         if not fits or not is_along or len(value.uses) != 1 or value is not chain.producer.results[0]:
             return False
-        chain.made.append(Part(user, 1 - position, -1))
+        chain.made.append(ChannelOperand(user, 1 - position, -1))
         return _follow(chain, user.result, axis)
-    if user.op in RATIOS or (user.op_def.is_selection or user.op_def.is_average) and "pool" in user.op:
+    if user.op_def.keeps_ratios or user.op_def.is_pool and (user.op_def.is_selection or user.op_def.is_average):
         return _follow(chain, user.results[0], axis)
     if Mean.of(user) is not None or user.op == "reshape":
         return _keeps_channels(user, value, axis) and _follow(chain, user.result, axis)
@@ -152,25 +111,17 @@ def _keeps_channels(user: Node, value: Value, axis: int) -> bool:
     return axis == 1 and not reduced & {0, 1} and not user.attributes.get("exclude", False)
 
 
-def _weights_of_channels(layer: Layer) -> Part | None:
-    """Of the channels of a layer's data."""
-    weight, node = layer.weight, layer.node
-    if weight is None:
-        return None
-    conv = Conv.of(node)
-    if conv is not None:
-        depthwise = conv.attrs.groups == weight.shape[0] and weight.shape[1] == 1
-        return Part(node, 1, 0) if depthwise else Part(node, 1, 1) if conv.attrs.groups == 1 else None
-    if Conv2DTranspose.of(node):
-        return Part(node, 1, 0)
-    return Part(node, 1, 1 if Dense.of(node) else 1 - (layer.axis or 0))
+def _weights_of_channels(layer: FloatLayer) -> ChannelOperand | None:
+    """The weight of a layer by the channels of its data."""
+    axis = 0 if is_depthwise(layer) else layer.summed_axis
+    return None if axis is None else ChannelOperand(layer.node, 1, axis)
 
 
 def _best(chain: Chain, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray | None:
     """The numbers that leave the least error, where that is clearly less than without."""
     known = [statistics.get(value) for _, _, value in chain.read]
     own = [s for s in known if s is not None and s.calls and s.is_finite]
-    channels = chain.made[0].by_channel.shape[0]
+    channels = chain.made[0].rows.shape[0]
     if len(own) < len(known) or any(len(s.channel_low) != channels for s in own):
         return None
     found = [(_error(chain, factors, statistics, per_channel), k, factors) for k, factors in enumerate(_candidates(chain, own))]
@@ -181,11 +132,11 @@ def _best(chain: Chain, statistics: Mapping[Value, Statistics], per_channel: boo
 
 def _candidates(chain: Chain, own: Sequence[Statistics]) -> Iterator[np.ndarray]:
     data = np.max([np.maximum(-s.channel_low, s.channel_high) for s in own], axis=0)
-    weights = np.max([np.abs(part.by_channel).max(axis=1) for _, part, _ in chain.read], axis=0)
+    weights = np.max([np.abs(part.rows).max(axis=1) for _, part, _ in chain.read], axis=0)
     for exponent in EXPONENTS:
         yield _powers_of_two(data**exponent, weights ** (1 - exponent))
     if layer_of(chain.producer) is not None:
-        yield _powers_of_two(np.sqrt(np.abs(chain.made[0].by_channel).max(axis=1)), np.sqrt(weights))
+        yield _powers_of_two(np.sqrt(np.abs(chain.made[0].rows).max(axis=1)), np.sqrt(weights))
 
 
 def _powers_of_two(above: np.ndarray, below: np.ndarray) -> np.ndarray:
@@ -201,7 +152,7 @@ def _error(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statist
     """The expected squared error of the layers that read the value, for one position of their results."""
     total = 0.0
     for layer, part, value in chain.read:
-        found, weights = statistics[value], part.by_channel * factors[:, None]
+        found, weights = statistics[value], part.rows * factors[:, None]
         low, high = min(0.0, float((found.channel_low / factors).min())), max(0.0, float((found.channel_high / factors).max()))
         weight_of = (weights**2).sum(axis=1)
         step = (high - low) / (STEPS + 1)
@@ -209,7 +160,7 @@ def _error(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statist
         noise += _noise_of_weights(chain, factors, statistics, per_channel)
         total += float((noise * weight_of).sum())
         squares = _squares(found) / factors**2
-        total += float((squares * _squared_steps(layer, part, weights, per_channel)).sum()) / 12
+        total += float((squares * _squared_steps(layer, part, factors, per_channel)).sum()) / 12
     return total
 
 
@@ -225,26 +176,23 @@ def _squares(found: Statistics) -> np.ndarray:
     return spread
 
 
-def _squared_steps(layer: Layer, part: Part, weights: np.ndarray, per_channel: bool) -> np.ndarray:
+def _squared_steps(layer: FloatLayer, part: ChannelOperand, factors: np.ndarray, per_channel: bool) -> np.ndarray:
     """Sums, for each channel of the data, of the squared steps of its weights."""
-    if part.axis == layer.axis:  # depthwise: a scale for each channel in any case
-        return np.asarray((2 * np.abs(weights).max(axis=1) / STEPS) ** 2 * weights.shape[1])
-    if not per_channel:
-        return np.full(len(weights), (2 * np.abs(weights).max() / STEPS) ** 2 * weights.shape[1])
     assert layer.axis is not None
-    outputs = part.array.shape[layer.axis]
-    first = layer.axis < part.axis
-    by_output = weights.reshape(len(weights), outputs, -1) if first else weights.reshape(len(weights), -1, outputs).swapaxes(1, 2)
-    steps = 2 * np.abs(by_output).max(axis=(0, 2)) / STEPS
-    return np.full(len(weights), float((steps**2).sum()) * by_output.shape[2])
+    rows = rows_of(part.array * factors.reshape(along(part.axis, part.array.ndim)), layer.axis)
+    squares = (2 * np.abs(rows).max(axis=1) / STEPS) ** 2
+    if part.axis == layer.axis:  # depthwise: a scale for each channel in any case
+        return np.asarray(squares * rows.shape[1])
+    total = squares.sum() if per_channel else len(rows) * squares.max()
+    return np.full(len(factors), total * rows.shape[1] / len(factors))
 
 
 def _noise_of_weights(chain: Chain, factors: np.ndarray, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray:
-    """Of the value, by the rounding of the weights that make it, for each channel; 0 where that does not change with factors."""
+    """Expected squared error of each channel by rounding the weights that make it; 0 where factors do not change it."""
     layer = layer_of(chain.producer)
     if per_channel or layer is None or is_depthwise(layer):
         return np.zeros(len(factors))
-    rows = chain.made[0].by_channel
+    rows = chain.made[0].rows
     source = statistics.get(layer.inputs[0])
     mean = 1.0 if source is None else float(_squares(source).mean())
     step = 2 * float((np.abs(rows).max(axis=1) / factors).max()) / STEPS
@@ -262,7 +210,7 @@ def _apply(chain: Chain, factors: np.ndarray, statistics: MutableMapping[Value, 
 
 
 def _divided(found: Statistics, factors: np.ndarray) -> Statistics:
-    """Of the same numbers, divided for each channel. How they are distributed over all channels is not known then."""
+    """Statistics of the numbers divided for each channel; their distribution over all channels is not known then."""
     low, high = found.channel_low / factors, found.channel_high / factors
     least, most = float(low.min()), float(high.max())
     return replace(

@@ -29,7 +29,7 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Steps:
-    """What codes stand for: ``(code - zero) * scale``, with a scale and a zero point for each block, ``[..., 1]``.
+    """The numbers that codes stand for: ``(code - zero) * scale``, with a scale and a zero point for each block, ``[..., 1]``.
 
     Attributes:
         zero: whole numbers, as float32.
@@ -86,7 +86,7 @@ class Rounded:
 
 
 def fit_steps(bits: int, symmetric: bool) -> Fit:
-    """How steps of ``bits`` are found: around 0 without a zero point, or unsigned with one."""
+    """Returns the way to find steps of ``bits``: around 0 without a zero point, or unsigned with one."""
 
     def fit(blocks: np.ndarray, importance: np.ndarray | None) -> Steps:
         make = _symmetric if symmetric else _with_zero
@@ -121,23 +121,20 @@ def _with_zero(blocks: np.ndarray, bits: int, ratio: float) -> Steps:
 
 
 def nearest(weight: np.ndarray, group: int, fit: Fit, importance: np.ndarray | None = None) -> Rounded:
-    """Each element of ``weight [N, K]`` becomes the code nearest to it.
+    """Rounds each element of ``weight [N, K]`` to the nearest code.
 
     Args:
         importance: ``[K]``, of columns, where steps are chosen.
     """
-    units, depth = weight.shape
+    depth, parts = weight.shape[1], []
     weights = None if importance is None else importance.reshape(-1, group)
-    codes, low = np.empty((units, depth), np.int16), 0
-    scale, zero = np.empty((units, depth // group), np.float32), np.empty((units, depth // group), np.int16)
     rows = max(1, CHUNK // depth)
-    for first in range(0, units, rows):
-        part = slice(first, first + rows)
-        blocks = weight[part].reshape(-1, depth // group, group).astype(np.float32)
+    for first in range(0, len(weight), rows):
+        blocks = weight[first : first + rows].reshape(-1, depth // group, group).astype(np.float32)
         steps = fit(blocks, weights)
-        codes[part] = steps.codes(blocks).reshape(-1, depth)
-        scale[part], zero[part], low = steps.scale[..., 0], steps.zero[..., 0], steps.low
-    return Rounded(codes, scale, zero, group, low)
+        codes, zero = steps.codes(blocks).reshape(-1, depth).astype(np.int16), steps.zero[..., 0].astype(np.int16)
+        parts.append(Rounded(codes, steps.scale[..., 0], zero, group, steps.low))
+    return joined(parts)
 
 
 def compensated(weight: np.ndarray, gram: np.ndarray, group: int, fit: Fit, by_size: bool = False) -> Rounded:
@@ -151,17 +148,31 @@ def compensated(weight: np.ndarray, gram: np.ndarray, group: int, fit: Fit, by_s
     diagonal = np.diagonal(gram)
     order = np.argsort(-diagonal, kind="stable") if by_size else np.arange(len(gram))
     factor = inverse_factor(gram[np.ix_(order, order)])
-    left = np.ascontiguousarray(weight.T[order], np.float32)
-    run = _Run(left, factor, np.asarray(diagonal, np.float32), group, fit)
-    if by_size:
-        run.choose_all(np.asarray(weight, np.float32))
+    left = np.ascontiguousarray(weight.T[order], np.float32)  # what the columns should be, with the errors so far made up for
+    codes = np.empty(left.shape, np.int16)
+
+    def chosen(block: int, numbers: np.ndarray) -> Steps:
+        return fit(numbers, np.asarray(diagonal[block * group : (block + 1) * group], np.float32))
+
+    real = np.split(np.asarray(weight, np.float32), len(gram) // group, axis=1)
+    blocks = [chosen(block, numbers) for block, numbers in enumerate(real)] if by_size else []
     for first, last in _spans(len(left), group):
-        run.round(first, last, order, chosen=by_size)
-    return run.rounded(order)
+        errors = np.empty((last - first, left.shape[1]), np.float32)
+        for k in range(first, last):
+            if not by_size and k % group == 0:
+                blocks.append(chosen(k // group, left[k : k + group].T))
+            steps, column = blocks[int(order[k]) // group], left[k][:, None]
+            found = steps.codes(column)
+            codes[k] = found[:, 0]
+            errors[k - first] = (column - steps.real(found))[:, 0] / factor[k, k]
+            left[k + 1 : last] -= np.outer(factor[k, k + 1 : last], errors[k - first])
+        left[last:] -= factor[first:last, last:].T @ errors
+    scale, zero = (np.concatenate([getattr(steps, name) for steps in blocks], axis=1) for name in ("scale", "zero"))
+    return Rounded(np.ascontiguousarray(codes[np.argsort(order)].T), scale, zero.astype(np.int16), group, blocks[0].low)
 
 
 def inverse_factor(gram: np.ndarray) -> np.ndarray:
-    """Upper triangular U with ``U^T U`` the inverse of the damped matrix; float32.
+    """Returns the upper triangular U, float32, with ``U^T U`` the inverse of the damped matrix.
 
     With rows and columns in reverse order, the Cholesky factor of the matrix is that of ``R R^T``, with R upper triangular; U is
     its inverse.
@@ -199,55 +210,14 @@ def _spans(depth: int, group: int) -> list[tuple[int, int]]:
             for start in range(0, depth, step) for first in range(start, min(start + step, depth), COLUMNS)]
 
 
-class _Run:
-    """``left [K, N]`` is what the columns should be, with the errors so far made up for."""
-
-    def __init__(self, left: np.ndarray, factor: np.ndarray, diagonal: np.ndarray, group: int, fit: Fit) -> None:
-        depth, units = left.shape
-        self.left, self.factor, self.diagonal, self.group, self.fit = left, factor, diagonal, group, fit
-        self.codes = np.empty((depth, units), np.int16)
-        self.scale, self.zero = (np.empty((depth // group, units), np.float32) for _ in range(2))
-        self.limits = (0, 0)
-
-    def choose_all(self, weight: np.ndarray) -> None:
-        for block in range(len(self.scale)):
-            self.choose(block, weight[:, block * self.group : (block + 1) * self.group])
-
-    def choose(self, block: int, numbers: np.ndarray) -> None:
-        """The steps of a block ``[N, group]``."""
-        steps = self.fit(numbers, self.diagonal[block * self.group : (block + 1) * self.group])
-        self.scale[block], self.zero[block] = steps.scale[:, 0], steps.zero[:, 0]
-        self.limits = (steps.low, steps.high)
-
-    def round(self, first: int, last: int, order: np.ndarray, chosen: bool) -> None:
-        """Rounds the columns from ``first`` to ``last``."""
-        errors = np.empty((last - first, self.left.shape[1]), np.float32)
-        for k in range(first, last):
-            block = int(order[k]) // self.group
-            if not chosen and k % self.group == 0:
-                self.choose(block, self.left[k : k + self.group].T)
-            steps = Steps(self.scale[block], self.zero[block], *self.limits)
-            codes = steps.codes(self.left[k])
-            self.codes[k] = codes
-            errors[k - first] = (self.left[k] - steps.real(codes)) / self.factor[k, k]
-            self.left[k + 1 : last] -= np.outer(self.factor[k, k + 1 : last], errors[k - first])
-        self.left[last:] -= self.factor[first:last, last:].T @ errors
-
-    def rounded(self, order: np.ndarray) -> Rounded:
-        codes = np.empty_like(self.codes.T)
-        codes[:, order] = self.codes.T
-        scale, zero = np.ascontiguousarray(self.scale.T), np.ascontiguousarray(self.zero.T).astype(np.int16)
-        return Rounded(codes, scale, zero, self.group, self.limits[0])
-
-
 def joined(parts: Sequence[Rounded]) -> Rounded:
-    """Rows of several weights as those of one."""
+    """Returns the rows of several weights as those of one."""
     codes, scale, zero = (np.concatenate([getattr(p, name) for p in parts]) for name in ("codes", "scale", "zero"))
     return Rounded(codes, scale, zero, parts[0].group, parts[0].low)
 
 
 def energy(rows: np.ndarray, matrices: np.ndarray | None) -> float:
-    """The sum of the squares of the results that a weight gives, or of the weight.
+    """Sums the squares of the results that a weight gives, or of the weight.
 
     Args:
         matrices: Gram matrices, one for each group of rows; None: of the weight.
@@ -259,7 +229,7 @@ def energy(rows: np.ndarray, matrices: np.ndarray | None) -> float:
 
 
 def error(rows: np.ndarray, real: np.ndarray, gram: np.ndarray | None = None) -> float:
-    """The sum of squared differences of the results that two weights ``[N, K]`` give; without ``gram``, of the weights."""
+    """Sums the squared differences of the results that two weights ``[N, K]`` give; without ``gram``, of the weights."""
     difference = rows - real
     products = difference if gram is None else difference @ gram.astype(np.float32)
     return float(np.sum(products * difference, dtype=np.float64))

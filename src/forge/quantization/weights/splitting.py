@@ -25,9 +25,8 @@ from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.nn.bias_add import BiasAdd
-from forge.ops.nn.convolution import Conv
-from forge.ops.nn.transposed_convolution import Conv2DTranspose
-from forge.quantization.places.layers import Layer, layer_of, layers_of
+from forge.quantization.places.layers import FloatLayer, layer_of, layers_of
+from forge.quantization.weights.channels import along, set_constant
 from forge.quantization.weights.codes import quantized_weight
 
 ATTRIBUTE = "split_tensors"
@@ -55,11 +54,11 @@ def split_outliers(graph: Graph) -> int:
     return count
 
 
-def _split_layer(graph: Graph, layer: Layer) -> bool:
-    axis = summed_axis(layer)
-    if axis is None or layer.weight is None or layer.weight.constant is None:
+def _split_layer(graph: Graph, layer: FloatLayer) -> bool:
+    axis = layer.summed_axis
+    if axis is None:
         return False
-    array, (data,) = np.asarray(layer.weight.constant), layer.inputs
+    array, (data,) = layer.array, layer.inputs
     found = best_split(array, axis)
     if found is None:
         return False
@@ -71,21 +70,13 @@ def _split_layer(graph: Graph, layer: Layer) -> bool:
         region.widen(graph, made.sources)
     else:
         _copy_channels(graph, layer, data, made.sources)
-    _set_constant(graph, layer.node, 1, made.weight(array, axis))
+    set_constant(layer.node, 1, made.weight(array, axis))
     infer_again(layer.node)
     return True
 
 
-def summed_axis(layer: Layer) -> int | None:
-    """The axis of the weight along which products are summed; None: there is none that can be split."""
-    product = Conv.of(layer.node) or Conv2DTranspose.of(layer.node)
-    if layer.axis is None or (product is not None and product.attrs.groups != 1):
-        return None
-    return 1 - layer.axis
-
-
 @dataclass(frozen=True)
-class Split:
+class ChannelSplit:
     """Channels of a weight as they are split.
 
     Attributes:
@@ -103,38 +94,38 @@ class Split:
         return np.concatenate([np.arange(len(self.parts)), added])
 
     def weight(self, array: np.ndarray, axis: int) -> np.ndarray:
-        """The split weight: with k parts, part j of an element ``w`` is ``w / k + step * (2 j + 1 - k) / (2 k)``.
+        """Returns the split weight: with k parts, part j of an element ``w`` is ``w / k + step * (2 j + 1 - k) / (2 k)``.
 
         Rounded to the step, the parts add up to ``w`` rounded (Hermite's identity).
         """
         sources = self.sources
-        along = [-1 if k == axis else 1 for k in range(array.ndim)]
+        shape = along(axis, array.ndim)
         number = np.array([np.count_nonzero(sources[:k] == c) for k, c in enumerate(sources)])
         count = self.parts[sources]
         shift = self.step * (2 * number + 1 - count) / (2 * count)
-        divided = np.take(array, sources, axis).astype(np.float64) / count.reshape(along)
-        made: np.ndarray = (divided + shift.reshape(along)).astype(np.float32)
+        divided = np.take(array, sources, axis).astype(np.float64) / count.reshape(shape)
+        made: np.ndarray = (divided + shift.reshape(shape)).astype(np.float32)
         return made
 
     def joined(self, array: np.ndarray, axis: int) -> np.ndarray:
-        """The sums of the parts."""
+        """Returns the sums of the parts."""
         made = np.zeros([len(self.parts) if k == axis else n for k, n in enumerate(array.shape)])
         np.add.at(np.moveaxis(made, axis, 0), self.sources, np.moveaxis(array, axis, 0))
         return made
 
 
-def splits(array: np.ndarray, axis: int) -> Iterator[Split]:
-    """With one added channel, two, and so on: each time of the channel whose parts are the largest."""
+def splits(array: np.ndarray, axis: int) -> Iterator[ChannelSplit]:
+    """Yields splits with one added channel, two, and so on, each time of the channel whose parts are the largest."""
     largest = np.abs(array).max(axis=tuple(k for k in range(array.ndim) if k != axis)).astype(np.float64)
     parts = np.ones(len(largest), np.int64)
     for _ in range(math.ceil(EXPANSION * len(largest))):
         parts[np.argmax(largest / parts)] += 1
         reach = (largest / parts) / (1 - (parts - 1) / (2 * parts * CODES))
-        yield Split(parts.copy(), float(reach.max()) / CODES)
+        yield ChannelSplit(parts.copy(), float(reach.max()) / CODES)
 
 
-def best_split(array: np.ndarray, axis: int) -> tuple[Split, float] | None:
-    """What leaves the least of the squared error of int8 with one scale, and how much of it; None: there is nothing to gain.
+def best_split(array: np.ndarray, axis: int) -> tuple[ChannelSplit, float] | None:
+    """Finds the split that leaves the least share of the squared error of int8 with one scale; None: nothing can be gained.
 
     Of splits that leave nearly as little, that with the fewest channels.
     """
@@ -148,14 +139,14 @@ def best_split(array: np.ndarray, axis: int) -> tuple[Split, float] | None:
     return next((split, left) for split, left in found if left <= 1.05 * least)
 
 
-def _error(array: np.ndarray, weight: np.ndarray, axis: int, split: Split | None = None) -> float:
+def _error(array: np.ndarray, weight: np.ndarray, axis: int, split: ChannelSplit | None = None) -> float:
     real = quantized_weight(weight, axis, "int8", per_channel=False).real
     return float(np.sum(np.square((real if split is None else split.joined(real, axis)) - array)))
 
 
 @dataclass
 class Widening:
-    """How a node makes some channels several times.
+    """Changes of a node that makes some channels several times.
 
     Attributes:
         constants: operands that get the channels, each with its axis.
@@ -169,27 +160,27 @@ class Widening:
 
 
 @dataclass
-class Region:
+class WideningRegion:
     """Nodes that make a value, from the layers before it, and that nothing else reads."""
 
     nodes: dict[Node, Widening]
 
     def widen(self, graph: Graph, sources: np.ndarray) -> None:
-        """The channels of their results are ``sources``, numbers of channels that they have now."""
+        """Makes ``sources``, numbers of present channels, the channels of their results."""
         for node in [n for n in graph.nodes if n in self.nodes]:
             widening = self.nodes[node]
             for position, axis in widening.constants.items():
                 operand = node.operands[position]
                 assert operand is not None
-                _set_constant(graph, node, position, np.take(np.asarray(operand.constant), sources, axis))
+                set_constant(node, position, np.take(np.asarray(operand.constant), sources, axis))
             changed = {name: len(sources) for name in widening.attributes if node.attributes[name] is not None}
             node.attrs = node.op_def.make_attrs({**node.attributes, **changed})
             infer_again(node)
 
 
-def region_of(graph: Graph, value: Value, axis: int, reader: Node) -> Region | None:
-    """What has to change so that ``value``, which ``reader`` reads, has more channels; None: it cannot."""
-    region, pending, wide = Region({}), [value], {value}
+def region_of(graph: Graph, value: Value, axis: int, reader: Node) -> WideningRegion | None:
+    """Finds the nodes that change so that ``value``, which ``reader`` reads, has more channels; None: it cannot."""
+    region, pending, wide = WideningRegion({}), [value], {value}
     while pending:
         node = pending.pop().producer
         widening = None if node is None else _widening(node, axis)
@@ -216,14 +207,11 @@ def _widening(node: Node, axis: int) -> Widening | None:
         return Widening({1: 0}, [0]) if fits else None
     if node.op_def.is_map:
         return _widened_map(node, axis % node.result.rank)
-    is_pool = node.op.endswith(POOLS) and node.attributes.get("layout", "").startswith("NC")
+    is_pool = node.op_def.is_pool and node.attributes["layout"].startswith("NC")
     return Widening({}, [0]) if is_pool and axis == 1 else None
 
 
-POOLS = ("pool1d", "pool2d", "pool3d")
-
-
-def _widened_layer(layer: Layer, axis: int) -> Widening | None:
+def _widened_layer(layer: FloatLayer, axis: int) -> Widening | None:
     node, attributes = layer.node, tuple(name for name in ("channels", "units") if name in layer.node.attributes)
     if layer.axis is None or axis % node.result.rank != layer.channel_axis % node.result.rank:
         return None
@@ -253,13 +241,7 @@ def _widened_map(node: Node, axis: int) -> Widening | None:
     return widening if widening.data else None
 
 
-def _set_constant(graph: Graph, node: Node, position: int, array: np.ndarray) -> None:
-    old = node.operands[position]
-    name = "" if old is None else old.name
-    node.set_operand(position, Builder(graph, node, node.location).constant(np.ascontiguousarray(array), name=name))
-
-
-def _copy_channels(graph: Graph, layer: Layer, data: Value, sources: np.ndarray) -> None:
+def _copy_channels(graph: Graph, layer: FloatLayer, data: Value, sources: np.ndarray) -> None:
     builder = Builder(graph, layer.node, layer.node.location)
     attributes: dict[str, Any] = {"axis": layer.channel_axis % data.rank, "mode": "fast"}
     index = builder.constant(sources.astype(np.int32))
