@@ -13,6 +13,7 @@ from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import is_taken
 from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.select import copied
+from forge.ops.reduce import reduction
 
 MAX_FACTORS = 8
 
@@ -120,11 +121,8 @@ def _scaled_sum(value: Value) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
-    rank = operand(node).rank
-    axis, exclude = node.attrs.axis, node.attrs.exclude
-    given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
-    chosen = {a % rank for a in given}
-    return tuple(k for k in range(rank) if (k in chosen) != (exclude and axis is not None))
+    """The axes that a reduction sums over, ascending and counted from the front."""
+    return reduction.reduced_axes(node.op, node.attrs, operand(node).rank)
 
 
 def channel_vector(value: Value, rank: int, axis: int, channels: Dim) -> np.ndarray | None:

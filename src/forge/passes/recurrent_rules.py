@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,27 +27,26 @@ MAX_STEPS = 64
 NO_LAYER = Declined("the body is not a step of an LSTM or GRU")
 
 
-@dataclass(frozen=True)
-class _Affine:
-    """``x w + h r + b``: w ``[units, features]``, r ``[units, hidden]``, b ``[units]``; a number of it is absent."""
+class _Affine(NamedTuple):
+    """``x w + h r + b``: w ``[units, features]``, r ``[units, hidden]``, b ``[units]`` or ``[1]``; an absent part adds nothing."""
 
     of_row: np.ndarray | None = None
     of_state: np.ndarray | None = None
     bias: np.ndarray | None = None
 
     def plus(self, other: _Affine) -> _Affine:
-        parts = ((self.of_row, other.of_row), (self.of_state, other.of_state), (self.bias, other.bias))
-        return _Affine(*(b if a is None else a if b is None else a + b for a, b in parts))
+        return _Affine(*(b if a is None else a if b is None else a + b for a, b in zip(self, other)))
 
     def rows(self, first: int, last: int) -> _Affine:
-        parts = (self.of_row, self.of_state, self.bias)
-        return _Affine(*(part if part is None or len(part) == 1 else part[first:last] for part in parts))
+        return _Affine(*(part if part is None or len(part) == 1 else part[first:last] for part in self))
 
     def fits(self, features: int, hidden: int) -> bool:
         """Whether it gives as many numbers as the state has."""
-        expected = ((self.of_row, (hidden, features)), (self.of_state, (hidden, hidden)))
-        return all(part is None or part.shape == shape for part, shape in expected) and (
-            self.bias is None or self.bias.shape in ((1,), (hidden,)))
+        expected = ([(hidden, features)], [(hidden, hidden)], [(1,), (hidden,)])
+        return all(part is None or part.shape in shapes for part, shapes in zip(self, expected))
+
+    def equals(self, other: _Affine) -> bool:
+        return all(a is b or a is not None and b is not None and np.array_equal(a, b) for a, b in zip(self, other))
 
 
 class _Body:
@@ -179,15 +178,10 @@ def _gru(body: _Body, graph: Graph) -> _Layer | None:
                 if difference is None or curve is None or scalar(operand(difference)) != 1.0:
                     continue
                 gate, candidate = body.activated("sigmoid", operand(difference, 1)), _candidate(body, operand(curve))
-                if gate is not None and _same(gate, update) and candidate is not None:
+                if gate is not None and gate.equals(update) and candidate is not None:
                     reset, plain, inner = candidate
                     return _Layer("nn.gru", (update, reset, plain), (0,), inner)
     return None
-
-
-def _same(a: _Affine, b: _Affine) -> bool:
-    parts = ((a.of_row, b.of_row), (a.of_state, b.of_state), (a.bias, b.bias))
-    return all(x is None and y is None or x is not None and y is not None and np.array_equal(x, y) for x, y in parts)
 
 
 def _candidate(body: _Body, value: Value) -> tuple[_Affine, _Affine, _Affine] | None:

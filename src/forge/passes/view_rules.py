@@ -68,18 +68,11 @@ def view_of_reduction(builder: RuleBuilder, view: Reshape) -> Value | None:
     return builder.call(node.op, found.data, name=node.name, **node.attributes | {"keepdims": True})
 
 
-@rule("squeeze", "expand_dims", "nn.batch_flatten")
+@rule("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
 def view_as_reshape(builder: RuleBuilder, node: Node) -> Value | None:
-    """squeeze(x) == expand_dims(x) == nn.batch_flatten(x) == reshape(x, their shape)"""
-    return reshaped(builder, operand(node), node.result.shape) if is_plain_view(node) else None
-
-
-@rule(Reshape)
-def explicit_newshape(builder: RuleBuilder, view: Reshape) -> Value | None:
-    """reshape(x, (0, -1)) == reshape(x, the shape that results)"""
-    if view.attrs.newshape in (None, view.result.shape) or not is_plain_view(view.node):
-        return None
-    return reshaped(builder, view.data, view.result.shape)
+    """squeeze(x) == expand_dims(x) == nn.batch_flatten(x) == reshape(x, (0, -1)) == reshape(x, the shape that results)"""
+    is_explicit = node.op == "reshape" and node.attrs.newshape in (None, node.result.shape)
+    return None if is_explicit or not is_plain_view(node) else reshaped(builder, operand(node), node.result.shape)
 
 
 @rule(Transpose)
