@@ -184,9 +184,9 @@ class _Blocked(Relayout):
         return paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
 
     def _with_computed_weight(self, conv: ConvBase[Any]) -> Value:
-        (source, block), layout = self._source(conv), f"OI{conv.spatial}"
-        layouts = self._layouts(f"{layout}{block}i", block)
-        packed = self.builder.call("layout_transform", self.usual(conv.weight), src_layout=layout, dst_layout=layouts["kernel_layout"])
+        (source, block), plain = self._source(conv), f"OI{conv.spatial}"
+        layouts, weight = self._layouts(f"{plain}{block}i", block), self.usual(conv.weight)
+        packed = self.builder.call("layout_transform", weight, src_layout=plain, dst_layout=layouts["kernel_layout"])
         return self._on_blocks(conv, "", source, packed, conv.weight.shape[2:], conv.node.attributes | layouts)
 
     def _layouts(self, kernel: str, block: int) -> dict[str, str]:

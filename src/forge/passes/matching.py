@@ -45,18 +45,17 @@ def is_close(value: float | None, expected: float) -> bool:
     return value is not None and math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-12)
 
 
-def pairs(node: Node) -> tuple[tuple[Value, Value], ...]:
-    """The two operands of ``node``, and the other way round where the operator commutes."""
-    a, b = node.operands
-    if a is None or b is None:
+def pairs(node: Node | None) -> tuple[tuple[Value, Value], ...]:
+    """The two operands of ``node``, and the other way round where the operator commutes; nothing for no node."""
+    a, b = (None, None) if node is None else node.operands
+    if node is None or a is None or b is None:
         return ()
     return ((a, b), (b, a)) if node.op_def.commutes else ((a, b),)
 
 
 def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:
     """(x, c) for a value that is ``x op c`` with a number c (``c op x`` as well, where the operator commutes)."""
-    node = made_by(value, op)
-    for x, c in () if node is None else pairs(node):
+    for x, c in pairs(made_by(value, op)):
         number = scalar(c)
         if number is not None:
             yield x, number

@@ -308,8 +308,7 @@ def view_of_swap(builder: RuleBuilder, view: Reshape) -> Value | None:
     if found is None or not swaps_last_two(found[1]) or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
         return None
     inner = builder.call("reshape", found[0], newshape=(*shape[:-2], *found[0].shape[-2:]), allowzero=0 in shape)
-    rank = len(shape)
-    return builder.call("transpose", inner, axes=(*range(rank - 2), rank - 1, rank - 2))
+    return builder.call("transpose", inner, axes=_exchanged(range(len(shape))))
 
 
 @rule(Matmul)
@@ -339,7 +338,7 @@ def transpose_of_matmul(builder: RuleBuilder, node: Node) -> Value | None:
     b, transpose_b = _swapped(builder, product.a, attrs.transpose_a)
     result = builder.call("nn.matmul", a, b, name=product.node.name,
                           **product.node.attributes | {"transpose_a": transpose_a, "transpose_b": transpose_b})
-    return builder.call("transpose", result, axes=_exchanged_last_two(order))
+    return builder.call("transpose", result, axes=tuple(_exchanged(range(rank))[a] for a in order))
 
 
 def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[Value, bool]:
@@ -347,16 +346,13 @@ def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[V
     found = None if is_transposed else transposed(value)
     if found is None:
         return value, not is_transposed
-    return builder.call("transpose", found[0], axes=(*found[1][:-2], found[1][-1], found[1][-2])), False
+    return builder.call("transpose", found[0], axes=_exchanged(found[1])), False
 
 
-def _exchanged_last_two(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """``axes`` of a value whose last two are exchanged before."""
-    last = len(axes) - 1
-    return tuple({last: last - 1, last - 1: last}.get(a, a) for a in axes)
+def _exchanged(axes: Sequence[int]) -> tuple[int, ...]:
+    return (*axes[:-2], axes[-1], axes[-2])
 
 
 def swaps_last_two(axes: tuple[int, ...]) -> bool:
     """Whether a transposition exchanges the last two axes, and leaves the others."""
-    rank = len(axes)
-    return rank >= 2 and axes == (*range(rank - 2), rank - 1, rank - 2)
+    return len(axes) >= 2 and axes == _exchanged(range(len(axes)))

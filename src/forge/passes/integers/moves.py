@@ -8,8 +8,9 @@ from forge.ir.edits.rewrite import RuleBuilder, rule
 from forge.ir.nodes import Node, Value
 from forge.ops.quantized.quantize import Dequantize
 from forge.ops.shape.transpose import Transpose
-from forge.passes.integers.numbers import centred, numbers_of, parameters
+from forge.passes.integers.numbers import numbers_of, parameters
 from forge.passes.integers.operands import BYTES
+from forge.passes.integers.terms import centred
 from forge.passes.matching import has_only_data
 
 
@@ -59,6 +60,6 @@ def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
     found = numbers_of(node.operands[0])
     if found is None or found.scale.constant is None or found.data.dtype not in BYTES:
         return None
-    real = builder.call("cast", centred(builder, found), dtype="float32")
+    real = builder.call("cast", centred(builder, found.data, found.zero_point), dtype="float32")
     mean = builder.call(node.op_def, real, name=node.name, **node.attributes)
     return builder.call("multiply", mean, builder.constant(found.scale.constant.reshape(())))

@@ -36,15 +36,6 @@ def parameters(found: Dequantize) -> tuple[object, ...]:
     return found.data.dtype, float(scale.reshape(())), int(zero.reshape(()))
 
 
-def centred(builder: RuleBuilder, found: Dequantize, dtype: str = "int32") -> Value:
-    """Whole numbers that are 0 for the real number 0."""
-    whole = builder.call("cast", found.data, dtype=dtype)
-    if found.zero_point is None:
-        return whole
-    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype=dtype)
-    return builder.call("subtract", whole, zero)
-
-
 def rounded(builder: RuleBuilder, found: Dequantize) -> Value | None:
     """`centred` as the float32 that was converted to integers, if nothing else reads these."""
     cast = Cast.of(found.data.producer)

@@ -46,6 +46,14 @@ def shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
     return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
 
 
+def centred(builder: RuleBuilder, data: Value, zero: Value | None, dtype: str = "int32", shape: tuple[int, ...] = ()) -> Value:
+    """Whole numbers that are 0 for the real number 0; ``shape`` is that of the zero points."""
+    whole = builder.call("cast", data, dtype=dtype)
+    if zero is None:
+        return whole
+    return builder.call("subtract", whole, builder.call("cast", builder.call("reshape", zero, newshape=shape), dtype=dtype))
+
+
 def scaled(builder: RuleBuilder, total: Value, data: Integers, scale: np.ndarray | None) -> Value:
     """Sums as the real numbers that they stand for, if they do."""
     if data.scale is None or scale is None:
