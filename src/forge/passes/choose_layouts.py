@@ -42,6 +42,7 @@ OFTEN = 64
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of nodes in blocked layouts, images first, then volumes."""
     return on_all_graphs(graph, lambda g: sum(_Blocked(g, options, plain).run() for plain in ("NCHW", "NCDHW")))
 
 
@@ -201,11 +202,9 @@ class _Blocked(Relayout):
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
-    """The constant weight of a convolution of float32 or narrower, or of integers, in the default layouts with known channels.
+    """Returns the constant weight of a convolution in the default layouts with known channels, of a type with kernels; else None.
 
-    None of others.
-
-    If it has one group, or one for each channel, it can be computed in blocks.
+    With one group, or one for each channel, the convolution can be computed in blocks.
     """
     weight = None if conv is None else conv.weight.constant
     integers = conv is not None and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) in INTEGERS
@@ -215,14 +214,14 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
 
 
 def has_several_filters(conv: ConvBase[Any], block: int) -> bool:
-    """Whether a convolution has several filters of each channel, in float32 over images of unknown size, that divide a block."""
+    """Returns whether a float32 convolution of unknown image size has several filters per channel, which divide a block."""
     outer, rest = divmod(conv.result.shape[1], conv.attrs.groups)
     single = isinstance(conv, Conv2D) and conv.data.dtype == "float32" and conv.data.shape[1] == conv.attrs.groups
     return single and outer > 1 and rest == 0 == block % outer and not is_static(*conv.result.shape[2:])
 
 
 def is_worth_packing(conv: ConvBase[Any], typical: Mapping[str, int]) -> bool:
-    """Whether a weight of known sizes that is computed at run time is used often enough by one convolution of one group."""
+    """Returns whether a weight of known sizes, computed at run time, is used often enough by a convolution of one group."""
     batch, _, *places = conv.result.shape
     often = math.prod(dims.typical(d, typical) for d in (batch, *places)) >= OFTEN
     single = conv.data.dtype == conv.weight.dtype == conv.result.dtype == "float32" and conv.attrs.groups == 1
@@ -231,7 +230,7 @@ def is_worth_packing(conv: ConvBase[Any], typical: Mapping[str, int]) -> bool:
 
 
 def has_usual_layout(conv: ConvBase[Any]) -> bool:
-    """Whether a convolution has the default layouts and a known number of channels."""
+    """Returns whether a convolution has the default layouts and a known number of channels."""
     attrs, layout = conv.attrs, f"NC{conv.spatial}"
     kernel_layout = ("IO" if isinstance(conv, ConvTranspose) else "OI") + conv.spatial
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or layout)

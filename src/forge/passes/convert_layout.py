@@ -38,7 +38,7 @@ def run_to_first(graph: Graph, options: CompileOptions) -> int:
 
 
 def run_integers_to_first(graph: Graph, options: CompileOptions) -> int:
-    """`run_to_first` of graphs with kernels of integers, which are looked for in this layout."""
+    """Does what `run_to_first` does to graphs with kernels of integers, which are looked for in this layout."""
     return _to_first(graph, lambda conv: _integers(conv.weight) is not None)
 
 

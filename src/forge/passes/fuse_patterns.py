@@ -42,11 +42,12 @@ NOT_TRAILING = Declined("the mean is not over the last axes")
 
 
 def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
+    """Returns whether ``axes`` are the last ones of a tensor of ``rank``, in order."""
     return bool(axes) and axes == tuple(range(rank - len(axes), rank))
 
 
 def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None] | None:
-    """(y, v, epsilon, g) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon) * g, or y * (1 / sqrt(v + epsilon)) * g
+    """Returns (y, v, epsilon, g) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon) * g, or y * (1 / sqrt(v + epsilon)) * g
 
     g may be absent; it has to be on the side of the root, else it is a factor of the whole.
     """

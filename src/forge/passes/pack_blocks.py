@@ -93,6 +93,7 @@ class _Codes:
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of products that read packed weights of few bits now."""
     return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.layouts)),
                            Rule("pack_tables", ("nn.dense",), partial(_with_table, options.layouts)),
                            Rule("pack_experts", ("nn.indexed_matmul",), partial(_packed_experts, options.layouts))])

@@ -68,7 +68,7 @@ def run(
 
 
 def is_supported(node: Node) -> bool:
-    """Whether TensorRT can run the node: known operator and options, float32, all but the first dimension static."""
+    """Returns whether TensorRT can run the node: known operator and options, float32, all but the first dimension static."""
     values = [v for v in (*node.operands, *node.results) if v is not None]
     if node.op not in _CHECKS or not all(isinstance(v.type, TensorType) and v.dtype == "float32" for v in values):
         return False

@@ -31,7 +31,7 @@ _HALF = np.finfo(np.float16)
 
 @dataclass(frozen=True)
 class NarrowType:
-    """Which nodes compute in a narrow type.
+    """A narrow type, and the nodes that compute in it.
 
     Attributes:
         dtype: the narrow type.
@@ -103,7 +103,7 @@ def _counts(value: Value) -> bool:
 
 
 def numbers(node: Node) -> Iterator[np.ndarray]:
-    """Constant operands and attributes that are floating-point numbers."""
+    """Yields constant operands and attributes that are floating-point numbers."""
     for value in node.operands:
         if value is not None and value.constant is not None and _is_float32(value):
             yield value.constant

@@ -25,24 +25,24 @@ from forge.passes.matching import has_only_data, operand
 
 
 def is_plain_view(node: Node) -> bool:
-    """Whether the result's shape follows from the operand's type and the attributes alone, and that is all there is to it."""
+    """Returns whether the result's shape follows from the operand's type and the attributes alone, without a check."""
     return has_only_data(node) and not new_symbols(node) and Trait.MAY_FAIL not in node.op_def.traits
 
 
 def viewed(value: Value | None) -> Value | None:
-    """x of reshape(x), where attributes alone give the shape."""
+    """Returns x of reshape(x), where attributes alone give the shape."""
     view = None if value is None else Reshape.of(value.producer)
     return view.data if view is not None and is_plain_view(view.node) else None
 
 
 def transposed(value: Value) -> tuple[Value, tuple[int, ...]] | None:
-    """(x, axes counted from the front) of transpose(x, axes)."""
+    """Returns (x, axes counted from the front) of transpose(x, axes)."""
     found = Transpose.of(value.producer)
     return None if found is None else (found.data, found.permutation(found.attrs, value.rank))
 
 
 def reshaped(builder: Builder, data: Value, shape: Sequence[Dim]) -> Value:
-    """``data`` in ``shape``."""
+    """Returns ``data`` in ``shape``."""
     return data if data.shape == shape else builder.call("reshape", data, newshape=shape, allowzero=0 in shape)
 
 
@@ -354,5 +354,5 @@ def _exchanged(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def swaps_last_two(axes: tuple[int, ...]) -> bool:
-    """Whether a transposition exchanges the last two axes, and leaves the others."""
+    """Returns whether a transposition exchanges the last two axes, and leaves the others."""
     return len(axes) >= 2 and axes == _exchanged(range(len(axes)))

@@ -43,6 +43,7 @@ MIN_GROUP = 16
 
 
 def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Replaces a convolution of quantized numbers by one of integers, or of whole numbers of float32."""
     conv = Conv.of(node)
     if conv is None:
         return None
@@ -86,7 +87,7 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
 
 @rule("nn.conv2d_transpose")
 def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """Where zero stands for zero: borders add fewer products."""
+    """Sums a transposed convolution as integers, where zero stands for zero: borders add fewer products."""
     conv = Conv2DTranspose.of(node)
     if conv is None:
         return None

@@ -30,7 +30,7 @@ def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
 
 @rule("transpose")
 def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
-    """Of constants with scales along an axis."""
+    """Transposes the integers of a constant, with scales along an axis."""
     transpose = Transpose.of(node)
     found = None if transpose is None else Dequantize.of(transpose.data.producer)
     if transpose is None or found is None or found.data.constant is None or found.attrs.block_size:
@@ -43,7 +43,7 @@ def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
 
 @rule("concatenate")
 def concatenate_integers(builder: RuleBuilder, node: Node) -> Value | None:
-    """Of numbers of one scale."""
+    """Concatenates integers with one scale and zero point."""
     found = [None if v is None else numbers_of(v) for v in node.operands]
     parts = [f for f in found if f is not None]
     if len(parts) < len(found) or len({parameters(f) for f in parts}) != 1:

@@ -17,6 +17,7 @@ from forge.passes.integers.terms import longer, plus_offset, scaled, shifted, si
 
 @rule("nn.dense", "nn.matmul")
 def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Sums a product of quantized data with a constant matrix as integers."""
     product: Product[Any] | None = Product.of(node)
     if product is None or not product.is_by_matrix:
         return None
@@ -46,7 +47,7 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
 
 @rule("nn.dense", "nn.matmul", "nn.batch_matmul")
 def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """Products of two operands that are known at run time only: the sums that zero points add are taken from both."""
+    """Sums a product of two activations as integers: the sums that zero points add are taken from both."""
     operands = operands_of(node)
     if not isinstance(operands, tuple) or operands[1].data.constant is not None:
         return operands if isinstance(operands, Declined) else None

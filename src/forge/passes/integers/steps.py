@@ -56,6 +56,7 @@ def quantize_again(builder: RuleBuilder, found: Quantize) -> Value | None:
 
 @rule(Quantize, moves_rounding=True)
 def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """Quantizes a sum of scaled integers by one product for each term, and one rounding."""
     wanted = _wanted(found)
     if wanted is None:
         return None
@@ -77,7 +78,7 @@ def _is_whole_unit(total: Sum, step: float) -> bool:
 
 @rule(Quantize, moves_rounding=True)
 def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
-    """Of two quantized numbers: whole numbers, of which the smaller tensor is multiplied by all scales first.
+    """Quantizes a product of two integers, of which the smaller tensor is multiplied by all scales first.
 
     A function of one quantized tensor is better as a table.
     """

@@ -45,7 +45,7 @@ class Sum:
 
 
 def sum_of(builder: RuleBuilder, value: Value, depth: int = 0) -> Sum | None:
-    """``value`` as a sum of whole numbers times constants, if it is one."""
+    """Returns ``value`` as a sum of whole numbers times constants, if it is one."""
     constant = constant_of(value)
     if constant is not None:
         return Sum((), constant.astype(np.float64))
@@ -91,7 +91,7 @@ def _holds_integers(node: Node) -> bool:
 
 
 def real_sum(builder: RuleBuilder, total: Sum) -> Value:
-    """The sum as float32. A bias is added to the term of the smallest unit, if that is a small part of a step."""
+    """Returns the sum as float32. A bias is added to the term of the smallest unit, if that is a small part of a step."""
     terms, bias = list(total.terms), total.bias
     if bias is not None:
         place = min(range(len(terms)), key=lambda k: float(np.abs(terms[k][1]).max(initial=0)))
