@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,9 +140,49 @@ NOT_ENGLISH = {
 """What reads as a translation, and what to write instead."""
 
 
+DOCUMENTED = ("lowering", "passes", "schedule")
+"""Packages of ``forge`` whose public functions and classes have docstrings in plain English."""
+FRAGMENT = re.compile(r"(What|Of|One|Those|That|As|How|Which|Where|None|To|From|With|By|So) ")
+"""The beginning of a docstring that is a fragment of a sentence."""
+VERB = re.compile(r"(?!Accesses|Bytes|Extents|Loops|Nodes|Numbers|Operands|Sizes|Statements|Symbols|Values)[A-Z][a-z]+s\b")
+"""The beginning of a docstring that says what a function does: "Returns the ...", "Packs ..."."""
+
+
 @pytest.mark.parametrize("pattern", NOT_ENGLISH, ids=NOT_ENGLISH.values())
 def test_prose_is_english(pattern: str) -> None:
     sources = [path for folder in ("src/forge", "runtime/src") for path in (ROOT / folder).rglob("*.py")]
     lines = [(path, number, line) for path in sources for number, line in enumerate(path.read_text().splitlines(), 1)]
     found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}" for path, number, line in lines if re.search(pattern, line)]
+    assert found == []
+
+
+def _public(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Yields the public functions and classes of a module, and the public methods of these, by qualified name."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    for node in (n for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")):
+        yield node.name, node
+        inner = node.body if isinstance(node, ast.ClassDef) else []
+        yield from ((f"{node.name}.{n.name}", n) for n in inner if isinstance(n, kinds) and not n.name.startswith("_"))
+
+
+def _misread(name: str, node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Returns whether a docstring is a fragment, or lacks where a module's function or class needs it.
+
+    Functions say what they do; rules, the equation that they apply, and properties and classes, what they are.
+    """
+    docstring = ast.get_docstring(node)
+    if docstring is None:
+        return "." not in name
+    decorators = " ".join(map(ast.unparse, node.decorator_list))
+    if isinstance(node, ast.ClassDef) or "property" in decorators or "rule" in decorators:
+        return FRAGMENT.match(docstring) is not None
+    return VERB.match(docstring) is None
+
+
+@pytest.mark.parametrize("package", DOCUMENTED)
+def test_docstrings_say_what_functions_do(package: str) -> None:
+    found = []
+    for path in sorted((ROOT / "src" / "forge" / package).rglob("*.py")):
+        public = _public(ast.parse(path.read_text()))
+        found += [f"{path.relative_to(ROOT)}:{node.lineno} {name}" for name, node in public if _misread(name, node)]
     assert found == []

@@ -56,7 +56,7 @@ class Arena:
     def layout(
         self, number: Callable[[Dim], Number], largest: Callable[[Sequence[Number]], Number]
     ) -> tuple[list[Number], Number]:
-        """Offsets of the parts, and the size of all, computed by ``number`` and ``largest`` (of no numbers: 0)."""
+        """Returns the offsets of the parts, and the size of all, computed by ``number`` and ``largest`` (of no numbers: 0)."""
         begins: list[Number] = []
         ends: list[Number] = []
         for part in self.parts:
@@ -65,12 +65,12 @@ class Arena:
         return begins, largest([ends[k] for k in self.top])
 
     def layout_at(self, sizes: Mapping[str, int]) -> tuple[list[int], int]:
-        """The layout for these sizes."""
+        """Returns the layout for these sizes."""
         return self.layout(lambda size: dims.evaluate(size, sizes), lambda numbers: max(numbers, default=0))
 
 
 def plan(sizes: Sequence[Dim], lives: Sequence[tuple[int, int]], typical: Sequence[Mapping[str, int]]) -> tuple[Arena, list[int]]:
-    """An arena of blocks of these sizes that are needed from a first step to a last one; and the number of each one's part.
+    """Returns an arena of blocks of these sizes, needed from a first step to a last one, and the number of each one's part.
 
     Blocks are placed for each of the ``typical`` values of symbols: the smallest arena for the first values counts, of equal ones
     the smallest for the second, and so on.
@@ -102,7 +102,7 @@ def _plan_for(sizes: Sequence[Dim], lives: Sequence[tuple[int, int]], values: Ma
 
 
 def most_live_bytes(blocks: Sequence[Block]) -> int:
-    """The largest sum of sizes that are needed at the same step."""
+    """Returns the largest sum of sizes that are needed at the same step."""
     changes = [0] * (max((b.last for b in blocks), default=0) + 2)
     for block in blocks:
         changes[block.first] += block.size
@@ -137,7 +137,7 @@ class Lives:
         self._by_start.insert(place, block)
 
     def overlapping(self, block: Block) -> list[Block]:
-        """Blocks that live when ``block`` begins, and those that begin during its life."""
+        """Returns blocks that live when ``block`` begins, and those that begin during its life."""
         found: list[Block] = []
         node = block.first + self._leaves
         while node:

@@ -25,7 +25,7 @@ from forge.tir.stmt import Function, Stmt, seq, store
 def build_function(
     group: Group, name: str, target: Target, alignments: Mapping[Value, int], sizes: Sizes, typical: Mapping[str, int]
 ) -> Function:
-    """The kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its ``sizes``.
+    """Returns the kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its ``sizes``.
 
     ``alignments``: known ones of the parameters. ``typical``: what cost models assume for symbols of the graph.
 
@@ -36,7 +36,7 @@ def build_function(
 
 
 def find_variant(group: Group, target: Target, typical: Mapping[str, int]) -> Variant | None:
-    """What calls of the kernel of ``group`` may share, where some of its sizes are known at run time only."""
+    """Returns the variant that calls of the kernel of ``group`` may share, where some of its sizes are known at run time only."""
     anchor, op = group.anchor, group.anchor.op_def
     choose = backend.families(target).variants.get(op.kernel or "") if isinstance(op, Op) else None
     computed = {v for node in group.inlined for v in node.results}
@@ -202,7 +202,7 @@ class _GroupBuilder:
 
 
 def is_whole(value: Value) -> bool:
-    """Whether a constant of one element of float32 is one of the numbers that bytes are, as zero points are."""
+    """Returns whether a constant of one element of float32 is one of the numbers that bytes are, as zero points are."""
     number = None if value.constant is None or value.dtype != "float32" else float(value.constant.reshape(()))
     return number is not None and number.is_integer() and 0 <= number <= 255
 
@@ -255,7 +255,7 @@ def _placeholders(node: Node, sizes: Sizes) -> tuple[te.Tensor | None, ...]:
 
 
 def expand(tensor: te.Tensor, indices: Sequence[Expr], source: Callable[[te.Tensor, Sequence[Expr]], Expr]) -> Expr:
-    """The body of ``tensor`` at ``indices``; intermediate computes are inlined, placeholders given to ``source``.
+    """Returns the body of ``tensor`` at ``indices``; intermediate computes are inlined, placeholders given to ``source``.
 
     A tensor read twice at the same place is expanded once, so expressions stay shared.
     """

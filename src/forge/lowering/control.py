@@ -46,7 +46,7 @@ class ControlStep:
 
 
 def find_control(fresh: Mapping[Node, tuple[str, ...]], known: Iterable[str]) -> list[ControlStep]:
-    """The nodes that the host runs, of ``fresh``: nodes and the symbols that they introduce.
+    """Returns the nodes that the host runs, of ``fresh``: nodes and the symbols that they introduce.
 
     Their regions get inputs for sizes that they lack, after the others.
 
@@ -87,7 +87,7 @@ def _pass_sizes(node: Node, known: Collection[str]) -> tuple[str, ...]:
 
 
 def size_type(symbol: str) -> TensorType:
-    """An empty tensor whose shape gives a size."""
+    """Returns an empty tensor whose shape gives a size."""
     return TensorType((0, dims.symbol(symbol)), "bool")
 
 
@@ -101,14 +101,14 @@ def _missing(region: Graph) -> set[str]:
 
 
 def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
-    """What the host knows about a node."""
+    """Returns the facts that the host needs about a node."""
     op = step.node.op_def
     options = op.host_options(step.node) if isinstance(op, Op) else {}
     return Control(place_of(step.node), op.host_routine or _COPY, tuple(regions), **options)
 
 
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:
-    """Statements that run control-flow node ``number`` of the program and bind the sizes of its results."""
+    """Returns statements that run control-flow node ``number`` of the program and bind the sizes of its results."""
     operands = [_operand(v, plan, address) for v in step.operands]
     types_ = [size_type(s) for s in step.sizes]
     operands += [ControlOperand(None, t.dtype, te.shape_of(t.shape)) for t in types_]

@@ -37,7 +37,7 @@ MAX_DEPTH = 4
 
 @dataclass(eq=False)
 class Group:
-    """One kernel. ``inlined`` is in topological order.
+    """A kernel. ``inlined`` is in topological order.
 
     Attributes:
         updated: the operand of the anchor in whose memory the result lies: only what differs is written.
@@ -66,14 +66,14 @@ class Group:
         return self.anchor.op_def.kind in (Kind.ELEMENTWISE, Kind.INJECTIVE)
 
     def external_operands(self) -> list[Value]:
-        """What the kernel reads from memory, in order of first use; scalar constants but ``numbers`` are part of the code."""
+        """Returns the values that the kernel reads, by first use; scalar constants but ``numbers`` are part of the code."""
         inside = {self.updated, *(v for node in self.nodes for v in node.results)}
         used = (v for node in self.nodes for v in node.operands if v is not None and v not in inside)
         return [v for v in dict.fromkeys(used) if v in self.numbers or scalar_constant(v) is None]
 
 
 def scalar_constant(value: Value) -> bool | int | float | None:
-    """The element of a constant of one element that code generation can write as a literal."""
+    """Returns the element of a constant of one element that code generation can write as a literal."""
     if not is_constant(value) or value.tensor_type.size != 1:
         return None
     array = value.constant
@@ -85,7 +85,7 @@ def _needs_kernel(node: Node) -> bool:
 
 
 def form_groups(graph: Graph, fuse: bool = True, keep: Iterable[Value] = ()) -> list[Group]:
-    """Groups of all nodes that need code, in order of execution; nodes that the host runs and copies of handles are in none.
+    """Groups all nodes that need code, in order of execution; those that the host runs and copies of handles are in none.
 
     Args:
         fuse: False makes one group a node.
@@ -252,7 +252,7 @@ def _kernel_of(node: Node) -> str | None:
 
 
 def takes_epilogue(anchor: Node) -> bool:
-    """Opaque operators store their results themselves."""
+    """Returns whether results may pass through other operators before they are stored: opaque ones store them themselves."""
     return anchor.op_def.kind is not Kind.OPAQUE
 
 

@@ -53,7 +53,7 @@ class Definition:
 
 
 def find_definitions(fresh: Mapping[Node, tuple[str, ...]]) -> list[Definition]:
-    """Definitions of all symbols that nodes introduce, in order; those of nodes that the host runs are sizes of results.
+    """Returns definitions of all symbols that nodes introduce, in order; the host gives those of its nodes as sizes of results.
 
     A condition is checked where it stands first: in a network of convolutions many have the same.
 
@@ -113,7 +113,7 @@ def _conditions(node: Node) -> list[tuple[Expr, str]]:
 
 
 def build_definition(definition: Definition, name: str) -> tuple[Function, list[Var]]:
-    """The kernel that writes the sizes, and the symbols it needs as scalars.
+    """Returns the kernel that writes the sizes, and the symbols it needs as scalars.
 
     Its buffers are ``definition.values``, then the slot.
     """
@@ -143,7 +143,7 @@ def build_definition(definition: Definition, name: str) -> tuple[Function, list[
 
 
 def size_of(value: Value) -> Size:
-    """Bytes of a tensor, with the estimate that shows an overflow.
+    """Returns the bytes of a tensor, with the estimate that shows an overflow.
 
     Of an empty one as if each extent were at least 1: kernels may read elements that they discard.
     """

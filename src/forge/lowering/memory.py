@@ -50,7 +50,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Step:
-    """What one kernel reads and writes."""
+    """The values that a kernel reads and writes."""
 
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
@@ -68,7 +68,7 @@ class WeightTable:
     _known: dict[Hashable, list[tuple[int, Sequence[np.ndarray]]]] = field(default_factory=dict)
 
     def place(self, parts: Sequence[np.ndarray]) -> int:
-        """The offset of the bytes of these arrays, one after the other."""
+        """Returns the offset of the bytes of these arrays, one after the other."""
         similar = self._known.setdefault(_key(parts), [])
         for offset, known in similar:
             if all(map(have_equal_bytes, known, parts)):
@@ -90,6 +90,7 @@ def _key(parts: Sequence[np.ndarray]) -> Hashable:
 
 @dataclass
 class MemoryPlan:
+    """The places of all values of a program."""
     locations: dict[Value, Location] = field(default_factory=dict)  # by root value
     arena: Arena = field(default_factory=Arena)
     typical: Mapping[str, int] = field(default_factory=dict)  # sizes for which the arena is planned
@@ -115,7 +116,7 @@ class MemoryPlan:
         return self.locations[storage_of(self.followed, value)]
 
     def alignment(self, value: Value) -> int:
-        """Known alignment in bytes of the value's first element."""
+        """Returns the known alignment, in bytes, of the value's first element."""
         base = self.location(value).base
         return 0 if base in ("input", "output") else ALIGNMENT
 
@@ -129,7 +130,7 @@ class _Block:
 
 
 def view_root(value: Value) -> Value:
-    """The value whose memory ``value`` is."""
+    """Returns the value whose memory ``value`` is."""
     while value.producer is not None and value.producer.op_def.is_view:
         operand = value.producer.operands[0]
         assert operand is not None
@@ -138,7 +139,7 @@ def view_root(value: Value) -> Value:
 
 
 def storage_of(followed: Mapping[Value, Value], value: Value) -> Value:
-    """The oldest value in whose memory ``value`` lies; ``followed`` has the one in whose memory an update in place lies."""
+    """Returns the oldest value in whose memory ``value`` lies; ``followed`` names the one that an update in place overwrites."""
     value = view_root(value)
     while value in followed:
         value = followed[value]
@@ -146,7 +147,7 @@ def storage_of(followed: Mapping[Value, Value], value: Value) -> Value:
 
 
 def is_control_result(value: Value) -> bool:
-    """Whether a node that the host runs produces the value, in memory that comes from there."""
+    """Returns whether a node that the host runs produces the value, in memory that comes from there."""
     node = value.producer
     return node is not None and runs_on_host(node) and not node.op_def.destination_passing
 
@@ -201,12 +202,12 @@ def plan_memory(
 
 
 def steps_of(groups: Sequence[Group]) -> list[Step]:
-    """One step a group."""
+    """Returns a step for each group."""
     return [Step(tuple(g.external_operands()), tuple(g.sink.results)) for g in groups]
 
 
 def byte_size(value: Value) -> Dim:
-    """Bytes of the value's tensor or handle; of a tensor of unknown rank, which the host allocates, 1."""
+    """Returns the bytes of the value's tensor or handle; of a tensor of unknown rank, which the host allocates, 1."""
     if is_sequence(value.type):
         return HANDLE_BYTES
     if isinstance(value.type, UnrankedType):
@@ -287,7 +288,7 @@ def _fits_in_a_line(type_: TensorType) -> bool:
 
 
 def readable_extents(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Extents within which kernels may read an empty tensor's elements, and discard them, once those of 0 are taken for 1.
+    """Returns extents within which kernels may read an empty tensor and discard what they read, those of 0 taken for 1.
 
     Extents in front of a constant 0 count for nothing: their strides are 0.
     """

@@ -25,36 +25,38 @@ _NO_CODE = "expected a tensor of known rank, a sequence or an optional; run it w
 
 
 def is_sequence(type_: Type) -> bool:
-    """Whether a handle stands for values of the type."""
+    """Returns whether a handle stands for values of the type."""
     return isinstance(type_, SequenceType | OptionalType)
 
 
 def runs_on_host(node: Node) -> bool:
-    """Whether the entry asks the host to run the node: control flow, and operators on sequences and optionals."""
+    """Returns whether the entry asks the host to run the node: control flow, and operators on sequences and optionals."""
     return bool(node.regions) or node.op_def.host_routine is not None or is_unranked_copy(node)
 
 
 def place_of(node: Node) -> str:
-    """The name of a node, or of a result, and in which part of the model it is."""
+    """Returns the name of a node, or of a result, and in which part of the model it is."""
     name = next((n for n in (node.name, *(v.name for v in node.results)) if n), node.op)
     return name if not node.location or node.location.endswith(name) else f"{name} in {node.location}"
 
 
 def says_place(node: Node) -> bool:
-    """Whether compiled models say where the node is, which is then part of their code."""
+    """Returns whether compiled models say where the node is, which is then part of their code."""
     return runs_on_host(node) or node.op_def.says_place
 
 
 def is_handle_copy(node: Node) -> bool:
+    """Returns whether the node copies a sequence or an optional."""
     return node.op_def.is_identity and is_sequence(node.result.type)
 
 
 def is_unranked_copy(node: Node) -> bool:
+    """Returns whether the node copies a tensor of unknown rank."""
     return node.op_def.is_identity and isinstance(node.result.type, UnrankedType)
 
 
 def described(value: Value) -> tuple[str, tuple[Dim, ...] | None]:
-    """Element type and sizes of what stands for the value; no sizes: any rank.
+    """Returns the element type and sizes of what stands for the value; no sizes: any rank.
 
     Raises:
         CompileError: nothing does.
@@ -72,12 +74,12 @@ def described(value: Value) -> tuple[str, tuple[Dim, ...] | None]:
 
 
 def tensor_symbols(type_: Type) -> list[str]:
-    """Symbols of a tensor's sizes; those of elements of sequences mean nothing outside of their type."""
+    """Returns the symbols of a tensor's sizes; those of elements of sequences mean nothing outside of their type."""
     return dims.symbols(*type_.shape) if isinstance(type_, TensorType) else []
 
 
 def fresh_symbols(graph: Graph, known: Iterable[str]) -> dict[Node, tuple[str, ...]]:
-    """For each node, the symbols that its results introduce."""
+    """Returns, for each node, the symbols that its results introduce."""
     have, found = set(known), {}
     for node in graph.nodes:
         found[node] = tuple(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type) if s not in have))
@@ -86,7 +88,7 @@ def fresh_symbols(graph: Graph, known: Iterable[str]) -> dict[Node, tuple[str, .
 
 
 def object_spec(type_: Type, name: str) -> TensorSpec:
-    """The spec of an input or output that is not a tensor of known rank. Sizes of elements that are symbols are any: -1."""
+    """Returns the spec of an input or output that is not a tensor of known rank; symbolic sizes of elements are any: -1."""
     match type_:
         case SequenceType(element=element):
             return TensorSpec(name, "sequence", (), object_spec(element, f"{name} (element)"))
@@ -100,7 +102,7 @@ def object_spec(type_: Type, name: str) -> TensorSpec:
 
 
 def copy_handle() -> Function:
-    """The kernel that copies a handle."""
+    """Returns the kernel that copies a handle."""
     words = E.const(HANDLE_BYTES // 8)
     source, target = Buffer("source", "int64", (words,), writable=False), Buffer("target", "int64", (words,))
     body = seq(store(target, k, E.load(source, k)) for k in range(HANDLE_BYTES // 8))

@@ -124,7 +124,7 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
 
 
 class Lowering:
-    """What functions and the programs of their regions share: kernels, weights and states."""
+    """The state that functions and the programs of their regions share: kernels, weights and states."""
 
     def __init__(self, target: Target, fuse: bool, typical: Mapping[str, int] = MappingProxyType({})) -> None:
         self.target = target
@@ -135,7 +135,7 @@ class Lowering:
         self.states = StateTable(self.table)
 
     def group(self, graph: Graph) -> GroupedGraph:
-        """``graph`` in groups; it is changed where outputs need copies.
+        """Returns ``graph`` in groups; it is changed where outputs need copies.
 
         Raises:
             CompileError: a type has no native code.
@@ -161,14 +161,14 @@ class Lowering:
             graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed, signatures, typical)
 
     def plan(self, grouped: GroupedGraph) -> MemoryPlan:
-        """Where values are, and when memory is taken and given back."""
+        """Places values, and decides when memory is taken and given back."""
         steps = [_step(item) for item in grouped.items]
         return plan_memory(grouped.graph, steps, grouped.late, self.table, grouped.followed, grouped.typical)
 
     def lower(
         self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None, function: str = "main"
     ) -> LoweredProgram:
-        """The program of the function that users call ``function`` and messages ``name``.
+        """Returns the program of the function that users call ``function`` and messages ``name``.
 
         Raises:
             CompileError: an operator has no native code; the message names the node.
@@ -181,13 +181,13 @@ class Lowering:
         return dataclasses.replace(lowered, program=program)
 
     def library(self, functions: Sequence[LoweredProgram]) -> LoweredLibrary:
-        """What was lowered, once all functions are."""
+        """Returns all that was lowered."""
         programs = tuple(lowered.program for lowered in functions)
         library = Library(programs, tuple(self.states.specs.values()), weights_size=self.table.size)
         return LoweredLibrary(library, tuple(functions), tuple(self.table.entries))
 
     def lower_region(self, region: Graph, name: str) -> Program:
-        """The program of a region, without functions and weights: they are in that of the whole graph."""
+        """Returns the program of a region, without functions and weights: they are in that of the whole graph."""
         grouped = self.group(region)
         return self._assemble(grouped, self.plan(grouped), name).program
 

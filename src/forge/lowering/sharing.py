@@ -31,12 +31,12 @@ Item = TypeVar("Item")
 
 
 def is_update(node: Node) -> bool:
-    """Whether the result may lie in the memory of operand 0."""
+    """Returns whether the result may lie in the memory of operand 0."""
     return isinstance(node.op_def, Op) and len(node.results) == 1 and node.op_def.is_update(node.attrs, node.result.rank)
 
 
 def chain(graph: Graph, name: str, number: int) -> list[Value]:
-    """The results of updates, last to first, that make output ``number`` of the input ``name``; empty where others do."""
+    """Returns the results of updates, last to first, that make output ``number`` of the input ``name``; empty where others do."""
     value, found = view_root(graph.outputs[number]), list[Value]()
     while value.producer is not None and is_update(value.producer):
         found.append(value)
@@ -45,14 +45,14 @@ def chain(graph: Graph, name: str, number: int) -> list[Value]:
 
 
 def kept_for_updates(graph: Graph) -> list[Value]:
-    """What groups must write to memory, so that the outputs that replace inputs can be made in place."""
+    """Returns the values that groups must write to memory, so that outputs that replace inputs can be made in place."""
     return [value for number, name in replaced(graph).items() for value in chain(graph, name, number)]
 
 
 def share_memory(
     graph: Graph, items: Sequence[Item], step_of: Callable[[Item | Group], Step], late: Collection[str]
 ) -> tuple[list[Item | Group], dict[Value, Value]]:
-    """What runs, in order, and the values that results follow, by roots of views.
+    """Returns the groups and copies in order, and the values that results follow, by roots of views.
 
     Args:
         graph: gets a copy for each donated input that needs one.

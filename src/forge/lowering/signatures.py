@@ -52,7 +52,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Signature:
-    """What the kernel of a group depends on, but for how its operands and results are aligned.
+    """The facts on which the kernel of a group depends, but for how its operands and results are aligned.
 
     Attributes:
         text: equal for groups of the same code.
@@ -67,14 +67,14 @@ class Signature:
     template: Template | None = None
 
     def parameters(self, group: Group) -> list[Value | np.ndarray]:
-        """What the kernel gets: operands, and what is in the place of one that ``group`` lacks, then results."""
+        """Returns the kernel's operands, with a stand-in for one that ``group`` lacks, then its results."""
         operands: list[Value | np.ndarray] = [*group.external_operands()]
         if self.template is not None:
             operands.insert(self.template.position, self.template.neutral)
         return [*operands, *group.sink.results]
 
     def key(self, group: Group, alignments: Sequence[int]) -> str:
-        """Equal for groups that share a kernel; ``alignments`` of its parameters."""
+        """Returns a key that is equal for groups that share a kernel; ``alignments`` are those of its parameters."""
         literals = [(v.type, is_whole(v)) if v in group.numbers else scalar_constant(v) for node, k in self.places
                     if (v := node.operands[k]) is not None]
         return f"{self.text}; {alignments}; {literals!r}"

@@ -40,7 +40,7 @@ class Sizes:
 
     @property
     def values(self) -> tuple[Dim, ...]:
-        """What the symbols stand for, in their order."""
+        """The sizes that the symbols stand for, in their order."""
         return tuple(self._values)
 
     @property
@@ -48,7 +48,7 @@ class Sizes:
         return tuple(_name(k) for k in range(len(self._values)))
 
     def typical(self, values: Mapping[str, int]) -> dict[str, int]:
-        """What cost models assume for each symbol, for these typical values of the graph's."""
+        """Returns the value that cost models assume for each symbol, given typical values of the graph's."""
         return {name: dims.typical(size, values) for name, size in zip(self.names, self.values)}
 
     def vary(self, group: Group, variant: Variant) -> None:
@@ -88,7 +88,7 @@ class Sizes:
         self._new(0)
 
     def of_dim(self, dim: Dim) -> Dim:
-        """``dim`` in the kernel's symbols."""
+        """Returns ``dim`` in the kernel's symbols."""
         if isinstance(dim, int):
             return dim
         for atom in dims.atoms(dim):
@@ -97,18 +97,18 @@ class Sizes:
         return dims.replace_atoms(dim, self._symbols)
 
     def of_type(self, value: Value) -> Type:
-        """The type of ``value``."""
+        """Returns the type of ``value``."""
         return self.of_tensor(value) if value in self._extents or value in self._joined else T.map_dims(value.type, self.of_dim)
 
     def of_tensor(self, value: Value) -> TensorType:
-        """The type of ``value``, a tensor."""
+        """Returns the type of ``value``, a tensor."""
         own, type_ = self._extents.get(value, {}), value.tensor_type
         if value in self._joined:
             return TensorType(self._joined[value], type_.dtype)
         return TensorType(tuple(own.get(axis) or self.of_dim(d) for axis, d in enumerate(type_.shape)), type_.dtype)
 
     def of_attributes(self, node: Node) -> Record:
-        """The attributes of ``node``."""
+        """Returns the attributes of ``node``."""
         return attributes.map_dims(self._attributes.get(node, node.attrs), self.of_dim)
 
     def _new(self, value: Dim) -> DimExpr:

@@ -18,7 +18,7 @@ class StateTable:
         self._weights = weights
 
     def bind(self, graph: Graph, plan: MemoryPlan) -> tuple[Binding, ...]:
-        """The bindings of a function whose values lie where ``plan`` says.
+        """Returns the bindings of a function whose values lie where ``plan`` says.
 
         Raises:
             CompileError: functions store a state in different orders of axes.

@@ -12,13 +12,13 @@ from forge.lowering.program import GroupedGraph, Item
 
 
 def groups_text(grouped: GroupedGraph) -> str:
-    """What the entry runs, in order: ``3: nn.dense + add(%x, %weight, %bias) -> %7: Tensor[(n, 10), float32]``."""
+    """Returns what the entry runs, in order: ``3: nn.dense + add(%x, %weight, %bias) -> %7: Tensor[(n, 10), float32]``."""
     names = _names(grouped)
     return "".join(f"{number}: {_item(item, names)}\n" for number, item in enumerate(grouped.items))
 
 
 def plan_text(grouped: GroupedGraph, plan: MemoryPlan) -> str:
-    """Where each value is: ``%7: Tensor[(n, 10), float32]: arena 0 + 4096``."""
+    """Returns where each value is: ``%7: Tensor[(n, 10), float32]: arena 0 + 4096``."""
     names = _names(grouped, plan.locations)
     lines = [f"{names[value]}: {value.type}: {p.base} {p.index} + {p.offset}\n" for value, p in plan.locations.items()]
     return "".join([f"arena: {plan.arena_size} bytes; weights: {plan.weights_size} bytes\n", *lines])
@@ -30,7 +30,7 @@ def _names(grouped: GroupedGraph, others: Iterable[Value] = ()) -> dict[Value, s
 
 
 def parts(item: Item) -> tuple[Sequence[Node], Sequence[Value], Sequence[Value]]:
-    """The nodes of an item, and the values that it reads and writes."""
+    """Returns the nodes of an item, and the values that it reads and writes."""
     if isinstance(item, Group):
         return item.nodes, item.external_operands(), item.sink.results
     if isinstance(item, Definition):

@@ -16,7 +16,7 @@ _WORK = (CallKernel, RunControl)
 
 
 def with_times(lowered: LoweredProgram) -> LoweredProgram:
-    """The program with one more output, `TIMES`: ``times[k + 1] - times[k]`` are the cycles of ``items[k]``.
+    """Returns the program with one more output, `TIMES`: ``times[k + 1] - times[k]`` are the cycles of ``items[k]``.
 
     ``call f(..); call g(..)`` --> ``output1 = cycles; call f(..); output1+8 = cycles; call g(..); output1+16 = cycles``
     """

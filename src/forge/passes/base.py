@@ -17,16 +17,16 @@ GraphPass = Callable[[Graph, CompileOptions], int]
 
 
 def rewriting(*rules: Rule) -> GraphPass:
-    """The pass that applies ``rules``; of those for one operator, earlier ones first. ``exact`` drops what moves roundings."""
+    """Returns the pass that applies ``rules``, of one operator earlier ones first; ``exact`` drops what moves roundings."""
     exact = tuple(r for r in rules if not r.moves_rounding)
     return lambda graph, options: rewrite(graph, exact if options.exact else rules)
 
 
 def on_each_graph(visit: Callable[[Graph], int]) -> GraphPass:
-    """The pass that does ``visit`` with a graph and with the regions of its nodes, innermost first."""
+    """Returns the pass that does ``visit`` with a graph and with the regions of its nodes, innermost first."""
     return lambda graph, options: on_all_graphs(graph, visit)
 
 
 def rules_of(module: str) -> list[Rule]:
-    """The rules that are defined in a module, in their order."""
+    """Returns the rules that are defined in a module, in their order."""
     return [found for found in vars(sys.modules[module]).values() if isinstance(found, Rule)]

@@ -21,13 +21,7 @@ from forge.passes.base import rewriting, rules_of
 from forge.passes.matching import has_only_data, operand, pairs
 
 
-@rule("copy", "nn.dropout")
-def identity(builder: RuleBuilder, node: Node) -> Value | None:
-    """copy(x) == nn.dropout(x) == x"""
-    return operand(node)
-
-
-@rule("cast", "broadcast_to", "tile", "reshape")
+@rule("copy", "nn.dropout", "cast", "broadcast_to", "tile", "reshape")
 def same_type(builder: RuleBuilder, node: Node) -> Value | None:
     """An operator that keeps or moves whole elements keeps all of them in place when it keeps the type."""
     return _if_same_type(node)

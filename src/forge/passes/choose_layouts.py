@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from forge.ir.functions.typical import typical_sizes
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.core.layout_change import Shape
-from forge.ops.nn.convolution import Conv2D, Conv3D, ConvBase
-from forge.ops.nn.transposed_convolution import Conv2DTranspose, Conv3DTranspose, ConvTranspose
+from forge.ops.nn.convolution import Conv2D, ConvBase
+from forge.ops.nn.transposed_convolution import ConvTranspose
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.ops.shape.transpose import Transpose
@@ -42,16 +42,16 @@ OFTEN = 64
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    return on_all_graphs(graph, lambda g: _Images(g, options).run() + _Volumes(g, options).run())
+    """Returns the number of nodes in blocked layouts, images first, then volumes."""
+    return on_all_graphs(graph, lambda g: sum(_Blocked(g, options, plain).run() for plain in ("NCHW", "NCDHW")))
 
 
 class _Blocked(Relayout):
     """Tensors of layout ``plain`` with channels in blocks of ``size``."""
 
-    plain: ClassVar[str]
-
-    def __init__(self, graph: Graph, options: CompileOptions) -> None:
+    def __init__(self, graph: Graph, options: CompileOptions, plain: str) -> None:
         super().__init__(graph)
+        self.plain = plain
         self.layouts = options.layouts
         self.typical = typical_sizes(graph, dict(options.typical))
         self.size = options.layouts.channel_block()
@@ -132,32 +132,47 @@ class _Blocked(Relayout):
         fits = block % group == 0 and (kernel.dtype == np.int8 or channels % group == 0)
         return paired(packed, group) if group > 1 and fits else packed
 
-    def _layouts(self, block: int) -> dict[str, str]:
-        kernel_layout = f"OI{self.plain[2:]}{block}i{self.size}o"
-        return {"data_layout": f"{self.plain}{block}c", "kernel_layout": kernel_layout, "out_layout": self.layout}
+    def start(self, node: Node) -> Value | None:
+        conv: ConvBase[Any] | None = ConvBase.of(node)
+        if conv is None or conv.spatial != self.plain[2:]:
+            return None
+        return self._subpixels(conv) if isinstance(conv, ConvTranspose) else self._convolution(conv)
 
-    def _convolution(self, conv: Conv2D | Conv3D) -> Value | None:
-        kernel, groups = plain_weight(conv), conv.attrs.groups
+    def _convolution(self, conv: ConvBase[Any]) -> Value | None:
+        kernel, groups, attributes = plain_weight(conv), conv.attrs.groups, dict(conv.node.attributes)
         if kernel is None:
             return self._with_computed_weight(conv) if is_worth_packing(conv, self.typical) else None
-        if groups == 1:
-            return self._convolve(conv, kernel)
-        bytes_of_volumes = kernel.dtype == np.int8 and kernel.ndim == 5
-        is_depthwise = groups == conv.data.shape[1] == len(kernel) or has_several_filters(conv, self.size)
-        if bytes_of_volumes or not is_depthwise:
+        by_channel = groups > 1 and (groups == conv.data.shape[1] == len(kernel) or has_several_filters(conv, self.size))
+        integers = kernel.dtype == np.int8
+        if groups > 1 and (not by_channel or integers and kernel.ndim == 5):
             return None
-        return self._depthwise(conv, self.converted(conv.data), kernel)
+        if by_channel and integers:  # taps of a row of bytes are in groups, and not apart
+            down, across = conv.attrs.dilation
+            kernel, attributes["dilation"] = spread(kernel, (1, across)), (down, 1)
+        return self._call(conv, "", kernel, by_channel, attributes)
 
-    def _depthwise(self, conv: Conv2D | Conv3D, source: Value, kernel: np.ndarray) -> Value:
-        """A convolution of each channel on its own; taps of a row of bytes are in groups, and not apart."""
-        dilation = conv.attrs.dilation
-        if kernel.dtype == np.int8:
-            kernel, dilation = spread(kernel, (1, dilation[-1])), (dilation[0], 1)
-        changed = {"channels": len(kernel), "in_channels": conv.data.shape[1], "kernel_size": kernel.shape[2:],
-                   "dilation": dilation, **self._depthwise_layouts()}
-        packed = self.builder.constant(self._packed_taps(conv, kernel), name=conv.weight.name)
-        op = f"nn.contrib_depthwise_conv{len(conv.spatial)}d_{self.plain}c"
-        return self.builder.call(op, source, packed, name=conv.node.name, **{**conv.node.attributes, **changed})
+    def _subpixels(self, conv: ConvTranspose) -> Value | None:
+        """A transposed convolution of one group, or of each channel of images on its own; its output channels are pixels."""
+        weight, form, groups, channels = plain_weight(conv), Subpixels.of(conv), conv.attrs.groups, conv.result.shape[1]
+        if weight is None or form is None:
+            return None
+        by_channel = groups == len(weight) > 1 == weight.shape[1] and len(conv.spatial) == 2
+        if groups > 1 and not by_channel:
+            return None
+        kernel = form.kernel(weight.swapaxes(0, 1) if by_channel else weight, channels + -channels % self.size)
+        attributes = {"groups": groups, "out_dtype": conv.attrs.out_dtype, **form.attributes}
+        return self._call(conv, "subpixel_", kernel, by_channel, attributes)
+
+    def _call(self, conv: ConvBase[Any], kind: str, kernel: np.ndarray, by_channel: bool, attributes: dict[str, Any]) -> Value:
+        """The operator on blocks with ``kernel[O, I, spatial]``; ``by_channel``: each channel on its own, and I is 1."""
+        if by_channel:
+            kind, source, layouts = f"{kind}depthwise_", self.converted(conv.data), self._layouts(f"O{conv.spatial}", self.size)
+            packed = self._packed_taps(conv, kernel)
+        else:
+            source, block = self._source(conv)
+            layouts, packed = self._layouts(f"OI{conv.spatial}{block}i", block), self._packed(conv, kernel, block)
+        constant = self.builder.constant(packed, name=conv.weight.name)
+        return self._on_blocks(conv, kind, source, constant, kernel.shape[2:], attributes | layouts)
 
     def _packed_taps(self, conv: ConvBase[Any], kernel: np.ndarray) -> np.ndarray:
         """``kernel[O, 1, spatial]`` as kernels of depthwise convolutions read it."""
@@ -167,82 +182,27 @@ class _Blocked(Relayout):
         group = min(self.layouts.group_size(conv.data.dtype, "int8"), MULTIPLE)  # rows of taps are short
         return paired(np.pad(packed, ((0, 0), (0, 0), (0, -kernel.shape[3] % group), (0, 0))), group)
 
-    def _depthwise_layouts(self) -> dict[str, str]:
-        return {"data_layout": self.layout, "kernel_layout": f"O{self.plain[2:]}{self.size}o", "out_layout": self.layout}
+    def _with_computed_weight(self, conv: ConvBase[Any]) -> Value:
+        (source, block), plain = self._source(conv), f"OI{conv.spatial}"
+        layouts, weight = self._layouts(f"{plain}{block}i", block), self.usual(conv.weight)
+        packed = self.builder.call("layout_transform", weight, src_layout=plain, dst_layout=layouts["kernel_layout"])
+        return self._on_blocks(conv, "", source, packed, conv.weight.shape[2:], conv.node.attributes | layouts)
 
-    def _with_computed_weight(self, conv: Conv2D | Conv3D) -> Value:
-        source, block = self._source(conv)
-        layout = f"OI{conv.spatial}"
-        packed = self.builder.call("layout_transform", self.usual(conv.weight), src_layout=layout,
-                                   dst_layout=f"{layout}{block}i{self.size}o")
-        return self._packed_convolution(conv, source, block, packed)
+    def _layouts(self, kernel: str, block: int) -> dict[str, str]:
+        return {"data_layout": f"{self.plain}{block}c", "kernel_layout": f"{kernel}{self.size}o", "out_layout": self.layout}
 
-    def _convolve(self, conv: Conv2D | Conv3D, kernel: np.ndarray) -> Value:
-        """The convolution with ``kernel[O, I, spatial]``."""
-        source, block = self._source(conv)
-        packed = self.builder.constant(self._packed(conv, kernel, block), name=conv.weight.name)
-        return self._packed_convolution(conv, source, block, packed)
-
-    def _packed_convolution(self, conv: Conv2D | Conv3D, source: Value, block: int, packed: Value) -> Value:
-        shape = conv.weight.shape
-        sizes = {"channels": shape[0], "in_channels": conv.data.shape[1], "kernel_size": shape[2:]}
-        return self.builder.call(f"nn.contrib_conv{len(conv.spatial)}d_{self.plain}c", source, packed, name=conv.node.name,
-                                 **{**conv.node.attributes, **sizes, **self._layouts(block)})
-
-    def _subpixels(self, conv: ConvTranspose) -> Value | None:
-        """A transposed convolution of one group, as one whose output channels are pixels."""
-        weight, form, channels = plain_weight(conv), Subpixels.of(conv), conv.result.shape[1]
-        if weight is None or form is None or conv.attrs.groups != 1:
-            return None
-        return self._to_pixels(conv, form.kernel(weight, channels + -channels % self.size), **form.attributes)
-
-    def _to_pixels(self, conv: ConvBase[Any], kernel: np.ndarray, **attributes: Any) -> Value:
-        """A convolution with ``kernel[O, I, spatial]`` whose output channels are pixels."""
-        source, block = self._source(conv)
-        packed = self.builder.constant(self._packed(conv, kernel, block), name=conv.weight.name)
-        sizes = {"channels": conv.result.shape[1], "in_channels": conv.data.shape[1], "kernel_size": kernel.shape[2:]}
-        op = f"nn.contrib_subpixel_conv{len(conv.spatial)}d_{self.plain}c"
-        return self.builder.call(op, source, packed, name=conv.node.name, out_dtype=conv.attrs.out_dtype, **sizes, **attributes,
-                                 **self._layouts(block))
-
-
-class _Images(_Blocked):
-    plain = "NCHW"
-
-    def start(self, node: Node) -> Value | None:
-        if (transposed := Conv2DTranspose.of(node)) is not None:
-            return self._subpixels(transposed) or self._depthwise_subpixels(transposed)
-        return None if (conv := Conv2D.of(node)) is None else self._convolution(conv)
-
-    def _depthwise_subpixels(self, conv: Conv2DTranspose) -> Value | None:
-        """A transposed convolution of each channel on its own, as one with a filter for each pixel."""
-        weight, form = plain_weight(conv), Subpixels.of(conv)
-        if weight is None or form is None or conv.attrs.groups != len(weight) or weight.shape[1] != 1:
-            return None
-        channels = len(weight)
-        kernel = form.kernel(weight.swapaxes(0, 1), channels + -channels % self.size)
-        packed = self.builder.constant(self._packed_taps(conv, kernel), name=conv.weight.name)
-        return self.builder.call(
-            "nn.contrib_subpixel_depthwise_conv2d_NCHWc", self.converted(conv.data), packed, name=conv.node.name,
-            channels=channels, in_channels=channels, groups=channels, kernel_size=kernel.shape[2:],
-            out_dtype=conv.attrs.out_dtype, **form.attributes, **self._depthwise_layouts())
-
-
-class _Volumes(_Blocked):
-    plain = "NCDHW"
-
-    def start(self, node: Node) -> Value | None:
-        if (transposed := Conv3DTranspose.of(node)) is not None:
-            return self._subpixels(transposed)
-        return None if (conv := Conv3D.of(node)) is None else self._convolution(conv)
+    def _on_blocks(
+        self, conv: ConvBase[Any], kind: str, source: Value, packed: Value, taps: Shape, attributes: dict[str, Any]
+    ) -> Value:
+        sizes = {"channels": conv.result.shape[1], "in_channels": conv.data.shape[1], "kernel_size": taps}
+        op = f"nn.contrib_{kind}conv{len(conv.spatial)}d_{self.plain}c"
+        return self.builder.call(op, source, packed, name=conv.node.name, **attributes | sizes)
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
-    """The constant weight of a convolution of float32 or narrower, or of integers, in the default layouts with known channels.
+    """Returns the constant weight of a convolution in the default layouts with known channels, of a type with kernels; else None.
 
-    None of others.
-
-    If it has one group, or one for each channel, it can be computed in blocks.
+    With one group, or one for each channel, the convolution can be computed in blocks.
     """
     weight = None if conv is None else conv.weight.constant
     integers = conv is not None and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) in INTEGERS
@@ -252,14 +212,14 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
 
 
 def has_several_filters(conv: ConvBase[Any], block: int) -> bool:
-    """Whether a convolution has several filters of each channel, in float32 over images of unknown size, that divide a block."""
+    """Returns whether a float32 convolution of unknown image size has several filters per channel, which divide a block."""
     outer, rest = divmod(conv.result.shape[1], conv.attrs.groups)
     single = isinstance(conv, Conv2D) and conv.data.dtype == "float32" and conv.data.shape[1] == conv.attrs.groups
     return single and outer > 1 and rest == 0 == block % outer and not is_static(*conv.result.shape[2:])
 
 
 def is_worth_packing(conv: ConvBase[Any], typical: Mapping[str, int]) -> bool:
-    """Whether a weight of known sizes that is computed at run time is used often enough by one convolution of one group."""
+    """Returns whether a weight of known sizes, computed at run time, is used often enough by a convolution of one group."""
     batch, _, *places = conv.result.shape
     often = math.prod(dims.typical(d, typical) for d in (batch, *places)) >= OFTEN
     single = conv.data.dtype == conv.weight.dtype == conv.result.dtype == "float32" and conv.attrs.groups == 1
@@ -268,7 +228,7 @@ def is_worth_packing(conv: ConvBase[Any], typical: Mapping[str, int]) -> bool:
 
 
 def has_usual_layout(conv: ConvBase[Any]) -> bool:
-    """Whether a convolution has the default layouts and a known number of channels."""
+    """Returns whether a convolution has the default layouts and a known number of channels."""
     attrs, layout = conv.attrs, f"NC{conv.spatial}"
     kernel_layout = ("IO" if isinstance(conv, ConvTranspose) else "OI") + conv.spatial
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or layout)

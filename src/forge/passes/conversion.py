@@ -18,7 +18,7 @@ from forge.ops.core.op import Op
 
 
 class Conversion(ABC):
-    """One graph on its way. ``new`` and ``old`` hold the values that exist in a form, by the original value.
+    """A graph on its way. ``new`` and ``old`` hold the values that exist in a form, by the original value.
 
     ``copied`` are the original values whose new form is converted from the old one. ``builder`` inserts before the node that is
     visited.
@@ -37,11 +37,11 @@ class Conversion(ABC):
 
     @abstractmethod
     def to_new(self, value: Value) -> Value:
-        """A conversion into the new form."""
+        """Converts ``value`` into the new form."""
 
     @abstractmethod
     def to_old(self, value: Value, original: Value) -> Value:
-        """A conversion of ``value`` into the form that ``original`` has."""
+        """Converts ``value`` into the form that ``original`` has."""
 
     def run(self) -> int:
         """Edits the graph; the number of nodes that are converted."""
@@ -58,20 +58,20 @@ class Conversion(ABC):
         return len(replaced)
 
     def converted(self, value: Value) -> Value:
-        """``value`` in the new form."""
+        """Returns ``value`` in the new form."""
         if value not in self.new:
             self.new[value] = self.to_new(self.old.setdefault(value, value))
             self.copied.add(value)
         return self.new[value]
 
     def usual(self, value: Value) -> Value:
-        """``value`` in its old form."""
+        """Returns ``value`` in its old form."""
         if value not in self.old:
             self.old[value] = self.to_old(self.new[value], value) if value in self.new else value
         return self.old[value]
 
     def is_new(self, value: Value) -> bool:
-        """Whether the node that computes ``value`` gives it in the new form."""
+        """Returns whether the node that computes ``value`` gives it in the new form."""
         return value in self.new and value not in self.copied
 
     def _read_old(self, node: Node) -> None:
@@ -90,15 +90,15 @@ class Conversion(ABC):
 
 
 class Relayout(Conversion, LayoutChange):
-    """To another layout: `start` converts the operators that ask for it, and ``Op.in_layout`` those that follow."""
+    """A conversion to another layout: `start` converts the operators that ask for it, ``Op.in_layout`` those that follow."""
 
     @abstractmethod
     def start(self, node: Node) -> Value | None:
-        """The result of ``node``, in the layout, when it is one that asks for it."""
+        """Returns the result of ``node``, in the layout, when it is one that asks for it."""
 
     @abstractmethod
     def can_follow(self, node: Node) -> bool:
-        """Whether the tensors of ``node``, which has one result, are of a kind that the layout is for."""
+        """Returns whether the tensors of ``node``, which has one result, are of a kind that the layout is for."""
 
     def convert(self, node: Node) -> bool:
         values = [v for v in (*node.operands, *node.results) if v is not None]
@@ -119,7 +119,7 @@ class Relayout(Conversion, LayoutChange):
         return self.usual(value) if value.rank == 0 else self.to_new(self.view(value, shape))
 
     def view(self, value: Value, shape: Shape) -> Value:
-        """``value`` in its usual layout, under another shape of as many elements."""
+        """Returns ``value`` in its usual layout, under another shape of as many elements."""
         value = self.usual(value)
         if value.shape == tuple(shape):
             return value

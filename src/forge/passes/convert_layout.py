@@ -9,10 +9,8 @@ everything else reads a tensor that is transposed back, once. Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import numpy as np
 
 from forge.ir.edits.rewrite import on_all_graphs, only_use
 from forge.ir.graph import Graph
@@ -23,8 +21,6 @@ from forge.ops.quantized.quantize import Dequantize
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.passes.view_rules import reshaped, transposed
-
-CONVOLUTIONS = frozenset(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
 
 SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
 """Letters of the spatial dimensions by rank."""
@@ -42,20 +38,18 @@ def run_to_first(graph: Graph, options: CompileOptions) -> int:
 
 
 def run_integers_to_first(graph: Graph, options: CompileOptions) -> int:
-    """`run_to_first` of graphs with kernels of integers, which are looked for in this layout."""
+    """Does what `run_to_first` does to graphs with kernels of integers, which are looked for in this layout."""
     return _to_first(graph, lambda conv: _integers(conv.weight) is not None)
 
 
 def _to_first(graph: Graph, counts: Callable[[ConvBase[Any]], bool]) -> int:
     """Converts each graph that has a convolution which ``counts``."""
-    count, found = 0, False
-    for node in graph.nodes:
-        for region in node.regions:
-            count += _to_first(region, counts)
-        if not found and node.op_def.name in CONVOLUTIONS and node.attrs.data_layout.endswith("C"):
-            conv: ConvBase[Any] | None = ConvBase.of(node)
-            found = conv is not None and counts(conv)
-    return count + _First(graph, last=False).run() if found else count
+    def visit(inner: Graph) -> int:
+        convs: Iterator[ConvBase[Any] | None] = (ConvBase.of(node) for node in inner.nodes)
+        found = any(conv is not None and conv.attrs.data_layout.endswith("C") and counts(conv) for conv in convs)
+        return _First(inner, last=False).run() if found else 0
+
+    return on_all_graphs(graph, visit)
 
 
 class _Permuted(Relayout):
@@ -133,25 +127,22 @@ class _First(_Permuted):
     def reordered(self, kernel: Value, order: tuple[int, ...]) -> Value:
         integers = _integers(kernel)
         if integers is None:
-            assert kernel.constant is not None
-            return self.builder.constant(kernel.constant.transpose(order), name=kernel.name)
-        turned = self.builder.constant(_known(integers.data).transpose(order), name=integers.data.name)
+            return self._constant(kernel, order)
+        turned = self._constant(integers.data, order)
         axis = order.index(integers.attrs.axis % kernel.rank)
         return self.call(integers.node, turned, *integers.node.operands[1:], axis=axis)
 
+    def _constant(self, value: Value, order: tuple[int, ...]) -> Value:
+        assert value.constant is not None
+        return self.builder.constant(value.constant.transpose(order), name=value.name)
+
     def start(self, node: Node) -> Value | None:
         conv: ConvBase[Any] | None = ConvBase.of(node)
-        if conv is None or conv.weight.constant is None and _integers(conv.weight) is None:
-            return None
-        return super().start(node)
+        is_known = conv is not None and (conv.weight.constant is not None or _integers(conv.weight) is not None)
+        return super().start(node) if is_known else None
 
 
 def _integers(kernel: Value) -> Dequantize | None:
     """What makes numbers of the integers of a constant kernel, with a scale for the kernel or for each index of an axis."""
     found = Dequantize.of(kernel.producer) if kernel.producer is not None else None
     return found if found is not None and found.data.constant is not None and not found.attrs.block_size else None
-
-
-def _known(value: Value) -> np.ndarray:
-    assert value.constant is not None
-    return value.constant

@@ -16,6 +16,7 @@ from forge.passes.matching import distinct
 
 @rule()
 def decompose(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
+    """Replaces an operator by those that ``Op.decompose`` builds."""
     op = node.op_def
     values = op.decompose(builder, node.attrs, *op.arguments(node.operands)) if isinstance(op, Op) else None
     return None if values is None else distinct(builder, node, values)

@@ -9,6 +9,7 @@ from forge.passes.base import rewriting
 
 @rule()
 def drop_check(builder: RuleBuilder, node: Node) -> Value | None:
+    """check_index(x) == x, and the same for other operators that only check elements"""
     return node.operands[0] if node.op_def.checks_elements else None
 
 

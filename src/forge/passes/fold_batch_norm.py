@@ -22,7 +22,7 @@ from forge.passes.weighted import find_weighted, rebuild
 
 
 def run_with_params(graph: Graph, options: CompileOptions) -> int:
-    """`run` on a function, for which values in ``params`` are known too.
+    """Runs the pass on a function for which values in ``params`` are known too.
 
     What a normalization and the operator before it read of ``params`` becomes constants there, and so part of the folded weights.
     Inputs that nothing else uses go, with their values; others, and what else reads them, stay as they are.
@@ -55,6 +55,7 @@ def _weights(node: Node) -> Iterator[tuple[Node, int]]:
 
 @rule(BatchNorm)
 def fold_batch_norm(builder: RuleBuilder, norm: BatchNorm) -> Value | Declined:
+    """batch_norm(op(x, w)) == op(x, scale * w) + shift; after other operators x * scale + shift"""
     data, parameters = norm.data, (norm.gamma, norm.beta, norm.moving_mean, norm.moving_var)
     constants = [p.constant for p in parameters if p.constant is not None]
     if len(constants) != len(parameters):
@@ -71,7 +72,7 @@ def fold_batch_norm(builder: RuleBuilder, norm: BatchNorm) -> Value | Declined:
 
 
 def scale_and_shift(attrs: BatchNormAttrs, parameters: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The normalization as ``scale * x + shift``, in float64."""
+    """Returns the normalization as ``scale * x + shift``: two vectors ``[channels]`` of float64."""
     gamma, beta, mean, variance = (p.astype(np.float64) for p in parameters)
     scale = 1.0 / np.sqrt(variance + attrs.epsilon)
     if attrs.scale:

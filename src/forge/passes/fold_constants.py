@@ -24,6 +24,7 @@ MAX_BYTES = 64 << 20
 
 @rule()
 def fold_constants(builder: RuleBuilder, node: Node) -> list[Value] | None:
+    """Replaces the results of a node by constants, where their contents are known."""
     arrays = _evaluated(node) or _inferred(node)
     return None if arrays is None else [builder.constant(array) for array in arrays]
 

@@ -29,6 +29,7 @@ EFFECTS: dict[str, Effect] = {
 
 @rule(*EFFECTS)
 def fold_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """op(x, w) * c == op(x, c * w), and the same for divisions, additions and subtractions of constants per channel"""
     for data, constant in pairs(node):
         found = find_weighted(builder.graph, data) if constant.constant is not None and data.type == node.result.type else None
         if found is None:

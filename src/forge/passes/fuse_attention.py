@@ -60,6 +60,7 @@ class _Scores:
 
 @rule(Matmul)
 def fuse_attention(builder: RuleBuilder, last: Matmul) -> Replace | Declined | None:
+    """matmul(softmax(scale * matmul(q, transpose(k)) + mask), v) == attention(q, k, v, mask)"""
     graph = builder.graph
     shares, seen = _where_seen(_widened(graph, _through_reshapes(graph, last.a)))
     softmax = None if shares is None else Softmax.of(shares.producer)
@@ -363,7 +364,7 @@ def _moved_rows(shape: Sequence[Dim], axes: Sequence[int] | None, rows: Dim, siz
 
 
 def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
-    """(x, c) with value == c * x, looking through movements of elements that nothing else reads."""
+    """Returns (x, c) with value == c * x, looking through movements of elements that nothing else reads."""
     if builder.graph.use_count(value) != 1:
         return value, 1.0
     for x, c in with_scalar(value, "multiply"):
@@ -386,7 +387,7 @@ def _cast_last(builder: Builder, value: Value) -> Value:
 
 
 def without_leading_ones(value: Value) -> Value:
-    """What ``value`` was before a reshape that put axes of 1 in front: kernels read it through movements after that."""
+    """Returns ``value`` before a reshape that put axes of 1 in front: kernels read it through movements after that."""
     view = Reshape.of(value.producer)
     if view is None or view.newshape is not None or view.data.rank < 2:
         return value

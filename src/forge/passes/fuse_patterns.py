@@ -42,11 +42,12 @@ NOT_TRAILING = Declined("the mean is not over the last axes")
 
 
 def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
+    """Returns whether ``axes`` are the last ones of a tensor of ``rank``, in order."""
     return bool(axes) and axes == tuple(range(rank - len(axes), rank))
 
 
 def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None] | None:
-    """(y, v, epsilon, g) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon) * g, or y * (1 / sqrt(v + epsilon)) * g
+    """Returns (y, v, epsilon, g) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon) * g, or y * (1 / sqrt(v + epsilon)) * g
 
     g may be absent; it has to be on the side of the root, else it is a factor of the whole.
     """
@@ -54,8 +55,7 @@ def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None]
     for y, divisor in pairs(node):
         if divisor.producer is None or divisor.producer.op_def.name not in ROOTS:
             continue
-        scaled = made_by(divisor, "multiply") if is_product else None
-        for root, scale in ((divisor, None), *(() if scaled is None else pairs(scaled))):
+        for root, scale in ((divisor, None), *pairs(made_by(divisor, "multiply") if is_product else None)):
             for variance, epsilon in with_scalar(_square_root(root, inverse=is_product), "add"):
                 return y, variance, epsilon, scale
     return None
@@ -108,9 +108,9 @@ def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
 def around_mean(builder: RuleBuilder, node: Node) -> Value | None:
     """x * f + (b - mean(x) * f) == (x - mean(x)) * f + b: of the first form, ``layer_norm`` would not be known"""
     for scaled, shift in pairs(node):
-        product, joined = made_by(scaled, "multiply"), made_by(shift, "add", "subtract")
+        joined = made_by(shift, "add", "subtract")
         parts = ((shift, None),) if joined is None else pairs(joined) if joined.op == "add" else (pairs(joined)[0][::-1],)
-        for (x, factor), (term, rest) in itertools.product(() if product is None else pairs(product), parts):
+        for (x, factor), (term, rest) in itertools.product(pairs(made_by(scaled, "multiply")), parts):
             mean = _negative_mean(term, factor, joined is not None and joined.op == "subtract")
             found = reduced(mean, "mean")
             if mean is not None and found is not None and found[0] is x:
@@ -121,8 +121,7 @@ def around_mean(builder: RuleBuilder, node: Node) -> Value | None:
 
 def _negative_mean(value: Value, factor: Value, is_subtracted: bool) -> Value | None:
     """m of -m * factor, or of m * factor where that is subtracted"""
-    product = made_by(value, "multiply")
-    for m, other in () if product is None else pairs(product):
+    for m, other in pairs(made_by(value, "multiply")):
         if other is factor:
             negative = made_by(m, "negative")
             return m if is_subtracted else None if negative is None else operand(negative)
@@ -316,8 +315,7 @@ def _is_tanh_argument(value: Value, x: Value) -> bool:
     if len(parts) == 2 and x in parts:
         gate = parts[1] if parts[0] is x else parts[0]
         return any(one == 1.0 and _is_power(square, x, 2) for square, one in with_scalar(gate, "add"))
-    total = made_by(parts[0], "add") if len(parts) == 1 else None
-    return total is not None and any(a is x and _is_power(b, x, 3) for a, b in pairs(total))
+    return len(parts) == 1 and any(a is x and _is_power(b, x, 3) for a, b in pairs(made_by(parts[0], "add")))
 
 
 def _is_power(value: Value, x: Value, exponent: int) -> bool:

@@ -13,56 +13,57 @@ from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import is_taken
 from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.select import copied
+from forge.ops.reduce import reduction
 
 MAX_FACTORS = 8
 
 
 def made_by(value: Value | None, *ops: str) -> Node | None:
-    """The node that computes ``value``, if it applies one of ``ops``."""
+    """Returns the node that computes ``value``, if it applies one of ``ops``."""
     return value.producer if value is not None and value.producer is not None and value.producer.op in ops else None
 
 
 def operand(node: Node, position: int = 0) -> Value:
+    """Returns the operand at ``position``, which is not absent."""
     value = node.operands[position]
     assert value is not None
     return value
 
 
 def has_only_data(node: Node) -> bool:
-    """Whether no operand takes the place of an attribute: axes, sizes or bounds that are known at run time only."""
+    """Returns whether no operand takes the place of an attribute: axes, sizes or bounds that are known at run time only."""
     return all(v is None for v in node.operands[1:])
 
 
 def scalar(value: Value | None) -> float | None:
-    """The number that a constant of one element holds: the shortest decimal one that its dtype rounds to it."""
+    """Returns the number that a constant of one element holds: the shortest decimal one that its dtype rounds to it."""
     array = None if value is None else value.constant
     return float(str(array.reshape(-1)[0])) if array is not None and array.size == 1 and array.dtype.kind in "fiuV" else None
 
 
 def is_close(value: float | None, expected: float) -> bool:
-    """Equal up to the rounding of a constant that a model keeps in float32 or prints with few digits."""
+    """Returns whether both are equal up to the rounding of constants that models keep in float32 or print with few digits."""
     return value is not None and math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-12)
 
 
-def pairs(node: Node) -> tuple[tuple[Value, Value], ...]:
-    """The two operands of ``node``, and the other way round where the operator commutes."""
-    a, b = node.operands
-    if a is None or b is None:
+def pairs(node: Node | None) -> tuple[tuple[Value, Value], ...]:
+    """Returns the two operands of ``node``, and the other way round where the operator commutes; nothing for no node."""
+    a, b = (None, None) if node is None else node.operands
+    if node is None or a is None or b is None:
         return ()
     return ((a, b), (b, a)) if node.op_def.commutes else ((a, b),)
 
 
 def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:
-    """(x, c) for a value that is ``x op c`` with a number c (``c op x`` as well, where the operator commutes)."""
-    node = made_by(value, op)
-    for x, c in () if node is None else pairs(node):
+    """Yields (x, c) for a value that is ``x op c`` with a number c (``c op x`` as well, where the operator commutes)."""
+    for x, c in pairs(made_by(value, op)):
         number = scalar(c)
         if number is not None:
             yield x, number
 
 
 def factors(value: Value) -> tuple[float, list[Value]]:
-    """``value`` as a number times other values, looking through products, quotients by numbers and signs."""
+    """Returns ``value`` as a number times other values, looking through products, quotients by numbers and signs."""
     number, found = 1.0, [value]
     for _ in range(MAX_FACTORS):
         index, node = next(((i, p) for i, v in enumerate(found) if (p := _product(v)) is not None), (0, None))
@@ -92,7 +93,7 @@ def _product(value: Value) -> Node | None:
 
 
 def squared(value: Value | None) -> Value | None:
-    """x of x * x or power(x, 2)"""
+    """Returns x of x * x or power(x, 2)."""
     node = made_by(value, "multiply")
     if node is not None and node.operands[0] is node.operands[1]:
         return node.operands[0]
@@ -100,7 +101,7 @@ def squared(value: Value | None) -> Value | None:
 
 
 def reduced(value: Value | None, op: str) -> tuple[Value, tuple[int, ...]] | None:
-    """(x, axes) of a reduction that keeps its axes with extent 1; a mean may be a sum times a number."""
+    """Returns (x, axes) of a reduction that keeps its axes with extent 1; a mean may be a sum times a number."""
     node = made_by(value, op)
     if node is None and op == "mean" and value is not None:
         return _scaled_sum(value)
@@ -120,15 +121,12 @@ def _scaled_sum(value: Value) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
-    rank = operand(node).rank
-    axis, exclude = node.attrs.axis, node.attrs.exclude
-    given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
-    chosen = {a % rank for a in given}
-    return tuple(k for k in range(rank) if (k in chosen) != (exclude and axis is not None))
+    """Returns the axes that a reduction sums over, ascending and counted from the front."""
+    return reduction.reduced_axes(node.op, node.attrs, operand(node).rank)
 
 
 def channel_vector(value: Value, rank: int, axis: int, channels: Dim) -> np.ndarray | None:
-    """The vector that a constant is which broadcasts along ``axis`` of a tensor of ``rank``; a scalar is repeated.
+    """Returns a constant that broadcasts along ``axis`` of a tensor of ``rank``, as a vector ``[channels]``.
 
     None: not a constant, or it varies along another axis.
     """
@@ -142,7 +140,7 @@ def channel_vector(value: Value, rank: int, axis: int, channels: Dim) -> np.ndar
 
 
 def distinct(builder: Builder, node: Node, values: Iterable[Value]) -> list[Value]:
-    """``values`` for the results of ``node``, and copies where an output would share one with an input or another output."""
+    """Returns ``values`` for the results of ``node``, copied where an output would share one with an input or another output."""
     found: list[Value] = []
     for old, new in zip(node.results, values, strict=True):
         shared = builder.graph.is_output(old) and (is_taken(builder.graph, new) or new in found)

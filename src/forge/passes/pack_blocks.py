@@ -13,6 +13,7 @@ The weights of experts are packed alike:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ from forge.ops.quantized.quantize import Dequantize
 from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
 from forge.ops.shape.transpose import Transpose
 from forge.options import CompileOptions
+from forge.passes.integers.terms import signed
 from forge.passes.matching import made_by, operand
 
 NARROW = (2, 4)
@@ -91,6 +93,7 @@ class _Codes:
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of products that read packed weights of few bits now."""
     return rewrite(graph, [Rule("pack_blocks", ("nn.dense", "nn.matmul"), partial(_packed, options.layouts)),
                            Rule("pack_tables", ("nn.dense",), partial(_with_table, options.layouts)),
                            Rule("pack_experts", ("nn.indexed_matmul",), partial(_packed_experts, options.layouts))])
@@ -105,30 +108,38 @@ def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Decli
     if codes is None:
         return None
     units, depth = codes.shape
-    block, along = weight.attrs.block_size or depth, 0 if swapped else 1
-    refused = _refused(data, codes, block, along, weight)
+    block = weight.attrs.block_size or depth
+    refused = _refused(data, codes, block, 0 if swapped else 1, weight)
     if refused is not None:
         return refused
-    shape = (units, depth // block)
-    scales, zeros = (_parameters(v, weight, along, shape) for v in (weight.scale, weight.zero_point))
+    scales, zeros = (_parameters(v, weight, swapped, (units, depth // block)) for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
         return Declined("scales or zero points are not constant, or lie along the depth")
     codes = _narrowed(codes, zeros, block)
-    panel = layouts.blocks_panel(units)
-    origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), shape) - codes.low
-    same = bool((origin == 1 << (codes.bits - 1)).all())
+    origin, constants = _constants(builder, layouts, [codes], scales, zeros, weight.data.name)
     rows = _quantized(builder, data, block) or _Rows(data)
-    constants = (
-        builder.constant(_panels(codes, panel), name=weight.data.name),
-        builder.constant(_in_panels(scales, panel)),
-        None if same else builder.constant(_in_panels(origin.astype(np.uint8), panel)),
-    )
     result = builder.call("nn.contrib_dense_blocks_pack", rows.data, rows.scale, *constants, name=node.name, units=units,
                           bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
     if rows.origin is None:
         return result
     sums = builder.constant(_row_sums(codes, origin, scales, block))
     return builder.call("subtract", result, builder.call("multiply", rows.origin, sums))
+
+
+def _constants(
+    builder: RuleBuilder, layouts: Layouts, matrices: Sequence[_Codes], scales: np.ndarray, zeros: np.ndarray | None, name: str
+) -> tuple[np.ndarray, tuple[Value, Value, Value | None]]:
+    """Packs a matrix, or several with ``scales[E, N, blocks]``; returns what stands for zero in each block, and the constants.
+
+    These are codes, scales and zero points, which are absent where all are in the middle of the codes.
+    """
+    low, bits, panel = matrices[0].low, matrices[0].bits, layouts.blocks_panel(scales.shape[-2])
+    origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), scales.shape) - low
+    same = bool((origin == 1 << (bits - 1)).all())
+    packed = [_panels(one, panel) for one in matrices]
+    return origin, (builder.constant(np.stack(packed) if scales.ndim == 3 else packed[0], name=name),
+                    builder.constant(_in_panels(scales, panel)),
+                    None if same else builder.constant(_in_panels(origin.astype(np.uint8), panel)))
 
 
 def _with_table(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
@@ -186,40 +197,22 @@ def _packed_experts(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value
     refused = _refused(product.data, experts[0], block, 1 if swapped else 2, weight)
     if refused is not None:
         return refused
-    scales, zeros = (_expert_parameters(v, weight, swapped, (len(experts), units, depth // block))
+    scales, zeros = (_parameters(v, weight, swapped, (len(experts), units, depth // block))
                      for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
         return Declined("scales or zero points are not constant, or those of experts")
-    panel = layouts.blocks_panel(units)
-    origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), scales.shape) - codes.low
-    same = bool((origin == 1 << (codes.bits - 1)).all())
+    _, constants = _constants(builder, layouts, experts, scales, zeros, weight.data.name)
     rows = _by_block(product.data, block) or _Rows(product.data)
-    return builder.call(
-        "nn.contrib_indexed_blocks_pack", rows.data, rows.scale,
-        builder.constant(np.stack([_panels(one, panel) for one in experts]), name=weight.data.name),
-        builder.constant(np.stack([_in_panels(one, panel) for one in scales])),
-        None if same else builder.constant(np.stack([_in_panels(one, panel) for one in origin.astype(np.uint8)])),
-        product.index, name=node.name, units=units, bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
+    return builder.call("nn.contrib_indexed_blocks_pack", rows.data, rows.scale, *constants, product.index, name=node.name,
+                        units=units, bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
 
 
 def _weights(value: Value) -> tuple[Dequantize, bool] | None:
     """A dequantized weight of experts, and whether it is ``[E, K, N]``, not ``[E, N, K]``."""
-    transposed = Transpose.of(value.producer)
-    if transposed is not None and transposed.attrs.axes == (0, 2, 1):
-        found = Dequantize.of(transposed.data.producer)
-        return None if found is None else (found, False)
-    found = Dequantize.of(value.producer)
-    return None if found is None else (found, True)
-
-
-def _expert_parameters(value: Value | None, weight: Dequantize, swapped: bool, shape: tuple[int, int, int]) -> np.ndarray | None:
-    """Scales or zero points as ``[E, N, blocks]``: those of blocks, or one."""
-    array = None if value is None else _numbers(value)
-    if array is None:
-        return None
-    if weight.attrs.block_size:
-        return array.transpose(0, 2, 1) if swapped else array
-    return np.broadcast_to(array.reshape(()), shape) if array.size == 1 else None
+    turn = Transpose.of(value.producer)
+    source = value if turn is None or turn.attrs.axes != (0, 2, 1) else turn.data
+    found = Dequantize.of(source.producer)
+    return None if found is None else (found, source is value)
 
 
 def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
@@ -256,14 +249,14 @@ def _narrowed(codes: _Codes, zeros: np.ndarray | None, block: int) -> _Codes:
     return codes
 
 
-def _parameters(value: Value | None, weight: Dequantize, along: int, shape: tuple[int, int]) -> np.ndarray | None:
-    """Scales or zero points as ``[N, blocks]``."""
+def _parameters(value: Value | None, weight: Dequantize, swapped: bool, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Scales or zero points as ``[N, blocks]``, or ``[E, N, blocks]`` of experts."""
     array = None if value is None else _numbers(value)
     if array is None:
         return None
     if weight.attrs.block_size:
-        return array if along == 1 else array.T
-    if array.size != 1 and weight.attrs.axis % 2 == along:
+        return array.swapaxes(-1, -2) if swapped else array
+    if array.size != 1 and (len(shape) == 3 or weight.attrs.axis % 2 != swapped):
         return None
     return np.broadcast_to(array.reshape(-1, 1), shape)
 
@@ -300,12 +293,11 @@ def _quantized(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
         shape = (1,) * rank if value.size == 1 else (*data.shape[:-1], 1)
         return builder.call("cast", builder.call("reshape", value, newshape=shape), dtype=dtype)
 
-    scale, codes = by_row(found.scale, "float32"), found.data
+    scale = by_row(found.scale, "float32")
     origin = None if zero is None else by_row(zero, "int32")
-    if codes.dtype == "uint8":
-        flipped = builder.call("bitwise_xor", codes, builder.constant(np.uint8(128)))
-        codes = builder.call("reinterpret", flipped, dtype="int8")
-        middle = builder.constant(np.full((1,) * rank, 128, np.int32))
+    codes, shift = signed(builder, found.data)
+    if shift:
+        middle = builder.constant(np.full((1,) * rank, -shift, np.int32))
         origin = builder.call("negative", middle) if origin is None else builder.call("subtract", origin, middle)
     depth = data.shape[-1]
     assert isinstance(depth, int)
@@ -345,8 +337,7 @@ def _panels(codes: _Codes, panel: int) -> np.ndarray:
 
 
 def _in_panels(parameters: np.ndarray, panel: int) -> np.ndarray:
-    """``[N, blocks]`` as ``[ceil(N / panel), blocks, panel]``, zero beyond N."""
-    units, blocks = parameters.shape
-    whole = np.zeros((-(-units // panel) * panel, blocks), parameters.dtype)
-    whole[:units] = parameters
-    return np.ascontiguousarray(whole.reshape(-1, panel, blocks).transpose(0, 2, 1))
+    """``[..., N, blocks]`` as ``[..., ceil(N / panel), blocks, panel]``, zero beyond N."""
+    *lead, units, blocks = parameters.shape
+    whole = np.pad(parameters, ((0, 0),) * len(lead) + ((0, -units % panel), (0, 0)))
+    return np.ascontiguousarray(whole.reshape(*lead, -1, panel, blocks).swapaxes(-1, -2))

@@ -36,6 +36,7 @@ WHOLE = ("uint8", "int16")
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of products and recurrent layers that read packed weights now."""
     return rewrite(graph, [
         Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts)),
         Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.layouts)),
@@ -92,7 +93,7 @@ def _packed_layer(layouts: Layouts, builder: RuleBuilder, node: Node) -> Sequenc
 
 
 def pack_panels(weight: np.ndarray, panel: int) -> list[np.ndarray]:
-    """``weight[N, K]`` as ``[ceil(N / panel), K, panel]``, zero beyond row N: a view of whole panels, and the rest."""
+    """Returns ``weight[N, K]`` as ``[ceil(N / panel), K, panel]``, zero beyond row N: a view of whole panels, and the rest."""
     units, depth = weight.shape
     whole = units - units % panel
     parts = [weight[:whole].reshape(-1, panel, depth)] if whole else []

@@ -7,6 +7,7 @@ dimension is left to the engine, so nothing may move or mix it).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from forge.ir.edits.rewrite import before, replace
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
+from forge.ops.nn.convolution import ConvBase
 from forge.ops.shape.pad import Pad
 from forge.passes import partition
+from forge.passes.choose_layouts import has_usual_layout
 from forge.passes.matching import has_only_data, operand
 
 BACKEND = "tensorrt"
@@ -26,8 +29,6 @@ MULTIPLY_ACCUMULATE = frozenset(
     "sum prod max min mean".split()
 )
 """What makes a region worth it; reductions count."""
-
-_PLANAR = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 def run(
@@ -67,7 +68,7 @@ def run(
 
 
 def is_supported(node: Node) -> bool:
-    """Whether TensorRT can run the node: known operator and options, float32, all but the first dimension static."""
+    """Returns whether TensorRT can run the node: known operator and options, float32, all but the first dimension static."""
     values = [v for v in (*node.operands, *node.results) if v is not None]
     if node.op not in _CHECKS or not all(isinstance(v.type, TensorType) and v.dtype == "float32" for v in values):
         return False
@@ -97,23 +98,15 @@ def _adds_scalar(node: Node) -> bool:
         v is not None and v.constant is not None and v.constant.size == 1 and v.rank < node.result.rank for v in node.operands)
 
 
-def _is_planar(node: Node, layout: str) -> bool:
-    """Whether channels come before the spatial dimensions of images and volumes."""
-    return layout == _PLANAR.get(operand(node).rank - 2)
-
-
 def _convolution(node: Node) -> bool:
-    attrs = node.attrs
-    kernel = {"nn.conv1d": "OIW", "nn.conv2d": "OIHW", "nn.conv3d": "OIDHW"}[node.op]
-    is_plain = attrs.out_layout in ("", attrs.data_layout) and attrs.kernel_layout == kernel
-    return is_plain and _is_planar(node, attrs.data_layout) and _constant(node, 1)
+    conv: ConvBase[Any] | None = ConvBase.of(node)
+    return conv is not None and has_usual_layout(conv) and _constant(node, 1)
 
 
 def _transposed(node: Node) -> bool:
     attrs = node.attrs
     is_plain = all(d == 1 for d in attrs.dilation) and (node.op == "nn.conv2d_transpose" or not any(attrs.output_padding))
-    kernel = {"nn.conv2d_transpose": "IOHW", "nn.conv3d_transpose": "IODHW"}[node.op]
-    return is_plain and _is_planar(node, attrs.data_layout) and attrs.kernel_layout == kernel and _constant(node, 1)
+    return is_plain and _convolution(node)
 
 
 def _product(node: Node) -> bool:
@@ -142,7 +135,7 @@ def _pool(node: Node) -> bool:
     attrs, spatial = node.attrs, operand(node).rank - 2
     uneven = len(attrs.padding) == 2 * spatial and attrs.padding[:spatial] != attrs.padding[spatial:]
     average = node.op.startswith("nn.avg") and attrs.count_include_pad and uneven
-    return _is_planar(node, attrs.layout) and not average and all(d == 1 for d in attrs.dilation)
+    return attrs.layout in ("NCHW", "NCDHW") and not average and all(d == 1 for d in attrs.dilation)
 
 
 def _pad(node: Node) -> bool:
@@ -164,14 +157,6 @@ def _expand(node: Node) -> bool:
     return has_only_data(node) and all(a % rank != 0 for a in ((axis,) if isinstance(axis, int) else axis or (0,)))
 
 
-def _pools_whole_images(node: Node) -> bool:
-    return node.attrs.layout == "NCHW" and node.attrs.output_size in ((1,), (1, 1))
-
-
-def _between_plain_layouts(node: Node) -> bool:
-    return {node.attrs.src_layout, node.attrs.dst_layout} in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"})
-
-
 _ASKED: tuple[tuple[Callable[[Node], bool], str], ...] = (
     (_convolution, "nn.conv1d nn.conv2d nn.conv3d"),
     (_transposed, "nn.conv2d_transpose nn.conv3d_transpose"),
@@ -181,7 +166,8 @@ _ASKED: tuple[tuple[Callable[[Node], bool], str], ...] = (
     (lambda node: _not_batch(node) and not node.attrs.exclude, "sum prod max min mean"),
     (_pool, "nn.max_pool2d nn.avg_pool2d nn.max_pool3d nn.avg_pool3d"),
     (lambda node: node.attrs.layout == "NCHW", "nn.global_max_pool2d nn.global_avg_pool2d"),
-    (_pools_whole_images, "nn.adaptive_avg_pool2d nn.adaptive_max_pool2d"),
+    (lambda node: node.attrs.layout == "NCHW" and node.attrs.output_size in ((1,), (1, 1)),
+     "nn.adaptive_avg_pool2d nn.adaptive_max_pool2d"),
     (_product, "nn.batch_matmul nn.matmul"),
     (_rows, "nn.dense nn.bias_add"),
     (_normalized, "nn.layer_norm"),
@@ -193,7 +179,7 @@ _ASKED: tuple[tuple[Callable[[Node], bool], str], ...] = (
     (lambda node: has_only_data(node) and node.attrs.axis is not None and 0 not in _axes(node), "squeeze"),
     (_expand, "expand_dims"),
     (lambda node: node.attrs.axes is not None and node.attrs.axes[0] % operand(node).rank == 0, "transpose"),
-    (_between_plain_layouts, "layout_transform"),
+    (lambda node: {node.attrs.src_layout, node.attrs.dst_layout} in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"}), "layout_transform"),
     (lambda node: _keeps_batch(node) and all(s > 0 for s in node.attrs.strides or (1,)), "strided_slice"),
     (has_only_data, "clip"),
 )

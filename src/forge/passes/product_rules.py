@@ -9,6 +9,7 @@ from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
 from forge.ops.shape.pad import Pad
+from forge.passes.choose_layouts import has_usual_layout
 from forge.passes.matching import scalar
 from forge.passes.view_rules import reshaped
 
@@ -35,9 +36,7 @@ def convolution_of_padding(builder: RuleBuilder, conv: Conv) -> Value | None:
 def convolution_of_one_term(builder: RuleBuilder, conv: Conv) -> Value | None:
     """conv(x, w) == x[..., ::s, ::s] * w, where each result has one weight, of a channel of its own or of the only one"""
     data, weight, attrs = conv.data, conv.weight, conv.attrs
-    layout = f"NC{conv.spatial}"
-    is_plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or layout) == (layout, f"OI{conv.spatial}", layout)
-    if not is_plain or not _keeps_dtype(conv.node):
+    if not has_usual_layout(conv) or not _keeps_dtype(conv.node):
         return None
     own = attrs.groups == weight.shape[0] or data.shape[1] == 1
     if any(d != 1 for d in weight.shape[1:]) or not own or any(attrs.padding):

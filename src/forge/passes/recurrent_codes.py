@@ -33,6 +33,7 @@ class _Rows:
 
 @rule(*LAYERS)
 def keep_codes(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
+    """lstm(x, dequantize(w, s), ..) == lstm(x, w, .., s), and the same for the weights of the state"""
     names = [o.name for o in node.op_def.operands]
     given = dict(zip(names, node.op_def.arguments(node.operands)))
     found = {name: Dequantize.of(value.producer) for name in ("w", "r") if (value := given[name]) is not None}
@@ -51,6 +52,7 @@ def keep_codes(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined |
 
 @rule(*LAYERS)
 def take_out_products(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
+    """lstm(x, w, ..) == lstm(dense(x, w), None, ..)"""
     op: Any = node.op_def
     values: Sequence[Value] | None = op.decompose(builder, node.attrs, *op.arguments(node.operands))
     return values

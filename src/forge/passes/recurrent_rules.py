@@ -7,8 +7,7 @@ together, and be slices of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,27 +26,26 @@ MAX_STEPS = 64
 NO_LAYER = Declined("the body is not a step of an LSTM or GRU")
 
 
-@dataclass(frozen=True)
-class _Affine:
-    """``x w + h r + b``: w ``[units, features]``, r ``[units, hidden]``, b ``[units]``; a number of it is absent."""
+class _Affine(NamedTuple):
+    """``x w + h r + b``: w ``[units, features]``, r ``[units, hidden]``, b ``[units]`` or ``[1]``; absent parts add nothing."""
 
     of_row: np.ndarray | None = None
     of_state: np.ndarray | None = None
     bias: np.ndarray | None = None
 
     def plus(self, other: _Affine) -> _Affine:
-        parts = ((self.of_row, other.of_row), (self.of_state, other.of_state), (self.bias, other.bias))
-        return _Affine(*(b if a is None else a if b is None else a + b for a, b in parts))
+        return _Affine(*(b if a is None else a if b is None else a + b for a, b in zip(self, other)))
 
     def rows(self, first: int, last: int) -> _Affine:
-        parts = (self.of_row, self.of_state, self.bias)
-        return _Affine(*(part if part is None or len(part) == 1 else part[first:last] for part in parts))
+        return _Affine(*(part if part is None or len(part) == 1 else part[first:last] for part in self))
 
     def fits(self, features: int, hidden: int) -> bool:
         """Whether it gives as many numbers as the state has."""
-        expected = ((self.of_row, (hidden, features)), (self.of_state, (hidden, hidden)))
-        return all(part is None or part.shape == shape for part, shape in expected) and (
-            self.bias is None or self.bias.shape in ((1,), (hidden,)))
+        expected: list[tuple[tuple[int, ...], ...]] = [((hidden, features),), ((hidden, hidden),), ((1,), (hidden,))]
+        return all(part is None or part.shape in shapes for part, shapes in zip(self, expected))
+
+    def equals(self, other: _Affine) -> bool:
+        return all(a is b or a is not None and b is not None and np.array_equal(a, b) for a, b in zip(self, other))
 
 
 class _Body:
@@ -122,8 +120,7 @@ def _unviewed(value: Value) -> Value:
     return value
 
 
-@dataclass(frozen=True)
-class _Layer:
+class _Layer(NamedTuple):
     """Gates in the operator's order, and the numbers of the states that it carries: h, and c of an LSTM."""
 
     op: str
@@ -137,12 +134,10 @@ def _lstm(body: _Body, graph: Graph) -> _Layer | None:
     """c = f * c' + i * g, h = o * tanh(c)"""
     for h, c in ((0, 1), (1, 0)):
         body.state, body.row = graph.inputs[h], None
-        cell, total = graph.inputs[c], made_by(graph.outputs[c], "add")
         output = _output_gate(body, graph.outputs[h], graph.outputs[c])
-        for kept, new in () if total is None or output is None else pairs(total):
-            forget = next((g for g in _factors(body, "sigmoid", kept, cell)), None)
-            entered = made_by(new, "multiply")
-            for first, second in () if forget is None or entered is None else pairs(entered):
+        for kept, new in pairs(None if output is None else made_by(graph.outputs[c], "add")):
+            forget = next(_factors(body, "sigmoid", kept, graph.inputs[c]), None)
+            for first, second in pairs(None if forget is None else made_by(new, "multiply")):
                 enter, candidate = body.activated("sigmoid", first), body.activated("tanh", second)
                 if enter is not None and candidate is not None:
                     return _Layer("nn.lstm", (enter, output, forget, candidate), (h, c))  # type: ignore[arg-type]
@@ -150,8 +145,7 @@ def _lstm(body: _Body, graph: Graph) -> _Layer | None:
 
 
 def _output_gate(body: _Body, hidden: Value, cell: Value) -> _Affine | None:
-    product = made_by(hidden, "multiply")
-    for gate, bent in () if product is None else pairs(product):
+    for gate, bent in pairs(made_by(hidden, "multiply")):
         curve = made_by(bent, "tanh")
         if curve is not None and operand(curve) is cell:
             return body.activated("sigmoid", gate)
@@ -160,8 +154,7 @@ def _output_gate(body: _Body, hidden: Value, cell: Value) -> _Affine | None:
 
 def _factors(body: _Body, op: str, value: Value, other: Value) -> Iterator[_Affine]:
     """Gates of products of one and ``other``."""
-    product = made_by(value, "multiply")
-    for gate, factor in () if product is None else pairs(product):
+    for gate, factor in pairs(made_by(value, "multiply")):
         found = body.activated(op, gate) if factor is other else None
         if found is not None:
             yield found
@@ -170,32 +163,24 @@ def _factors(body: _Body, op: str, value: Value, other: Value) -> Iterator[_Affi
 def _gru(body: _Body, graph: Graph) -> _Layer | None:
     """h = z * h' + (1 - z) * tanh(x w + b + r * (h' s + d))"""
     body.state, body.row = graph.inputs[0], None
-    total = made_by(graph.outputs[0], "add")
-    for kept, new in () if total is None else pairs(total):
+    for kept, new in pairs(made_by(graph.outputs[0], "add")):
         for update in _factors(body, "sigmoid", kept, graph.inputs[0]):
-            blend = made_by(new, "multiply")
-            for rest, bent in () if blend is None else pairs(blend):
+            for rest, bent in pairs(made_by(new, "multiply")):
                 difference, curve = made_by(rest, "subtract"), made_by(bent, "tanh")
                 if difference is None or curve is None or scalar(operand(difference)) != 1.0:
                     continue
                 gate, candidate = body.activated("sigmoid", operand(difference, 1)), _candidate(body, operand(curve))
-                if gate is not None and _same(gate, update) and candidate is not None:
+                if gate is not None and gate.equals(update) and candidate is not None:
                     reset, plain, inner = candidate
                     return _Layer("nn.gru", (update, reset, plain), (0,), inner)
     return None
-
-
-def _same(a: _Affine, b: _Affine) -> bool:
-    parts = ((a.of_row, b.of_row), (a.of_state, b.of_state), (a.bias, b.bias))
-    return all(x is None and y is None or x is not None and y is not None and np.array_equal(x, y) for x, y in parts)
 
 
 def _candidate(body: _Body, value: Value) -> tuple[_Affine, _Affine, _Affine] | None:
     """(r, x, h) of x + r * h, with what does not depend on the state, and what does not depend on the row."""
     plain, found = _Affine(), None
     for term in _terms(value):
-        product = made_by(term, "multiply")
-        for gate, inner in () if product is None or found is not None else pairs(product):
+        for gate, inner in pairs(made_by(term, "multiply") if found is None else None):
             reset, states = body.activated("sigmoid", gate), body.affine(inner)
             if reset is not None and states is not None and states.of_row is None:
                 found = reset, states

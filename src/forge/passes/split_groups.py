@@ -37,6 +37,7 @@ MAX_WASTE = 4.0
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of convolutions that were split."""
     rule = partial(_split, options.layouts.channel_block())
     return rewrite(graph, [Rule("split_groups", CONVOLUTIONS, rule)])
 
@@ -92,7 +93,7 @@ def _depthwise(builder: RuleBuilder, node: Node, weight: np.ndarray, outer: int)
 
 
 def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:
-    """Groups of ``inner`` to ``outer`` channels in one convolution: those with the fewest multiply-adds, of equal ones the most.
+    """Returns how many groups of ``inner`` to ``outer`` channels share a convolution: the most with the fewest multiply-adds.
 
     0: all are mostly padding, or have too few channels.
     """

@@ -16,6 +16,7 @@ LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 
 @rule(*LAYERS)
 def split_recurrent(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
+    """lstm(x, w, ..) == lstm(dense(x, w), None, ..) for constants w"""
     x, w, *others = node.operands
     if x is None or w is None:
         return None

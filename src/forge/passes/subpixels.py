@@ -23,7 +23,7 @@ MAX_WASTE = 1.2
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a transposed convolution; ``after`` is less the output's padding."""
+    """An axis of a transposed convolution; ``after`` is less the output's padding."""
 
     size: int
     stride: int
@@ -33,12 +33,12 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """From the first tap to the last one."""
+        """The distance from the first tap to the last one, both included."""
         return (self.size - 1) * self.dilation + 1
 
     @property
     def taps(self) -> int:
-        """Of the convolution."""
+        """The number of taps of the convolution."""
         return (self.reach - 1) // self.stride + 1
 
     @property
@@ -48,7 +48,7 @@ class Axis:
 
     @property
     def padding(self) -> tuple[int, int]:
-        """Of the convolution; that after the data may be negative."""
+        """The padding of the convolution; that after the data may be negative."""
         return self.taps - 1 - self.skipped, -((self.after - self.reach) // self.stride) - 1
 
     @property
@@ -90,7 +90,7 @@ class Subpixels:
 
     @staticmethod
     def of(conv: ConvTranspose) -> Subpixels | None:
-        """None where padding is known at run time only."""
+        """Returns the geometry of ``conv``; None where padding is known at run time only."""
         attrs, sizes = conv.attrs, conv.weight.shape[2:]
         if not is_static(*attrs.padding, *attrs.output_padding):
             return None
@@ -118,13 +118,13 @@ class Subpixels:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Of nn.contrib_subpixel_conv2d_NCHWc and its kin."""
+        """The attributes of nn.contrib_subpixel_conv2d_NCHWc and its kin."""
         waste = math.prod(axis.waste for axis in self.axes)
         taps = tuple(tuple(n for run in axis.runs for n in run) for axis in self.axes) if waste >= MAX_WASTE else ()
         return {"padding": self.padding, "phases": self.phases, "crop": self.crop, "taps": taps}
 
     def kernel(self, weight: np.ndarray, channels: int) -> np.ndarray:
-        """``weight[I, O, spatial]`` as ``[(phases, channels), I, taps]``, with zeros beyond O."""
+        """Returns ``weight[I, O, spatial]`` as ``[(phases, channels), I, taps]``, with zeros beyond O."""
         count = len(self.axes)
         wide = np.pad(weight, [(0, 0), (0, channels - weight.shape[1]), *[(0, 1)] * count])
         for k, axis in enumerate(self.axes):
@@ -135,7 +135,7 @@ class Subpixels:
 
 
 def spread(kernel: np.ndarray, dilation: tuple[int, ...]) -> np.ndarray:
-    """``kernel[..., spatial]`` with zeros between its taps, so that they are neighbours with the same sums."""
+    """Returns ``kernel[..., spatial]`` with zeros between its taps, so that they are neighbours with the same sums."""
     steps = (*(1,) * (kernel.ndim - len(dilation)), *dilation)
     wide = np.zeros([(size - 1) * step + 1 for size, step in zip(kernel.shape, steps)], kernel.dtype)
     wide[tuple(slice(None, None, step) for step in steps)] = kernel

@@ -31,7 +31,7 @@ _HALF = np.finfo(np.float16)
 
 @dataclass(frozen=True)
 class NarrowType:
-    """Which nodes compute in a narrow type.
+    """A narrow type, and the nodes that compute in it.
 
     Attributes:
         dtype: the narrow type.
@@ -48,7 +48,7 @@ class NarrowType:
 
 def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of nodes that compute in float16 now."""
-    return convert(graph, NarrowType("float16", {Precision.FOLLOWS}, _fits_node))
+    return convert(graph, NarrowType("float16", {Precision.FOLLOWS}, _fits))
 
 
 def convert(graph: Graph, narrow: NarrowType) -> int:
@@ -103,20 +103,18 @@ def _counts(value: Value) -> bool:
 
 
 def numbers(node: Node) -> Iterator[np.ndarray]:
-    """Constant operands and attributes that are floating-point numbers."""
+    """Yields constant operands and attributes that are floating-point numbers."""
     for value in node.operands:
         if value is not None and value.constant is not None and _is_float32(value):
             yield value.constant
     yield from (np.asarray(v) for v in node.attributes.values() if isinstance(v, float))
 
 
-def _fits_node(node: Node) -> bool:
-    return all(_fits(a, node.op in SCALING) for a in numbers(node))
-
-
-def _fits(numbers: np.ndarray, scales: bool) -> bool:
-    """Whether float16 holds the finite ones without overflow, and factors without loss of precision."""
-    sizes = np.abs(numbers[np.isfinite(numbers)])
-    if sizes.size and sizes.max() > _HALF.max:
-        return False
-    return not scales or not np.any((sizes > 0) & (sizes < _HALF.smallest_normal))
+def _fits(node: Node) -> bool:
+    """Whether float16 holds the finite numbers of ``node`` without overflow, and factors without loss of precision."""
+    for array in numbers(node):
+        sizes = np.abs(array[np.isfinite(array)])
+        lost = node.op in SCALING and np.any((sizes > 0) & (sizes < _HALF.smallest_normal))
+        if lost or sizes.max(initial=0) > _HALF.max:
+            return False
+    return True

@@ -19,6 +19,7 @@ from forge.passes.base import rewriting
 
 @rule(Dequantize)
 def to_unsigned(builder: RuleBuilder, found: Dequantize) -> Value | None:
+    """dequantize(quantize(x, s, z), t, y) of int8 == dequantize(quantize(x, s, z + 128), t, y + 128) of uint8"""
     made = Quantize.of(found.data.producer)
     if made is None or found.data.dtype != "int8" or made.attrs.block_size:
         return None
@@ -45,6 +46,6 @@ _rewrite = rewriting(to_unsigned)
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
-    """Numbers that several dequantize stay one tensor, so that what is computed of them is seen to be a function of it."""
+    """Keeps numbers that several dequantize one tensor, so that what is computed of them is seen to be a function of it."""
     changes = _rewrite(graph, options)
     return changes + eliminate_common_subexpr.run(graph, options) if changes else 0

@@ -99,6 +99,3 @@ def _row(builder: Builder, value: Value, number: int) -> Value:
 def _stacked(builder: Builder, values: Sequence[Value]) -> Value:
     rows = [reshaped(builder, v, (1, *v.shape)) for v in values]
     return builder.call("concatenate", *rows, axis=0)
-
-
-__all__ = ["run"]

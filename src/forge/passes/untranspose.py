@@ -32,6 +32,7 @@ MAX_PHASES = 8
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of transposed convolutions that became forward ones."""
     few = partial(_of_few_channels, options.layouts.channel_block())
     transposed = ("nn.conv2d_transpose", "nn.conv3d_transpose")
     alone = sum(isinstance(node.op_def, ConvBase) for node in graph.nodes) == 1

@@ -38,13 +38,13 @@ WIDE_CHANNELS, WIDE_POSITIONS = 16, 400
 
 
 def is_on(options: CompileOptions) -> bool:
-    """Whether this stage runs, and layouts are chosen that it takes."""
+    """Returns whether this stage runs, and layouts are chosen that it takes."""
     is_named = options.opt_level >= LEVEL and "use_winograd" not in options.disabled_pass
     return is_named and options.winograd and not options.exact and options.channel_layout is None
 
 
 def is_likely(conv: Conv) -> bool:
-    """Whether a convolution of float32 takes fewer products on most targets: what integers of 16 bits are weighed against."""
+    """Returns whether a float32 convolution takes fewer products on most targets; integers of 16 bits are weighed against it."""
     attrs, (_, channels, *kernel), positions = conv.attrs, conv.weight.shape, dims.product(conv.result.shape[2:])
     if tuple(kernel) != (3, 3) or any(v != 1 for v in (*attrs.strides, *attrs.dilation, attrs.groups)):
         return False
@@ -52,12 +52,13 @@ def is_likely(conv: Conv) -> bool:
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of convolutions that moved to the Winograd domain."""
     typical = typical_sizes(graph, dict(options.typical))
     return rewrite(graph, [Rule("use_winograd", tuple(WINOGRAD), partial(_converted, options.layouts, typical))])
 
 
 def grown_bytes(graph: Graph) -> int:
-    """By how many bytes the weights in the Winograd domain are larger than those that they were."""
+    """Returns by how many bytes the weights in the Winograd domain are larger than those that they were."""
     weights = [node.operands[1] for node in graph.walk() if node.op in WINOGRAD.values()]
     known = [weight.constant for weight in weights if weight is not None and weight.constant is not None]
     return sum(array.nbytes * (array.shape[1] - 9) // array.shape[1] for array in known)

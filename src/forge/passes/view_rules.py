@@ -25,24 +25,24 @@ from forge.passes.matching import has_only_data, operand
 
 
 def is_plain_view(node: Node) -> bool:
-    """Whether the result's shape follows from the operand's type and the attributes alone, and that is all there is to it."""
+    """Returns whether the result's shape follows from the operand's type and the attributes alone, without a check."""
     return has_only_data(node) and not new_symbols(node) and Trait.MAY_FAIL not in node.op_def.traits
 
 
 def viewed(value: Value | None) -> Value | None:
-    """x of reshape(x), where attributes alone give the shape."""
+    """Returns x of reshape(x), where attributes alone give the shape."""
     view = None if value is None else Reshape.of(value.producer)
     return view.data if view is not None and is_plain_view(view.node) else None
 
 
 def transposed(value: Value) -> tuple[Value, tuple[int, ...]] | None:
-    """(x, axes counted from the front) of transpose(x, axes)."""
+    """Returns (x, axes counted from the front) of transpose(x, axes)."""
     found = Transpose.of(value.producer)
     return None if found is None else (found.data, found.permutation(found.attrs, value.rank))
 
 
 def reshaped(builder: Builder, data: Value, shape: Sequence[Dim]) -> Value:
-    """``data`` in ``shape``."""
+    """Returns ``data`` in ``shape``."""
     return data if data.shape == shape else builder.call("reshape", data, newshape=shape, allowzero=0 in shape)
 
 
@@ -68,18 +68,11 @@ def view_of_reduction(builder: RuleBuilder, view: Reshape) -> Value | None:
     return builder.call(node.op, found.data, name=node.name, **node.attributes | {"keepdims": True})
 
 
-@rule("squeeze", "expand_dims", "nn.batch_flatten")
+@rule("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
 def view_as_reshape(builder: RuleBuilder, node: Node) -> Value | None:
-    """squeeze(x) == expand_dims(x) == nn.batch_flatten(x) == reshape(x, their shape)"""
-    return reshaped(builder, operand(node), node.result.shape) if is_plain_view(node) else None
-
-
-@rule(Reshape)
-def explicit_newshape(builder: RuleBuilder, view: Reshape) -> Value | None:
-    """reshape(x, (0, -1)) == reshape(x, the shape that results)"""
-    if view.attrs.newshape in (None, view.result.shape) or not is_plain_view(view.node):
-        return None
-    return reshaped(builder, view.data, view.result.shape)
+    """squeeze(x) == expand_dims(x) == nn.batch_flatten(x) == reshape(x, (0, -1)) == reshape(x, the shape that results)"""
+    is_explicit = node.op == "reshape" and node.attrs.newshape in (None, node.result.shape)
+    return None if is_explicit or not is_plain_view(node) else reshaped(builder, operand(node), node.result.shape)
 
 
 @rule(Transpose)
@@ -315,8 +308,7 @@ def view_of_swap(builder: RuleBuilder, view: Reshape) -> Value | None:
     if found is None or not swaps_last_two(found[1]) or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
         return None
     inner = builder.call("reshape", found[0], newshape=(*shape[:-2], *found[0].shape[-2:]), allowzero=0 in shape)
-    rank = len(shape)
-    return builder.call("transpose", inner, axes=(*range(rank - 2), rank - 1, rank - 2))
+    return builder.call("transpose", inner, axes=_exchanged(range(len(shape))))
 
 
 @rule(Matmul)
@@ -346,7 +338,7 @@ def transpose_of_matmul(builder: RuleBuilder, node: Node) -> Value | None:
     b, transpose_b = _swapped(builder, product.a, attrs.transpose_a)
     result = builder.call("nn.matmul", a, b, name=product.node.name,
                           **product.node.attributes | {"transpose_a": transpose_a, "transpose_b": transpose_b})
-    return builder.call("transpose", result, axes=_exchanged_last_two(order))
+    return builder.call("transpose", result, axes=tuple(_exchanged(range(rank))[a] for a in order))
 
 
 def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[Value, bool]:
@@ -354,16 +346,13 @@ def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[V
     found = None if is_transposed else transposed(value)
     if found is None:
         return value, not is_transposed
-    return builder.call("transpose", found[0], axes=(*found[1][:-2], found[1][-1], found[1][-2])), False
+    return builder.call("transpose", found[0], axes=_exchanged(found[1])), False
 
 
-def _exchanged_last_two(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """``axes`` of a value whose last two are exchanged before."""
-    last = len(axes) - 1
-    return tuple({last: last - 1, last - 1: last}.get(a, a) for a in axes)
+def _exchanged(axes: Sequence[int]) -> tuple[int, ...]:
+    return (*axes[:-2], axes[-1], axes[-2])
 
 
 def swaps_last_two(axes: tuple[int, ...]) -> bool:
-    """Whether a transposition exchanges the last two axes, and leaves the others."""
-    rank = len(axes)
-    return rank >= 2 and axes == (*range(rank - 2), rank - 1, rank - 2)
+    """Returns whether a transposition exchanges the last two axes, and leaves the others."""
+    return len(axes) >= 2 and axes == _exchanged(range(len(axes)))

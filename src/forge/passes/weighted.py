@@ -50,7 +50,7 @@ def _weighted(node: Node) -> Product[Any] | None:
 
 
 def find_weighted(graph: Graph, value: Value) -> Weighted | None:
-    """The operator that computes ``value`` through additions of constants, if nothing else uses it or what is between."""
+    """Returns the operator that computes ``value`` through additions of constants, if nothing else uses it or what is between."""
     bias: np.ndarray | None = None
     name = ""
     while (node := value.producer) is not None and only_use(graph, value) is not None:
@@ -105,7 +105,7 @@ def _product_below(value: Value | None) -> Product[Any] | None:
 
 
 def rebuild(builder: RuleBuilder, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:
-    """``scale * found + shift`` as an operator with new weights and one bias."""
+    """Returns ``scale * found + shift`` as an operator with new weights and one bias."""
     product, node = found.product, found.product.node
     weight = found.weight if scale is None else product.scaled(found.weight, scale)
     bias = np.zeros(found.channels) if found.bias is None else found.bias

@@ -15,7 +15,7 @@ from forge.tir.visit import nodes, roots, stores
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One load or store. ``node`` is the Load (None for a store)."""
+    """A load or store. ``node`` is the Load (None for a store)."""
 
     node: E.Load | None
     index: Poly
@@ -30,12 +30,12 @@ class Accesses:
     value_uses: frozenset[Var]
 
     def strides(self, algebra: Algebra, variable: Var) -> list[Poly | None]:
-        """The step of every access along ``variable``; None where it is not affine."""
+        """Returns the step of every access along ``variable``; None where it is not affine."""
         return [algebra.coefficient(item.index, variable) for item in self.items]
 
 
 def analyse(expressions: Iterable[Expr], statements: Iterable[Stmt], algebra: Algebra) -> Accesses:
-    """Accesses of expressions and statements with canonical scalar indices."""
+    """Returns the accesses of expressions and statements with canonical scalar indices."""
     held = list(expressions)
     items: list[Access] = []
     for statement in statements:
@@ -60,7 +60,7 @@ def _value_variables(root: Expr) -> set[Var]:
 
 
 def mergeable(outer: Loop, inner: Loop, accesses: Accesses, algebra: Algebra) -> bool:
-    """Whether one axis may run over both: every access steps along ``outer`` by ``inner.extent`` steps along ``inner``.
+    """Returns whether one axis may run over both: every access steps along ``outer`` by ``inner.extent`` steps along ``inner``.
 
     What depends on them inside of the index of a load is an access of its own.
     """
@@ -113,14 +113,14 @@ UNIT, INVARIANT, OTHER = "unit", "invariant", "other"
 
 
 def pattern(stride: Poly | None) -> str:
-    """What one access looks like when its axis is vectorized."""
+    """Returns how one access proceeds when its axis is vectorized."""
     if stride == ONE:
         return UNIT
     return INVARIANT if stride == ZERO else OTHER
 
 
 def vector_cost(accesses: Accesses, axis: Loop, lanes: int, algebra: Algebra) -> float:
-    """Cost of all accesses per element when ``axis`` is the vector axis; less is better."""
+    """Returns the cost of all accesses per element when ``axis`` is the vector axis; less is better."""
     per_vector = 0.0
     for item, stride in zip(accesses.items, accesses.strides(algebra, axis.var)):
         scattered = 1.0 * lanes if item.node is None else 0.75 * lanes

@@ -59,6 +59,7 @@ ZERO = Poly(())
 
 
 def number(value: int) -> Poly:
+    """Returns the polynomial of a plain number."""
     return Poly((((), value),)) if value else ZERO
 
 
@@ -66,6 +67,7 @@ ONE = number(1)
 
 
 def collect(terms: Iterable[tuple[Monomial, int]]) -> Poly:
+    """Adds up the terms of equal monomials, and drops those that vanish."""
     return Poly(tuple(sorted(collected(terms))))
 
 
@@ -96,17 +98,17 @@ class Algebra:
         self.extents[variable] = self.poly(extent)
 
     def loop(self, name: str, extent: Expr) -> Loop:
-        """A loop whose variable is declared."""
+        """Returns a loop whose variable is declared."""
         axis = Loop(E.var(name), extent)
         self.declare(axis.var, extent)
         return axis
 
     def loops(self, shape: Sequence[Expr]) -> list[Loop]:
-        """A loop over each dimension of ``shape``, all declared."""
+        """Returns a loop over each dimension of ``shape``, all declared."""
         return [self.loop(f"i{k}", extent) for k, extent in enumerate(shape)]
 
     def poly(self, x: Expr) -> Poly:
-        """The canonical form of a scalar int64 expression."""
+        """Returns the canonical form of a scalar int64 expression."""
         match x:
             case E.Const(value=value):
                 return number(int(value))  # type: ignore[arg-type]
@@ -146,7 +148,7 @@ class Algebra:
         return Poly((((place,), 1),))
 
     def variables(self, p: Poly) -> frozenset[Var]:
-        """Variables that ``p`` depends on."""
+        """Returns the variables that ``p`` depends on."""
         found: frozenset[Var] = frozenset()
         for monomial, _ in p.terms:
             for place in monomial:
@@ -154,7 +156,7 @@ class Algebra:
         return found
 
     def coefficient(self, p: Poly, variable: Var) -> Poly | None:
-        """What one step of ``variable`` adds to ``p``; None if ``p`` is not affine in it."""
+        """Returns what one step of ``variable`` adds to ``p``; None if ``p`` is not affine in it."""
         slope: list[tuple[Monomial, int]] = []
         for monomial, factor in p.terms:
             using = [place for place in monomial if variable in self._atoms[place].variables]
@@ -166,7 +168,7 @@ class Algebra:
         return collect(slope)
 
     def divisors(self, p: Poly, variable: Var) -> set[Poly]:
-        """What ``variable`` itself is divided by inside ``p``: numbers greater than 1, and sizes."""
+        """Returns the divisors of ``variable`` itself inside ``p``: numbers greater than 1, and sizes."""
         found: set[Poly] = set()
         own = self.poly(variable)
         for monomial, _ in p.terms:
@@ -179,7 +181,7 @@ class Algebra:
         return found
 
     def floordiv(self, a: Poly, b: Poly) -> Poly:
-        """``a // b`` for ``b > 0``."""
+        """Returns ``a // b`` for ``b > 0``."""
         if a.constant is not None and b.constant is not None:
             return number(a.constant // b.constant if b.constant else 0)
         if b.constant == 1:
@@ -229,17 +231,17 @@ class Algebra:
         return self._operation(op, a, b)
 
     def within(self, p: Poly, b: Poly) -> bool:
-        """Whether ``0 <= p < b`` is proven."""
+        """Returns whether ``0 <= p < b`` is proven."""
         return self.nonnegative(p) and self.nonnegative(b - ONE - p)
 
     def positive(self, p: Poly) -> bool:
-        """Whether ``p`` may be divided by: a proven positive number, or a product of sizes (not divided by when it is 0)."""
+        """Returns whether ``p`` may be divided by: it is proven positive, or a product of sizes (unused when it is 0)."""
         if p.constant is not None:
             return p.constant > 0
         return all(c > 0 for _, c in p.terms) and self._is_size(p)
 
     def nonnegative(self, p: Poly) -> bool:
-        """Whether ``p >= 0`` is proven for all values of its variables."""
+        """Returns whether ``p >= 0`` is proven for all values of its variables."""
         low = self._lowest(p)
         return low is not None and low.only_adds
 
@@ -273,7 +275,7 @@ class Algebra:
         return atom.kind != "opaque" and all(p.only_adds and self._is_size(p) for p in (atom.a, atom.b))
 
     def least(self, p: Poly) -> Poly | None:
-        """``p``, or a lower bound of it, without choices among numbers; None where there is none."""
+        """Returns ``p``, or a lower bound of it, without choices among numbers; None where there is none."""
         total = ZERO
         for monomial, coefficient in p.terms:
             choices = [limits for place in monomial if (limits := _chosen_numbers(self._atoms[place].expr)) is not None]
@@ -286,7 +288,7 @@ class Algebra:
         return total
 
     def bounds(self, p: Poly) -> tuple[int, int] | None:
-        """Smallest and largest value as numbers, where all ranges are known numbers."""
+        """Returns the smallest and largest value as numbers, where all ranges are known numbers."""
         low = high = 0
         for monomial, coefficient in p.terms:
             smallest = largest = coefficient
@@ -316,7 +318,7 @@ class Algebra:
         return choose(a[0], b[0]), choose(a[1], b[1])
 
     def expr(self, p: Poly, order: Sequence[Var] = ()) -> Expr:
-        """``p`` as an expression; terms whose variables come last in ``order`` are added last."""
+        """Returns ``p`` as an expression; terms whose variables come last in ``order`` are added last."""
         depth = {v: k + 1 for k, v in enumerate(order)}
         total: Expr | None = None
         for monomial, coefficient in sorted(p.terms, key=lambda term: (self._depth(term[0], depth), term)):

@@ -33,7 +33,7 @@ class _Condition:
 
 
 def whole_blocks(loops: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[Nest]:
-    """The nests that ``body`` under ``loops`` becomes; itself where there is no such condition."""
+    """Returns the nests that ``body`` under ``loops`` becomes; itself where there is no such condition."""
     conditions = (_condition(x, loops) for root in roots(body) for x in nodes(root))
     found = next((c for c in conditions if c is not None), None)
     if found is None:
@@ -81,7 +81,7 @@ def _condition(x: Expr, loops: tuple[Loop, ...]) -> _Condition | None:
 
 
 def difference(x: Expr) -> dict[Var | None, int] | None:
-    """What is at least 0 where the scalar comparison ``x`` holds, as ``linear`` gives it; None: ``x`` is nothing of the kind."""
+    """Returns a sum, as ``linear`` gives it, that is at least 0 where the scalar comparison ``x`` holds; else None."""
     if not isinstance(x, E.Compare) or x.op != "ge" or x.lanes > 1:
         return None
     a, b = linear(x.a), linear(x.b)
@@ -89,7 +89,7 @@ def difference(x: Expr) -> dict[Var | None, int] | None:
 
 
 def linear(x: Expr) -> dict[Var | None, int] | None:
-    """The factor of every variable in ``x``, and under None what is added; None: ``x`` is not such a sum."""
+    """Returns the factor of every variable in ``x``, and under None what is added; None: ``x`` is not such a sum."""
     match x:
         case E.Const() if isinstance(x.value, int) and not isinstance(x.value, bool):
             return {None: x.value}

@@ -14,7 +14,7 @@ from forge.tir.stmt import Function, Stmt, seq
 
 
 def build(call: KernelCall, tensors: Sequence[Tensor], placeholders: Sequence[Tensor | None]) -> Function:
-    """The loop function that computes ``tensors`` and hands their elements to ``call.results``, in order.
+    """Returns the loop function that computes ``tensors`` and hands their elements to ``call.results``, in order.
 
     Args:
         call: what to build; ``operands[k]`` gives the contents of ``placeholders[k]``.
@@ -49,7 +49,7 @@ def _nest(call: KernelCall, tensors: Sequence[tuple[int, Tensor]], placeholders:
 def build_update(
     call: KernelCall, placeholders: Sequence[Tensor | None], operand: int, begin: Sequence[Expr], step: Sequence[int]
 ) -> Function:
-    """The loop function that writes ``result[begin + i * step] = operand[i]`` for every i.
+    """Returns the loop function that writes ``result[begin + i * step] = operand[i]`` for every i.
 
     Args:
         call: what to build; ``operands[k]`` gives the contents of ``placeholders[k]``, which ``begin`` reads.

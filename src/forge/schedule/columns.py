@@ -46,7 +46,7 @@ class _Plan:
 
 
 def reduce_columns(problem: Problem, axis: Loop) -> Stmt | None:
-    """The loop nest with vectors along outer axis ``axis``; None where rows are short or the shape is another."""
+    """Returns the loop nest with vectors along outer axis ``axis``; None where rows are short or the shape is another."""
     if len(problem.reductions) != 1 or problem.rest:
         return None
     (r,) = problem.reductions

@@ -35,7 +35,7 @@ class GuardedReads:
         return self._rewrite(x)
 
     def unguarded(self, x: Expr, kind: str) -> tuple[set[Poly], Expr] | None:
-        """What is at least 0 wherever ``x`` is not the identity of reduction ``kind``, and what it is there, with plain indices.
+        """Returns sums that are at least 0 where ``x`` is not the identity of reduction ``kind``, and its plain value there.
 
         None where conditions of another form choose.
         """
@@ -128,7 +128,7 @@ class GuardedReads:
 
 
 def conjuncts(x: Expr) -> Iterator[Expr]:
-    """What must all hold for condition ``x``; nothing where it always does."""
+    """Returns conditions that must all hold for ``x``; none where it always does."""
     if isinstance(x, E.Binary) and x.op == "and":
         yield from conjuncts(x.a)
         yield from conjuncts(x.b)

@@ -55,7 +55,7 @@ class _Manner:
 
 
 def schedule_injective(call: KernelCall, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
-    """Vectorized and parallel loops over ``loops`` around the scalar statement ``body``."""
+    """Returns vectorized and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
     manner = _Manner(call.target, algebra, not call.overwrites)
     found = (fixed(body, algebra), unstretched(body, axes, algebra)) if depends_on_places(body) else ()
@@ -137,7 +137,7 @@ def _divided(variable: Var, factor: Poly, quotient: Expr, rest: Expr, algebra: A
 
 
 def serial_nest(target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
-    """Loops over ``loops`` around a body with canonical indices, in vectors along one axis, in the calling thread."""
+    """Builds loops over ``loops`` around a body with canonical indices, in vectors along one axis, in the calling thread."""
     return _Injective(_Manner(target, algebra), axes, body).serial()
 
 

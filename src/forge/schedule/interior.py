@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Interior:
-    """What a body is inside; and what it is before that, and after it, where it is the same at all places there."""
+    """A body in the interior of an axis, and before and after it, where it is the same at all places there."""
 
     inside: Part
     before: Part | None
@@ -53,12 +53,12 @@ class _Choice:
 
 
 def depends_on_places(body: Stmt) -> bool:
-    """Whether there is anything of what the functions of this module decide."""
+    """Returns whether the functions of this module have anything to decide."""
     return next(_places(body), None) is not None
 
 
 def interior(body: Stmt, axis: Loop, algebra: Algebra, inner: Sequence[Loop] = ()) -> Interior | None:
-    """The interior of ``axis``; None where no expression of ``body`` depends on where in the axis it is.
+    """Returns the interior of ``axis``; None where no expression of ``body`` depends on where in the axis it is.
 
     ``max`` is taken to be what it is at the end of the axis, ``min`` what it is at its start, a comparison to hold. Where it
     begins and ends does not depend on variables of ``inner`` loops.
@@ -127,7 +127,7 @@ class _Decisions:
 
 
 def decided(body: Stmt, inner: Sequence[Loop], algebra: Algebra) -> tuple[Expr, Stmt, Stmt] | None:
-    """Comparisons of variables but those of ``inner`` that choose data all along these, and ``body`` where all of them hold.
+    """Returns comparisons of variables but ``inner`` that choose data all along these, and ``body`` where all of them hold.
 
     And where they do not: there nothing is read that is not chosen, not even under a mask, as lanes that are all off take
     hundreds of cycles where no memory is.
@@ -160,7 +160,7 @@ def decided(body: Stmt, inner: Sequence[Loop], algebra: Algebra) -> tuple[Expr, 
 
 
 def fixed(body: Stmt, algebra: Algebra) -> tuple[Expr, Stmt] | None:
-    """Comparisons of sizes, and ``body`` where all of them hold."""
+    """Returns comparisons of sizes, and ``body`` where all of them hold."""
     chosen: dict[Expr, Expr] = {x: E.const(True, "bool") for x in _places(body)
               if isinstance(x, E.Compare) and free_variables(x) and free_variables(x).isdisjoint(algebra.extents)}
     if not 0 < len(chosen) <= MAX_CONDITIONS:

@@ -24,7 +24,7 @@ MAX_SHORT_OF_NARROW: Final = 16
 
 
 def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, algebra: Algebra) -> tuple[Loop, Loop] | None:
-    """(vector axis, short axis) where one store steps by 1 along the short axis, and whole vectors of it lie side by side.
+    """Returns (vector axis, short axis): a store steps by 1 along the latter, and whole vectors of it lie side by side.
 
     Loads must be contiguous, or of one element, along the vector axis; masks are known for each place of the short axis.
     """
@@ -52,7 +52,7 @@ def _is_known(mask: Expr | None, short: Loop) -> bool:
 
 
 def interleaved_store(body: Store, axis: Loop, short: Loop, extent: Expr, at: Expr, lanes: int, mask: Expr | None) -> Stmt:
-    """All elements of the short axis for ``lanes`` elements of ``axis`` from ``at``, of ``extent`` in all."""
+    """Returns all elements of the short axis for ``lanes`` elements of ``axis`` from ``at``, of ``extent`` in all."""
     count = known(short.extent, "schedule: the extent of interleaved vectors")
     if lanes == 1:
         return seq(*(_scalar(body, {axis.var: at, short.var: E.const(k)}) for k in range(count)))
@@ -73,7 +73,7 @@ def _scalar(body: Store, values: dict[E.Var, Expr]) -> Stmt:
 
 
 def interleave(vectors: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
-    """``[a0 b0 a1 b1 ...]`` of ``[a0 a1 ...], [b0 b1 ...]``, as vectors of the same lanes; for any number of vectors.
+    """Returns ``[a0 b0 a1 b1 ...]`` of ``[a0 a1 ...], [b0 b1 ...]``, as vectors of the same lanes; for any number of vectors.
 
     Appends what binds intermediate vectors to ``parts``.
     """

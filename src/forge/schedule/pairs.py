@@ -24,7 +24,7 @@ from forge.tir.stmt import Stmt
 
 
 def pair_along(problem: Problem, r: Reduction, axis: Loop, most: int) -> Loop | None:
-    """The reduction axis whose two steps lie side by side under each place of ``axis``; others have at most ``most`` steps."""
+    """Returns the axis of ``r`` whose two steps lie side by side at each place of ``axis``; others have at most ``most``."""
     accesses = problem.accesses(r)
     for tap in r.axes:
         strides = list(zip(*(accesses.strides(problem.algebra, one.var) for one in (axis, tap)), strict=True))
@@ -39,7 +39,7 @@ def reduced_pairs(
     r: Reduction, axis: Loop, tap: Loop, at: Expr, lanes: int, left: Expr | None, bound: Mapping[Var, Expr], target: Target,
     parts: list[Stmt],
 ) -> Expr:
-    """The vector of ``r`` from ``at`` on along ``axis``, with ``tap`` as ``pair_along`` gives it; ``left`` lanes, if not all."""
+    """Returns the vector of ``r`` from ``at`` on along ``axis``, with ``tap`` of ``pair_along`` and ``left`` lanes, or all."""
     others = [other for other in r.axes if other is not tap]
 
     def join(a: Expr, b: Expr) -> Expr:

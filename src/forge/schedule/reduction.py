@@ -55,7 +55,7 @@ CHUNK_ELEMENTS: Final = 1024
 def schedule_reductions(
     call: KernelCall, axes: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
 ) -> Stmt:
-    """Loops around ``body``, which uses the results of ``reductions``."""
+    """Builds loops around ``body``, which uses the results of ``reductions``."""
     windows = reduce_windows(call.target, axes, reductions, body, algebra)
     if windows is not None:
         return windows
@@ -355,5 +355,5 @@ class _OuterVectors:
 
 
 def rest_loops(problem: Problem) -> Stmt:
-    """The body over the rest axes, in vectors along the cheapest of them."""
+    """Returns the body over the rest axes, in vectors along the cheapest of them."""
     return serial_nest(problem.target, problem.rest, problem.body, problem.algebra) if problem.rest else problem.body

@@ -18,7 +18,7 @@ from forge.tir.visit import free_variables
 
 @dataclass(eq=False)
 class Reduction:
-    """One reduction whose value ``result`` stands for: ``result = kind(value for axes)``.
+    """A reduction whose value ``result`` stands for: ``result = kind(value for axes)``.
 
     ``value`` may use the results of reductions that come earlier.
     """
@@ -30,7 +30,7 @@ class Reduction:
 
     @property
     def steps(self) -> int:
-        """Their number, for costs."""
+        """The number of steps, for costs."""
         return math.prod(axis.assumed for axis in self.axes)
 
     @property
@@ -58,7 +58,7 @@ class Stages:
     _known: dict[tuple[int, tuple[Poly, ...]], Expr] = field(default_factory=dict)
 
     def value(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
-        """The element of ``tensor`` at ``indices``; equal elements are one object."""
+        """Returns the element of ``tensor`` at ``indices``; equal elements are one object."""
         key = (id(tensor), tuple(self.algebra.poly(i) for i in indices))
         known = self._known.get(key)
         if known is None:
@@ -66,7 +66,7 @@ class Stages:
         return known
 
     def scalar(self, x: Expr) -> Expr:
-        """``x`` with what it reads of tensors."""
+        """Returns ``x`` with what it reads of tensors."""
         return self._expand(x, {})
 
     def _element(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:

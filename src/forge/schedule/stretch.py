@@ -45,7 +45,7 @@ Case = tuple[Expr, Stmt]
 
 
 def unstretched(body: Stmt, axes: Sequence[Loop], algebra: Algebra) -> Case | None:
-    """Where no operand is stretched; None where none may be."""
+    """Returns the case in which no operand is stretched; None where none may be."""
     found = _stretches(body, axes, algebra)
     if not found:
         return None
@@ -56,7 +56,7 @@ def unstretched(body: Stmt, axes: Sequence[Loop], algebra: Algebra) -> Case | No
 
 
 def cases(body: Stmt, axis: Loop, algebra: Algebra) -> list[Case]:
-    """Where all operands step along ``axis``, and where all but one do."""
+    """Returns the cases in which all operands step along ``axis``, and in which all but one do."""
     found = _stretches(body, [axis], algebra)
     sizes = {algebra.poly(s.extent): s for s in found}
     if not 0 < len(sizes) <= MAX_SIZES:

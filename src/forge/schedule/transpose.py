@@ -21,7 +21,7 @@ MAX_TILE: Final = 16
 
 
 class TransposedLoads:
-    """Loops over tiles of ``axis`` (of the stores) by ``across`` (of the strided loads).
+    """A nest of loops over tiles of ``axis`` (of the stores) by ``across`` (of the strided loads).
 
     ``for j: for i: A[j, i] = f(B[i, j])``  -->
     ``for tiles: rows = B[i:i+T, j:j+T] by rows; columns = transpose(rows); A[j+s, i:i+T] = f(columns[s]) for s in T``
@@ -86,7 +86,7 @@ class TransposedLoads:
 
 
 def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
-    """The columns of a square of vectors, by exchanging blocks of halving size.
+    """Returns the columns of a square of vectors, by exchanging blocks of halving size.
 
     Appends what binds intermediate vectors to ``parts``.
     """
@@ -103,7 +103,7 @@ def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
 
 
 def lane_sums(vectors: Sequence[Expr], parts: list[Stmt]) -> Expr:
-    """A vector whose lane k is the sum of the lanes of ``vectors[k]``; there are as many vectors as lanes.
+    """Returns a vector whose lane k is the sum of the lanes of ``vectors[k]``; there are as many vectors as lanes.
 
     Appends what binds intermediate vectors to ``parts``.
     """

@@ -40,7 +40,7 @@ class Pair:
         return (steps_of(self.tap) - 1) * self.dilation + 1
 
     def at(self, place: Expr) -> dict[Var, Expr]:
-        """Values of the axis and the tap with which ``axis * stride + tap * dilation`` is ``place``; they may be out of range."""
+        """Returns values of axis and tap with which ``axis * stride + tap * dilation`` is ``place``; they may be out of range."""
         inverse = pow(self.stride, -1, self.dilation)
         return {self.axis.var: place * inverse, self.tap.var: place * ((1 - inverse * self.stride) // self.dilation)}
 
@@ -54,7 +54,7 @@ class Bound:
     rest: Poly
 
     def limits(self, algebra: Algebra) -> tuple[Expr | None, Expr | None]:
-        """The first number that keeps it, or the one after the last."""
+        """Returns the first number that keeps it, or the one after the last."""
         rest = algebra.expr(self.rest)
         if self.factor > 0:
             return (E.const(self.factor - 1) - rest) // self.factor, None
@@ -80,7 +80,7 @@ class Problem:
 
 
 def find_windows(target: Target, axes: Sequence[Loop], r: Reduction, body: Stmt, algebra: Algebra) -> Problem | None:
-    """The windows of ``r``; None of other reductions, and of windows that neither overlap nor overhang."""
+    """Returns the windows of ``r``; None of other reductions, and of windows that neither overlap nor overhang."""
     if any(tap.static is None for tap in r.axes) or dtypes.is_complex(r.result.dtype):
         return None
     guard, simplify = GuardedReads(target, algebra), IndexSimplifier(algebra)
@@ -167,5 +167,5 @@ def _is_contiguous(value: Expr, tail: Sequence[Loop], algebra: Algebra) -> bool:
 
 
 def steps_of(tap: Loop) -> int:
-    """The steps of a window along an axis."""
+    """Returns the steps of a window along an axis."""
     return loops.known(tap.extent, "schedule: the extent of a window")

@@ -65,7 +65,7 @@ Rows = tuple[Var, Expr, Expr]
 def reduce_windows(
     target: Target, axes: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
 ) -> Stmt | None:
-    """The loop nest of a reduction over sliding windows; None of others, and of windows that neither overlap nor overhang."""
+    """Returns the loop nest of a reduction over sliding windows that overlap or overhang; None of others."""
     problem = find_windows(target, axes, reductions[0], body, algebra) if len(reductions) == 1 else None
     return None if problem is None else _Windows(target, algebra, problem).build()
 

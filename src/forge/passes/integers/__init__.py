@@ -24,6 +24,7 @@ AROUND = [found for module in (products, moves, steps, tables) for found in rule
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
+    """Returns the number of nodes that were replaced by operators on integers, or on constants around them."""
     convolution = Rule(
         "convolution_to_integers", ("nn.conv1d", "nn.conv2d"), partial(convolutions.convolution_to_integers, options))
     return rewriting(convolution, *rules_of(convolutions.__name__), *AROUND)(graph, options)

@@ -34,7 +34,7 @@ from forge.passes.integers.operands import (
     with_one_zero,
 )
 from forge.passes.integers.parts import Parts, sum_of_parts
-from forge.passes.integers.terms import plus_offset, scaled, shifted, unsigned, without_zero
+from forge.passes.integers.terms import centred, plus_offset, scaled, shifted, unsigned, without_zero
 
 MAX_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
@@ -43,6 +43,7 @@ MIN_GROUP = 16
 
 
 def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Replaces a convolution of quantized numbers by one of integers, or of whole numbers of float32."""
     conv = Conv.of(node)
     if conv is None:
         return None
@@ -86,7 +87,7 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
 
 @rule("nn.conv2d_transpose")
 def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """Where zero stands for zero: borders add fewer products."""
+    """Sums a transposed convolution as integers, where zero stands for zero: borders add fewer products."""
     conv = Conv2DTranspose.of(node)
     if conv is None:
         return None
@@ -128,12 +129,8 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weigh
 def _depthwise(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight, along: tuple[int, ...]) -> Value:
     """The sums, whole numbers of float32."""
     kernel = weight.array + weight.offset.reshape(-1, 1, *along[1:])
-    wide = builder.call("cast", data.data, dtype="int32")
-    if data.zero is not None:
-        shape = () if data.zero.size == 1 else (data.zero.size, *along[1:])
-        zero = builder.call("cast", builder.call("reshape", data.zero, newshape=shape), dtype="int32")
-        wide = builder.call("subtract", wide, zero)
-    real = builder.call("cast", wide, dtype="float32")
+    shape = () if has_one_zero(data) else (len(kernel), *along[1:])
+    real = builder.call("cast", centred(builder, data.data, data.zero, shape=shape), dtype="float32")
     attributes = {**conv.node.attributes, "out_dtype": ""}
     total = builder.call(conv.node.op, real, builder.constant(kernel.astype(np.float32)), name=conv.node.name, **attributes)
     return total if data.scale is not None else builder.call("cast", total, dtype="int32")

@@ -8,8 +8,9 @@ from forge.ir.edits.rewrite import RuleBuilder, rule
 from forge.ir.nodes import Node, Value
 from forge.ops.quantized.quantize import Dequantize
 from forge.ops.shape.transpose import Transpose
-from forge.passes.integers.numbers import centred, numbers_of, parameters
+from forge.passes.integers.numbers import numbers_of, parameters
 from forge.passes.integers.operands import BYTES
+from forge.passes.integers.terms import centred
 from forge.passes.matching import has_only_data
 
 
@@ -29,7 +30,7 @@ def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
 
 @rule("transpose")
 def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
-    """Of constants with scales along an axis."""
+    """Transposes the integers of a constant, with scales along an axis."""
     transpose = Transpose.of(node)
     found = None if transpose is None else Dequantize.of(transpose.data.producer)
     if transpose is None or found is None or found.data.constant is None or found.attrs.block_size:
@@ -42,7 +43,7 @@ def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
 
 @rule("concatenate")
 def concatenate_integers(builder: RuleBuilder, node: Node) -> Value | None:
-    """Of numbers of one scale."""
+    """Concatenates integers with one scale and zero point."""
     found = [None if v is None else numbers_of(v) for v in node.operands]
     parts = [f for f in found if f is not None]
     if len(parts) < len(found) or len({parameters(f) for f in parts}) != 1:
@@ -59,6 +60,6 @@ def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
     found = numbers_of(node.operands[0])
     if found is None or found.scale.constant is None or found.data.dtype not in BYTES:
         return None
-    real = builder.call("cast", centred(builder, found), dtype="float32")
+    real = builder.call("cast", centred(builder, found.data, found.zero_point), dtype="float32")
     mean = builder.call(node.op_def, real, name=node.name, **node.attributes)
     return builder.call("multiply", mean, builder.constant(found.scale.constant.reshape(())))

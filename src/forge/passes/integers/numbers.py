@@ -19,7 +19,7 @@ NARROW = (*BYTES, *WIDE)
 
 
 def numbers_of(value: Value) -> Dequantize | None:
-    """What gives ``value`` out of quantized numbers of 8 or 16 bits with one scale, which is positive, as float32."""
+    """Returns the conversion that makes ``value``, float32, of integers of 8 or 16 bits with one positive scale."""
     found = Dequantize.of(value.producer)
     if found is None or found.data.dtype not in NARROW or found.attrs.block_size or value.dtype != "float32":
         return None
@@ -29,24 +29,15 @@ def numbers_of(value: Value) -> Dequantize | None:
 
 
 def parameters(found: Dequantize) -> tuple[object, ...]:
-    """What two conversions have in common that are the same."""
+    """Returns a key that is equal for conversions of one dtype, scale and zero point."""
     scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
     if scale is None or zero is None:
         return (found,)
     return found.data.dtype, float(scale.reshape(())), int(zero.reshape(()))
 
 
-def centred(builder: RuleBuilder, found: Dequantize, dtype: str = "int32") -> Value:
-    """Whole numbers that are 0 for the real number 0."""
-    whole = builder.call("cast", found.data, dtype=dtype)
-    if found.zero_point is None:
-        return whole
-    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype=dtype)
-    return builder.call("subtract", whole, zero)
-
-
 def rounded(builder: RuleBuilder, found: Dequantize) -> Value | None:
-    """`centred` as the float32 that was converted to integers, if nothing else reads these."""
+    """Returns `centred` as the float32 that was converted to integers, if nothing else reads these."""
     cast = Cast.of(found.data.producer)
     bounded = None if cast is None else Clip.of(cast.data.producer)
     zero = np.int32(0) if found.zero_point is None else found.zero_point.constant
@@ -71,7 +62,7 @@ def _is_whole(clip: Clip, dtype: str) -> bool:
 
 
 def constant_of(value: Value) -> np.ndarray | None:
-    """The contents of a constant of float32, which may be quantized."""
+    """Returns the contents of a constant of float32, which may be quantized."""
     if value.constant is not None:
         return value.constant if value.dtype == "float32" else None
     found = Dequantize.of(value.producer)

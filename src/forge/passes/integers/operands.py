@@ -26,7 +26,7 @@ NINE_BITS = "the weight without its zero point does not fit into int8"
 
 @dataclass(frozen=True)
 class Integers:
-    """What ``(data - zero) * scale`` is made of; ``scale`` is None for integers that are not quantized numbers.
+    """Integers that stand for ``(data - zero) * scale``; ``scale`` is None where they are not quantized numbers.
 
     ``axis`` is that of the data along which vectors of scales and zero points lie, where they do not broadcast.
     """
@@ -54,7 +54,7 @@ class Weight:
 
 
 def operands_of(node: Node, channels: bool = False) -> tuple[Integers, Integers] | Declined | None:
-    """Data and weight of a product of integers, if it is one. Data may have constant scales for ``channels``, axis 1."""
+    """Returns data and weight of a product of integers, if it is one. Data may have constant scales for ``channels``, axis 1."""
     data, weight = integers_of(operand(node)), integers_of(operand(node, 1))
     if weight is None and operand(node, 1).constant is not None and operand(node, 1).dtype == "int32":
         weight = Integers(operand(node, 1), None)  # small weights are folded when they are imported
@@ -69,7 +69,7 @@ def operands_of(node: Node, channels: bool = False) -> tuple[Integers, Integers]
 
 
 def with_one_zero(builder: RuleBuilder, data: Integers) -> Integers:
-    """``data`` with one zero point, if all of theirs are the same."""
+    """Returns ``data`` with one zero point, if all of theirs are the same."""
     known = None if data.zero is None else data.zero.constant
     if known is None or known.size < 2 or (known != known.flat[0]).any():
         return data
@@ -77,12 +77,12 @@ def with_one_zero(builder: RuleBuilder, data: Integers) -> Integers:
 
 
 def has_one_zero(data: Integers) -> bool:
-    """Whether one number is the zero point of all data, so that padding may be it."""
+    """Returns whether one number is the zero point of all data, so that padding may be it."""
     return data.zero is None or data.zero.size == 1
 
 
 def is_byte(data: Integers) -> bool:
-    """Whether the zero point is of the type of the data, so that padding may hold it."""
+    """Returns whether the zero point is of the type of the data, so that padding may hold it."""
     zero = data.zero
     if zero is None or zero.dtype == data.data.dtype:
         return True
@@ -94,7 +94,7 @@ def is_byte(data: Integers) -> bool:
 
 
 def integers_of(value: Value) -> Integers | None:
-    """``value`` as integers of 8 bits, or quantized ones of 16."""
+    """Returns ``value`` as integers of 8 bits, or quantized ones of 16."""
     found = Dequantize.of(value.producer)
     if found is not None:
         if found.attrs.block_size or found.data.dtype not in (*BYTES, *WIDE):
@@ -109,7 +109,7 @@ def integers_of(value: Value) -> Integers | None:
 
 
 def weight_of(weight: Integers, axis: int) -> Weight | Declined:
-    """The weight without zero point, with scales: one, or one for each of the results along ``axis``."""
+    """Returns the weight without zero point, with scales: one, or one for each of the results along ``axis``."""
     data, zero, scale = (None if v is None else _constant(v) for v in (weight.data, weight.zero, weight.scale))
     if data is None or (zero is None) != (weight.zero is None) or (scale is None) != (weight.scale is None):
         return Declined("the weight is not constant")
@@ -142,7 +142,7 @@ def _constant(value: Value) -> np.ndarray | None:
 
 
 def longest(weight: Weight) -> int:
-    """How many products may be summed: of weights with an offset, numbers of 9 bits, half as many."""
+    """Returns how many products may be summed: with an offset, numbers of 9 bits, half of those without it."""
     return LONGEST if weight.is_plain else LONGEST // 2
 
 

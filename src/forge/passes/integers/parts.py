@@ -23,7 +23,7 @@ MAX_PARTS = 16
 
 @dataclass(frozen=True)
 class Parts:
-    """How the depth, ``axis`` of the data, is cut. ``multiply(data, weight, shift)`` sums products of shifted data and a weight.
+    """A division of the depth, ``axis`` of the data; ``multiply(data, weight, shift)`` sums products of shifted data.
 
     ``along``: the shape of numbers for each result.
     """
@@ -35,7 +35,7 @@ class Parts:
 
 
 def sum_of_parts(builder: RuleBuilder, data: Integers, weight: Weight, array: np.ndarray, parts: Parts) -> Value | Declined:
-    """Data of 16 bits times ``array``, the weight as ``[N, K, ...]``: the real numbers of one sum of int32 for each part."""
+    """Multiplies data of 16 bits by ``array[N, K, ...]``, the weight; returns the real numbers of one int32 sum per part."""
     if not weight.is_plain:
         return Declined(NINE_BITS)
     source, shift = signed(builder, data.data)

@@ -17,6 +17,7 @@ from forge.passes.integers.terms import longer, plus_offset, scaled, shifted, si
 
 @rule("nn.dense", "nn.matmul")
 def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Sums a product of quantized data with a constant matrix as integers."""
     product: Product[Any] | None = Product.of(node)
     if product is None or not product.is_by_matrix:
         return None
@@ -46,7 +47,7 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
 
 @rule("nn.dense", "nn.matmul", "nn.batch_matmul")
 def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """Products of two operands that are known at run time only: the sums that zero points add are taken from both."""
+    """Sums a product of two activations as integers: the sums that zero points add are taken from both."""
     operands = operands_of(node)
     if not isinstance(operands, tuple) or operands[1].data.constant is not None:
         return operands if isinstance(operands, Declined) else None
@@ -61,7 +62,8 @@ def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
         return Declined(f"the depth is {depth}; expected a number of at most {LONGEST // 2}, of matrices")
     if any(v is not None and v.size != 1 for v in (a.zero, b.zero, b.scale)):
         return Declined("an operand has several scales or zero points")
-    if b.scale is not None and b.scale.constant is None:
+    scale = None if b.scale is None else b.scale.constant
+    if b.scale is not None and scale is None:
         return Declined("the scale of the second operand is known at run time only")
     (left, left_shift), (right, right_shift) = unsigned(builder, a.data), signed(builder, b.data)
     spare = -depth % MULTIPLE
@@ -76,7 +78,7 @@ def activations_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
             count = builder.constant(np.int32(depth))
             sums = builder.call("subtract", sums, builder.call("multiply", zeros[1], count))
         total = builder.call("subtract", total, builder.call("multiply", sums, zeros[0]))
-    return scaled(builder, total, a, None if b.scale is None else _number(b.scale))
+    return scaled(builder, total, a, None if scale is None else scale.reshape(()))
 
 
 def _zero(builder: RuleBuilder, zero: Value | None, shift: int) -> Value | None:
@@ -95,11 +97,6 @@ def _sums(builder: RuleBuilder, data: Value, swapped: bool, place: int) -> Value
     axis = -2 if swapped == (place == 0) else -1
     sums = builder.call("sum", whole, axis=(axis,))
     return builder.call("expand_dims", sums, axis=-2 if place else -1)
-
-
-def _number(value: Value) -> np.ndarray:
-    assert value.constant is not None
-    return value.constant.reshape(())
 
 
 def _wide_product(builder: RuleBuilder, node: Node, data: Integers, weight: Weight, matrix: np.ndarray) -> Value | Declined:

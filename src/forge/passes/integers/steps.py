@@ -16,10 +16,11 @@ from forge.ir.edits.rewrite import RuleBuilder, rule
 from forge.ir.nodes import Value
 from forge.ops.elementwise.select import Clip
 from forge.ops.quantized.quantize import Quantize
-from forge.passes.integers.numbers import centred, numbers_of, parameters
+from forge.passes.integers.numbers import numbers_of, parameters
 from forge.passes.integers.operands import BYTES
 from forge.passes.integers.sums import ONE, Sum, real_sum, sum_of
 from forge.passes.integers.tables import argument
+from forge.passes.integers.terms import centred
 from forge.passes.matching import made_by, operand
 
 MAX_MOVED = 2.0**-11
@@ -55,6 +56,7 @@ def quantize_again(builder: RuleBuilder, found: Quantize) -> Value | None:
 
 @rule(Quantize, moves_rounding=True)
 def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """Quantizes a sum of scaled integers by one product for each term, and one rounding."""
     wanted = _wanted(found)
     if wanted is None:
         return None
@@ -76,7 +78,7 @@ def _is_whole_unit(total: Sum, step: float) -> bool:
 
 @rule(Quantize, moves_rounding=True)
 def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
-    """Of two quantized numbers: whole numbers, of which the smaller tensor is multiplied by all scales first.
+    """Quantizes a product of two integers, of which the smaller tensor is multiplied by all scales first.
 
     A function of one quantized tensor is better as a table.
     """
@@ -94,7 +96,8 @@ def quantize_a_product(builder: RuleBuilder, found: Quantize) -> Value | None:
     scale = np.prod([np.float64(p.scale.constant.reshape(())) for p in parts if p.scale.constant is not None]) / wanted.scale
     if not np.isfinite(scale.astype(np.float32)).all():
         return None
-    small, large = (centred(builder, p, "float32") for p in parts)  # int32, shared with another reader, would be stored
+    # int32, shared with another reader, would be stored
+    small, large = (centred(builder, p.data, p.zero_point, "float32") for p in parts)
     real = builder.call("multiply", large, builder.call("multiply", small, builder.constant(scale.astype(np.float32))))
     return _rounded_to(builder, found, wanted, real, low, high, found.attrs.away)
 
@@ -178,14 +181,11 @@ def _bounded(value: Value, wanted: _Steps) -> tuple[Value, np.ndarray, np.ndarra
         clip = Clip.of(value.producer)
         if (relu := made_by(value, "nn.relu")) is not None:
             value, low = operand(relu), np.maximum(low, wanted.zero)
-        elif clip is not None and clip.min is None and clip.max is None and not any(map(_is_nan, vars(clip.attrs).values())):
+        elif clip is not None and clip.min is None and clip.max is None and not any(
+                b is not None and np.isnan(b) for b in vars(clip.attrs).values()):
             value = clip.data
             bounds = [None if b is None else quantized(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
             low = low if bounds[0] is None else np.maximum(low, bounds[0])
             high = high if bounds[1] is None else np.minimum(high, bounds[1])
         else:
             return value, low, high
-
-
-def _is_nan(bound: float | None) -> bool:
-    return bound is not None and np.isnan(bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from forge.ir.edits.rewrite import RuleBuilder
 from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.bias_add import BiasAdd
-from forge.passes.integers.numbers import centred, constant_of, numbers_of, rounded
+from forge.passes.integers.numbers import constant_of, numbers_of, rounded
+from forge.passes.integers.terms import centred
 from forge.passes.matching import made_by, operand, pairs
 
 MAX_BIAS = 1 << 30
@@ -43,7 +45,7 @@ class Sum:
 
 
 def sum_of(builder: RuleBuilder, value: Value, depth: int = 0) -> Sum | None:
-    """``value`` as a sum of whole numbers times constants, if it is one."""
+    """Returns ``value`` as a sum of whole numbers times constants, if it is one."""
     constant = constant_of(value)
     if constant is not None:
         return Sum((), constant.astype(np.float64))
@@ -51,9 +53,8 @@ def sum_of(builder: RuleBuilder, value: Value, depth: int = 0) -> Sum | None:
     if node is None or value.dtype != "float32" or depth > MAX_TERMS:
         return None
     if (found := numbers_of(value)) is not None and found.scale.constant is not None:
-        whole = rounded(builder, found)
-        return Sum(((centred(builder, found) if whole is None else whole,
-                      np.asarray(found.scale.constant.reshape(()), np.float64)),))
+        whole = rounded(builder, found) or centred(builder, found.data, found.zero_point)
+        return Sum(((whole, np.asarray(found.scale.constant.reshape(()), np.float64)),))
     cast = Cast.of(node)
     if cast is not None:
         return Sum(((cast.data, ONE),)) if cast.data.dtype == "int32" else None
@@ -90,7 +91,7 @@ def _holds_integers(node: Node) -> bool:
 
 
 def real_sum(builder: RuleBuilder, total: Sum) -> Value:
-    """The sum as float32. A bias is added to the term of the smallest unit, if that is a small part of a step."""
+    """Returns the sum as float32. A bias is added to the term of the smallest unit, if that is a small part of a step."""
     terms, bias = list(total.terms), total.bias
     if bias is not None:
         place = min(range(len(terms)), key=lambda k: float(np.abs(terms[k][1]).max(initial=0)))
@@ -99,9 +100,7 @@ def real_sum(builder: RuleBuilder, total: Sum) -> Value:
         if biased is not None:
             terms[place], bias = (biased, factor), None
     products = [_times(builder, value, factor) for value, factor in terms]
-    result = products[0]
-    for product in products[1:]:
-        result = builder.call("add", result, product)
+    result = reduce(partial(builder.call, "add"), products)
     return result if bias is None else builder.call("add", result, builder.constant(bias.astype(np.float32)))
 
 

@@ -16,7 +16,7 @@ MAX_NODES = 32
 
 @rule(Quantize)
 def tabulate(builder: RuleBuilder, found: Quantize) -> Value | None:
-    """A function of one number of eight bits is a table: ``qnn.quantize(tanh(qnn.dequantize(%x, s, z)), t, y)``."""
+    """Replaces a function of one number of eight bits by a table: ``qnn.quantize(tanh(qnn.dequantize(%x, s, z)), t, y)``."""
     whole = argument(found.node)
     if whole is None or found.attrs.out_dtype not in BYTES:
         return None
@@ -34,7 +34,7 @@ def tabulate(builder: RuleBuilder, found: Quantize) -> Value | None:
 
 
 def argument(node: Node) -> Value | None:
-    """The tensor of uint8 of which ``node`` is a function, element by element, if there is one."""
+    """Returns the tensor of uint8 of which ``node`` is a function, element by element, if there is one."""
     found: dict[Node, None] = {}
     pending: list[Node] = [node]
     sources: set[Value] = set()

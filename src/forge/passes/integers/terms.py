@@ -12,13 +12,13 @@ from forge.passes.integers.operands import Integers
 
 
 def whole_groups(builder: RuleBuilder, data: Value, matrix: np.ndarray) -> tuple[Value, Value]:
-    """Operands of a product, zero-padded along the depth to a multiple of what one dot product sums."""
+    """Returns the operands of a product, zero-padded along the depth to a multiple of what one dot product sums."""
     spare = -matrix.shape[1] % MULTIPLE
     return longer(builder, data, -1, spare), builder.constant(np.pad(matrix, ((0, 0), (0, spare))))
 
 
 def longer(builder: RuleBuilder, data: Value, axis: int, spare: int) -> Value:
-    """With ``spare`` zeros after an axis."""
+    """Appends ``spare`` zeros along ``axis``."""
     if not spare:
         return data
     widths = tuple((0, spare if k == axis % data.rank else 0) for k in range(data.rank))
@@ -26,7 +26,7 @@ def longer(builder: RuleBuilder, data: Value, axis: int, spare: int) -> Value:
 
 
 def unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
-    """``data`` shifted to uint8, and the shift."""
+    """Returns ``data`` shifted to uint8, and the shift."""
     if data.dtype == "uint8":
         return data, 0
     flipped = builder.call("reinterpret", data, dtype="uint8")
@@ -34,7 +34,7 @@ def unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
 
 
 def signed(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
-    """``data`` shifted to signed integers of as many bits, and the shift."""
+    """Returns ``data`` shifted to signed integers of as many bits, and the shift."""
     if dtypes.is_signed(data.dtype):
         return data, 0
     half = 1 << (dtypes.bits(data.dtype) - 1)
@@ -43,11 +43,20 @@ def signed(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
 
 
 def shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
+    """Returns ``zero + shift`` as int32."""
     return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
 
 
+def centred(builder: RuleBuilder, data: Value, zero: Value | None, dtype: str = "int32", shape: tuple[int, ...] = ()) -> Value:
+    """Subtracts zero points, of ``shape``: whole numbers of ``dtype`` that are 0 for the real number 0."""
+    whole = builder.call("cast", data, dtype=dtype)
+    if zero is None:
+        return whole
+    return builder.call("subtract", whole, builder.call("cast", builder.call("reshape", zero, newshape=shape), dtype=dtype))
+
+
 def scaled(builder: RuleBuilder, total: Value, data: Integers, scale: np.ndarray | None) -> Value:
-    """Sums as the real numbers that they stand for, if they do."""
+    """Multiplies sums by the scales of data and weight, ``scale``; without them they stay integers."""
     if data.scale is None or scale is None:
         return total
     real, factor = total if total.dtype == "float32" else builder.call("cast", total, dtype="float32"), data.scale.constant
@@ -59,7 +68,7 @@ def scaled(builder: RuleBuilder, total: Value, data: Integers, scale: np.ndarray
 
 
 def without_zero(builder: RuleBuilder, total: Value, zero: Value | None, shift: int, sums: np.ndarray) -> Value:
-    """``total`` without what a zero point of the data, ``shift`` more than ``zero``, adds to it."""
+    """Subtracts from ``total`` what a zero point of the data, ``shift`` more than ``zero``, adds: it times ``sums``."""
     known = np.int32(0) if zero is None else zero.constant
     if known is not None:
         if known.size == 1:
@@ -74,5 +83,5 @@ def without_zero(builder: RuleBuilder, total: Value, zero: Value | None, shift: 
 
 
 def plus_offset(builder: RuleBuilder, total: Value, sums: Value, offset: np.ndarray) -> Value:
-    """``total`` of products of the data, and ``sums`` of the data alone times what the weight is more."""
+    """Adds to ``total`` the ``offset`` of each result's weight times ``sums`` of the data."""
     return builder.call("add", total, builder.call("multiply", sums, builder.constant(offset)))
