@@ -1,6 +1,6 @@
 """Models of the cases, as this process's backend gives them: ``KERAS_BACKEND=NAME python -m tests.frontends.keras.backends``.
 
-``traced``: with a custom layer around them, which only the backend can trace. Others: what ``model.export`` writes as that format.
+``traced``: with a custom layer around them, which only the backend can trace. Others: what ``model.export`` writes, by format.
 Each case is a line of JSON on the standard output: its name, and what is wrong with it.
 """
 
