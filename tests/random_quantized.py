@@ -64,7 +64,7 @@ class Drawn:
         last: results that nothing reads.
     """
 
-    net: QuantisedNetwork
+    net: QuantizedNetwork
     codes: list[str]
     layers: dict[str, str]
     last: list[str]
@@ -105,7 +105,7 @@ def parameters(array: np.ndarray, dtype: str, symmetric: bool, share: float = 1.
     return np.asarray(scale, np.float32), np.asarray(np.clip(zero, info.min, info.max), dtype)
 
 
-class QuantisedNetwork(Network):
+class QuantizedNetwork(Network):
     """A graph under construction, of quantized tensors."""
 
     largest_size = 8192
@@ -251,7 +251,7 @@ def random_quantized_model(seed: int) -> Drawn:
     """A random model of 2 to 7 layers."""
     from tests.random_quantized_steps import IMAGE_STEPS, SEQUENCE_STEPS
 
-    net = QuantisedNetwork(seed)
+    net = QuantizedNetwork(seed)
     images = net.chance(0.65)
     if images:
         shape = (net.pick(1, 2), net.pick(3, 4, 8, 16, 20, 32), net.pick(5, 6, 9), net.pick(6, 7))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tests.random_onnx import Unfit
-from tests.random_quantized import MICROSOFT, Codes, QuantisedNetwork, Weight
+from tests.random_quantized import MICROSOFT, Codes, QuantizedNetwork, Weight
 
 BYTES = ("uint8", "int8")
-Step = Callable[[QuantisedNetwork], None]
+Step = Callable[[QuantizedNetwork], None]
 
 
 def is_image(a: np.ndarray) -> bool:
@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def activated(net: QuantisedNetwork, x: str) -> str:
+def activated(net: QuantizedNetwork, x: str) -> str:
     """``x``, or what an activation makes of it."""
     op = net.pick("", "", "Relu", "Relu", "Relu", "Clip", "swish", "erf", "PRelu", *ACTIVATIONS)
     if op == "":
@@ -49,14 +49,14 @@ def activated(net: QuantisedNetwork, x: str) -> str:
     return net.node(op, x, **ACTIVATIONS[op])[0]
 
 
-def finished(net: QuantisedNetwork, real: str) -> None:
+def finished(net: QuantizedNetwork, real: str) -> None:
     """The end of a layer: an activation, perhaps of a quantized tensor of its own, and a quantization."""
     if net.chance(0.25):
         real = net.real_of(net.quantized(real))
     net.quantized(activated(net, real))
 
 
-def _kernel(net: QuantisedNetwork, channels: int, spatial: int) -> tuple[tuple[int, ...], int]:
+def _kernel(net: QuantizedNetwork, channels: int, spatial: int) -> tuple[tuple[int, ...], int]:
     """The shape of a weight of a convolution, and its groups."""
     groups = net.pick(1, 1, 1, channels, next((g for g in (2, 4) if channels % g == 0), 1))
     if channels % groups:
@@ -68,7 +68,7 @@ def _kernel(net: QuantisedNetwork, channels: int, spatial: int) -> tuple[tuple[i
     return (outer, channels // groups, *size), groups
 
 
-def _windows(net: QuantisedNetwork, spatial: int, groups: int, size: tuple[int, ...]) -> dict[str, Any]:
+def _windows(net: QuantizedNetwork, spatial: int, groups: int, size: tuple[int, ...]) -> dict[str, Any]:
     if net.chance(0.15):
         return {"auto_pad": net.pick("SAME_UPPER", "SAME_LOWER", "VALID"), "strides": [net.pick(1, 2)] * spatial, "group": groups}
     pads = net.pick([k // 2 for k in size] * 2, [0] * 2 * spatial, [net.pick(0, 1) for _ in range(2 * spatial)])
@@ -76,7 +76,7 @@ def _windows(net: QuantisedNetwork, spatial: int, groups: int, size: tuple[int, 
     return {"pads": pads, "strides": [net.pick(1, 1, 2) for _ in range(spatial)], "dilations": dilations, "group": groups}
 
 
-def convolution(net: QuantisedNetwork) -> None:
+def convolution(net: QuantizedNetwork) -> None:
     x = net.latest(lambda a: is_image(a) or (a.ndim == 3 and a.shape[2] >= 5 and a.shape[1] > 1))
     shape = net.arrays[x.name].shape
     kernel, groups = _kernel(net, shape[1], len(shape) - 2)
@@ -103,13 +103,13 @@ def convolution(net: QuantisedNetwork) -> None:
         finished(net, real())
 
 
-def _real_bias(net: QuantisedNetwork, whole: np.ndarray, scale: np.ndarray) -> str:
+def _real_bias(net: QuantizedNetwork, whole: np.ndarray, scale: np.ndarray) -> str:
     attributes = {"axis": 0} if scale.ndim else {}
     zeros = [net.constant(np.zeros(scale.shape, np.int32))] if net.chance(0.5) else []
     return net.node("DequantizeLinear", net.constant(whole), net.constant(scale), *zeros, **attributes)[0]
 
 
-def _numbers(net: QuantisedNetwork, w: Weight) -> list[str]:
+def _numbers(net: QuantizedNetwork, w: Weight) -> list[str]:
     """A weight, its scale and its zero point, as operators on integers take them."""
     if w.array.dtype.name not in BYTES:
         raise Unfit
@@ -117,7 +117,7 @@ def _numbers(net: QuantisedNetwork, w: Weight) -> list[str]:
     return [net.constant(w.array), net.constant(w.scale), net.constant(zero)]
 
 
-def _integer_sums(net: QuantisedNetwork, op: str, x: Codes, w: Weight, options: dict[str, Any]) -> None:
+def _integer_sums(net: QuantizedNetwork, op: str, x: Codes, w: Weight, options: dict[str, Any]) -> None:
     """Sums of 32 bits, which are exact, and as real numbers of a scale."""
     name, scale, zero = _numbers(net, w)
     along = net.arrays[scale].ndim > 0
@@ -131,7 +131,7 @@ def _integer_sums(net: QuantisedNetwork, op: str, x: Codes, w: Weight, options: 
     finished(net, net.node("Mul", wide, net.constant(np.asarray(factor, np.float32)))[0])
 
 
-def transposed(net: QuantisedNetwork) -> None:
+def transposed(net: QuantizedNetwork) -> None:
     x = net.latest(is_image)
     channels = net.arrays[x.name].shape[1]
     groups = net.pick(1, 1, 1, channels)
@@ -147,7 +147,7 @@ def transposed(net: QuantisedNetwork) -> None:
     finished(net, net.node("ConvTranspose", net.real_of(x), net.real_weight(w), *bias, **options)[0])
 
 
-def product(net: QuantisedNetwork) -> None:
+def product(net: QuantizedNetwork) -> None:
     """By a constant."""
     x = net.latest(lambda a: a.ndim in (2, 3) and a.size > 0)
     depth, units = net.arrays[x.name].shape[-1], net.pick(1, 5, 16, 17, 32)
@@ -177,11 +177,11 @@ def product(net: QuantisedNetwork) -> None:
             x.name, *net.numbers(x), *_numbers(net, w), *net.numbers(made)], dtype=x.dtype)
 
 
-def _gemm(net: QuantisedNetwork, x: Codes, w: Weight, whole: np.ndarray, scale: np.ndarray, swapped: bool) -> str:
+def _gemm(net: QuantizedNetwork, x: Codes, w: Weight, whole: np.ndarray, scale: np.ndarray, swapped: bool) -> str:
     return net.node("Gemm", net.real_of(x), net.real_weight(w), _real_bias(net, whole, scale), transB=int(swapped))[0]
 
 
-def _dynamic(net: QuantisedNetwork, w: Weight) -> None:
+def _dynamic(net: QuantizedNetwork, w: Weight) -> None:
     """A product of real numbers that get their scale at run time."""
     x = net.real_of(net.latest(lambda a: a.ndim in (2, 3) and a.shape[-1] == w.array.shape[0]))
     name, scale, zero = _numbers(net, w)
@@ -199,7 +199,7 @@ def _dynamic(net: QuantisedNetwork, w: Weight) -> None:
     finished(net, real)
 
 
-def scores(net: QuantisedNetwork) -> None:
+def scores(net: QuantizedNetwork) -> None:
     """A product of two tensors, as attention has them."""
     x = net.latest(is_sequence)
     other = net.latest(lambda a: a.shape[:1] == net.arrays[x.name].shape[:1] and a.shape[2:] == net.arrays[x.name].shape[2:])
@@ -215,7 +215,7 @@ def scores(net: QuantisedNetwork) -> None:
 BINARY = {"Add": "QLinearAdd", "Mul": "QLinearMul", "Sub": "", "Max": "", "Div": ""}
 
 
-def binary(net: QuantisedNetwork) -> None:
+def binary(net: QuantizedNetwork) -> None:
     """Of two tensors with scales of their own, or of one and a constant."""
     x = net.latest()
     shape = net.arrays[x.name].shape
@@ -236,7 +236,7 @@ def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return len(shape) == len(other) and all(a == b or a == 1 for a, b in zip(shape, other, strict=True))
 
 
-def concatenation(net: QuantisedNetwork) -> None:
+def concatenation(net: QuantizedNetwork) -> None:
     x = net.latest()
     shape = net.arrays[x.name].shape
     axis = int(net.rng.integers(1, len(shape))) if net.chance(0.3) else 1
@@ -252,7 +252,7 @@ def concatenation(net: QuantisedNetwork) -> None:
         *net.numbers(made), *(n for p in parts for n in (p.name, *net.numbers(p)))], domain=MICROSOFT, dtype=x.dtype, axis=axis)
 
 
-def pooling(net: QuantisedNetwork) -> None:
+def pooling(net: QuantizedNetwork) -> None:
     x = net.latest(is_image)
     op = net.pick("MaxPool", "AveragePool", "GlobalAveragePool", "ReduceMean")
     options: dict[str, Any] = {}
@@ -283,7 +283,7 @@ def pooling(net: QuantisedNetwork) -> None:
 UNARY = {"LeakyRelu": "QLinearLeakyRelu", "Sigmoid": "QLinearSigmoid"}
 
 
-def function(net: QuantisedNetwork) -> None:
+def function(net: QuantizedNetwork) -> None:
     """Of one tensor, element by element."""
     x = net.latest()
     op = net.pick(*UNARY)
@@ -295,7 +295,7 @@ def function(net: QuantisedNetwork) -> None:
         net.quantized(activated(net, net.real_of(x)))
 
 
-def moves(net: QuantisedNetwork) -> None:
+def moves(net: QuantizedNetwork) -> None:
     """Elements go to other places; scales stay, or do not."""
     x = net.latest(lambda a: a.ndim >= 2 and a.size > 0)
     shape = net.arrays[x.name].shape
@@ -340,7 +340,7 @@ def moves(net: QuantisedNetwork) -> None:
             net.quantized(name)
 
 
-def _larger(net: QuantisedNetwork, kind: str, source: str) -> list[str]:
+def _larger(net: QuantizedNetwork, kind: str, source: str) -> list[str]:
     if kind == "DepthToSpace":
         return net.node(kind, source, blocksize=2)
     mode = net.pick("nearest", "nearest", "linear")
@@ -350,7 +350,7 @@ def _larger(net: QuantisedNetwork, kind: str, source: str) -> list[str]:
     return net.node("Resize", source, empty, scales, mode=mode, coordinate_transformation_mode=place)
 
 
-def normalization(net: QuantisedNetwork) -> None:
+def normalization(net: QuantizedNetwork) -> None:
     """What is computed with real numbers, along an axis; onnxruntime does not give the mean of one number exactly."""
     x = net.latest(lambda a: a.size > 0)
     a = net.arrays[x.name]
@@ -374,7 +374,7 @@ def normalization(net: QuantisedNetwork) -> None:
     finished(net, net.node(kind, real, net.constant(scale), net.constant(bias), *moments, **axis)[0])
 
 
-def choice(net: QuantisedNetwork) -> None:
+def choice(net: QuantizedNetwork) -> None:
     x = net.latest()
     y = net.latest(lambda a: a.shape == net.arrays[x.name].shape)
     condition = net.constant(net.rng.random(net.arrays[x.name].shape[-1:]) < 0.5)

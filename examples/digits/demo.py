@@ -26,8 +26,8 @@ from forge.driver.latency import measure
 FOLDER = Path(__file__).parent
 BUILD = FOLDER / "build"
 LIBRARY = BUILD / "modelLibrary.so"
-LEAST_ACCURACY = 0.97
-LARGEST_ERROR = 1e-5
+MIN_ACCURACY = 0.97
+MAX_ERROR = 1e-5
 
 Array = NDArray[Any]
 
@@ -82,7 +82,7 @@ def check(console: Console, answers: dict[str, Array], labels: Array) -> bool:
     for name, logits in answers.items():
         accuracy = float((logits.argmax(axis=1) == labels).mean())
         error = float(np.abs(logits - expected).max() / np.abs(expected).max())
-        passed = accuracy >= LEAST_ACCURACY and error <= LARGEST_ERROR
+        passed = accuracy >= MIN_ACCURACY and error <= MAX_ERROR
         good = good and passed
         made.add_row(name, f"{accuracy:.1%}", f"{error:.0e}", style="" if passed else "red")
     console.print(made)

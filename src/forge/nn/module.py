@@ -361,7 +361,7 @@ class Mutator:
         class Quantized(nn.Mutator):
             def visit_module(self, name, node):
                 if isinstance(node, nn.Linear):
-                    return QuantisedLinear(node)
+                    return QuantizedLinear(node)
                 return self.visit(name, node)
 
         model = Quantized().visit("", model)

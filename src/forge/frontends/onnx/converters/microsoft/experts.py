@@ -78,7 +78,7 @@ def mixture_of_experts(
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantisedAttributes(ExpertAttributes):
+class QuantizedAttributes(ExpertAttributes):
     accuracy_level: int = 0
     block_size: int | None = None
     expert_weight_bits: int = 4
@@ -115,7 +115,7 @@ def quantized_mixture_of_experts(
     fc3_zeros: Value | None = None, router_weights: Value | None = None, fc1_global_scale: Value | None = None,
     fc2_global_scale: Value | None = None, fc1_act_scale: Value | None = None, fc2_act_scale: Value | None = None,
     fc1_act_block_scale: Value | None = None, fc2_act_block_scale: Value | None = None,
-    *, attrs: QuantisedAttributes,
+    *, attrs: QuantizedAttributes,
 ) -> Value:
     """As MoE, with shares that are a softmax of the chosen scores, whatever ``normalize_routing_weights`` says.
 
@@ -196,7 +196,7 @@ def _bias(g: Context, name: str, bias: Value | None, shape: tuple[int, int, int]
 
 
 def _expert_of_codes(
-    g: Context, attrs: QuantisedAttributes, name: str, shape: tuple[int, int, int], weight: Value, scales: Value | None,
+    g: Context, attrs: QuantizedAttributes, name: str, shape: tuple[int, int, int], weight: Value, scales: Value | None,
     bias: Value | None, zeros: Value | None,
 ) -> Expert:
     """A projection whose weight stays packed up to where it is read."""
