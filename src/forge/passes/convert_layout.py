@@ -9,7 +9,7 @@ everything else reads a tensor that is transposed back, once. Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from forge.ir.edits.rewrite import on_all_graphs, only_use
@@ -45,9 +45,11 @@ def run_integers_to_first(graph: Graph, options: CompileOptions) -> int:
 def _to_first(graph: Graph, counts: Callable[[ConvBase[Any]], bool]) -> int:
     """Converts each graph that has a convolution which ``counts``."""
     def visit(inner: Graph) -> int:
-        convs: Iterator[ConvBase[Any] | None] = (ConvBase.of(node) for node in inner.nodes)
-        found = any(conv is not None and conv.attrs.data_layout.endswith("C") and counts(conv) for conv in convs)
-        return _First(inner, last=False).run() if found else 0
+        for node in inner.nodes:
+            conv: ConvBase[Any] | None = ConvBase.of(node)
+            if conv is not None and conv.attrs.data_layout.endswith("C") and counts(conv):
+                return _First(inner, last=False).run()
+        return 0
 
     return on_all_graphs(graph, visit)
 
