@@ -35,9 +35,10 @@ def _evaluated(node: Node) -> list[np.ndarray] | None:
         return None
     operands = [None if v is None else v.constant for v in node.operands]
     limit = max(MAX_BYTES, sum(a.nbytes for a in operands if a is not None))
-    if any(_known_bytes(v) > limit for v in node.results):
+    sizes = [v.tensor_type.size * dtypes.itemsize(v.dtype) for v in node.results]
+    if any(isinstance(size, int) and size > limit for size in sizes):
         return None
-    results = evaluate(node, operands, {}, _no_regions)
+    results = evaluate(node, operands, {}, lambda *_: [])
     return results if sum(a.nbytes for a in results) <= limit else None
 
 
@@ -49,11 +50,6 @@ def _is_foldable(node: Node) -> bool:
     return all(isinstance(v.type, TensorType) for v in node.results) and not any(attributes.symbols(node.attrs))
 
 
-def _known_bytes(value: Value) -> int:
-    size = value.tensor_type.size
-    return size * dtypes.itemsize(value.dtype) if isinstance(size, int) else 0
-
-
 def _inferred(node: Node) -> list[np.ndarray] | None:
     """The result of a node in shape arithmetic, when all of it is numbers."""
     if node.op_def is CONSTANT or len(node.results) != 1 or not node.op_def.is_pure:
@@ -62,10 +58,6 @@ def _inferred(node: Node) -> list[np.ndarray] | None:
     if contents is None or not all(isinstance(d, int | bool | np.integer | np.bool_) for d in contents.ravel()):
         return None
     return [contents.astype(dtypes.numpy_dtype(node.result.dtype))]
-
-
-def _no_regions(*_: object) -> list[np.ndarray]:
-    raise AssertionError("a node with regions is never folded")
 
 
 @rule()

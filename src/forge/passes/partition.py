@@ -38,7 +38,7 @@ def run(module: Module, backend: str, supported: Predicate, keep: Choice = lambd
         InvalidGraphError: the result breaks a rule of the IR.
     """
     graph, made = module.main, 0
-    for nodes in _regions(graph, lambda node: _movable(node) and supported(node)):
+    for nodes in _regions(graph, supported):
         inputs = _inputs(nodes)
         name = _unused(module, f"{backend}_main_{made}")
         if keep(nodes, inputs) and _outline(module, nodes, inputs, name, backend):
@@ -47,13 +47,10 @@ def run(module: Module, backend: str, supported: Predicate, keep: Choice = lambd
     return made
 
 
-def _movable(node: Node) -> bool:
-    return node.op_def is not CONSTANT and not node.regions and not new_symbols(node)
-
-
 def _regions(graph: Graph, supported: Predicate) -> list[list[Node]]:
     """Regions in the order of their first nodes; each in graph order."""
-    inside = {node: None for node in graph.nodes if supported(node)}
+    movable = (n for n in graph.nodes if n.op_def is not CONSTANT and not n.regions and not new_symbols(n))
+    inside = dict.fromkeys(filter(supported, movable))
     regions = _Regions(graph, inside)
     regions.merge()
     found: dict[Node, list[Node]] = {}

@@ -222,8 +222,8 @@ def recurrent_layer(builder: RuleBuilder, scan: Node) -> Sequence[Value] | Decli
     if not all(gate.fits(features, hidden) for gate in (*layer.gates, layer.inner)):
         return Declined("gates are not as wide as the state")
     new, unused = graph.outputs[layer.states[0]], [builder.graph.use_count(v) == 0 for v in scan.results]
-    backwards = [_directions(attrs.input_directions, attrs.num_scan_inputs)[body.rows.index(body.row)]]
-    for position, direction in enumerate(_directions(attrs.output_directions, len(graph.outputs) - count), count):
+    backwards = [(attrs.input_directions or (0,) * len(body.rows))[body.rows.index(body.row)]]
+    for position, direction in enumerate(attrs.output_directions or (0,) * len(graph.outputs[count:]), count):
         stacked = _unviewed(graph.outputs[position])
         if stacked is not new and not (unused[position] and stacked.type == new.type):
             return Declined("the scan stacks other values than the state")
@@ -231,10 +231,6 @@ def recurrent_layer(builder: RuleBuilder, scan: Node) -> Sequence[Value] | Decli
     if len(set(backwards)) != 1:
         return Declined("the scan stacks the state in another direction than it reads")
     return _layer_of(builder, scan, layer, sequence, DIRECTIONS[backwards[0]])
-
-
-def _directions(given: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
-    return given or (0,) * count
 
 
 def _layer_of(builder: RuleBuilder, scan: Node, layer: _Layer, sequence: Value, direction: str) -> Sequence[Value]:

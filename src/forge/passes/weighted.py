@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,64 +45,39 @@ class Weighted:
         return int(self.product.result.shape[self.axis])
 
 
-def _weighted(node: Node) -> Product[Any] | None:
-    """The operator of ``node`` where it has a weight of its own: matrix products become dense layers before."""
-    return ConvBase.of(node) or Dense.of(node)
-
-
 def find_weighted(graph: Graph, value: Value) -> Weighted | None:
     """Returns the operator that computes ``value`` through additions of constants, if nothing else uses it or what is between."""
-    bias: np.ndarray | None = None
-    name = ""
-    while (node := value.producer) is not None and only_use(graph, value) is not None:
-        product = _weighted(node)
+    additions: list[tuple[Node, Value]] = []
+    while (node := value.producer) is not None and only_use(graph, value) is not None and len(additions) <= MAX_ADDITIONS + 1:
+        product: Product[Any] | None = ConvBase.of(node) or Dense.of(node)  # matrix products become dense layers before
         if product is not None:
-            return _with_weight(product, bias, name)
-        step = _added(node)
-        if step is None:
+            return _with_weight(product, additions)
+        sides = pairs(node) if node.op in ADDITIONS else ()
+        found = next((s for s in sides if s[1].constant is not None and s[0].type == node.result.type), None)
+        if found is None:
             return None
-        value, vector = step
-        if vector.shape[0] != 1 and bias is not None and bias.shape != vector.shape:
-            return None
-        bias = vector if bias is None else bias + vector
-        name = node.name or name
+        value = found[0]
+        additions.append((node, found[1]))
     return None
 
 
-def _with_weight(product: Product[Any], bias: np.ndarray | None, name: str) -> Weighted | None:
-    weight, channels = product.right.constant, product.result.shape[product.channel_axis]
+def _with_weight(product: Product[Any], additions: Sequence[tuple[Node, Value]]) -> Weighted | None:
+    axis, weight = product.channel_axis, product.right.constant
+    channels = product.result.shape[axis]
     if weight is None or not dtypes.is_float(product.result.dtype) or not isinstance(channels, int):
         return None
-    return Weighted(product, weight, bias, name) if bias is None or bias.shape == (channels,) else None
-
-
-def _added(node: Node) -> tuple[Value, np.ndarray] | None:
-    """(x, the constant added per channel) of a node that adds or subtracts one."""
-    op = node.op
-    for data, other in pairs(node) if op in ADDITIONS else ():
-        below = None if other.constant is None or data.type != node.result.type else _product_below(data)
-        if other.constant is None or below is None:
-            continue
-        axis = below.channel_axis
-        if op == "nn.bias_add":
-            vector = other.constant if node.attrs.axis % node.result.rank == axis else None
+    bias: np.ndarray | None = None
+    for node, constant in additions:
+        if node.op != "nn.bias_add":
+            vector = channel_vector(constant, node.result.rank, axis, node.result.shape[axis])
         else:
-            vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
-        if vector is not None:
-            return data, -vector.astype(np.float64) if op == "subtract" else vector.astype(np.float64)
-    return None
-
-
-def _product_below(value: Value | None) -> Product[Any] | None:
-    """The product under at most ``MAX_ADDITIONS``, whether its operands are constant or not."""
-    for _ in range(MAX_ADDITIONS + 1):
-        node = None if value is None else value.producer
-        if node is None or (product := _weighted(node)) is not None:
-            return None if node is None else product
-        if node.op not in ADDITIONS:
+            vector = constant.constant if node.attrs.axis % node.result.rank == axis else None
+        if vector is None:
             return None
-        value = next((v for v in node.operands if v is not None and v.constant is None), None)
-    return None
+        vector = vector.astype(np.float64) * (-1 if node.op == "subtract" else 1)
+        bias = vector if bias is None else bias + vector
+    name = next((node.name for node, _ in reversed(additions) if node.name), "")
+    return Weighted(product, weight, bias, name) if bias is None or bias.shape == (channels,) else None
 
 
 def rebuild(builder: RuleBuilder, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:

@@ -66,9 +66,8 @@ def constant_of(value: Value) -> np.ndarray | None:
     if value.constant is not None:
         return value.constant if value.dtype == "float32" else None
     found = Dequantize.of(value.producer)
-    operands = [] if found is None else [None if v is None else v.constant for v in found.node.operands]
-    known = [c is not None or v is None for c, v in zip(operands, found.node.operands)] if found is not None else [False]
-    if found is None or not all(known) or value.dtype != "float32":
+    if found is None or value.dtype != "float32" or any(v is not None and v.constant is None for v in found.node.operands):
         return None
+    operands = [None if v is None else v.constant for v in found.node.operands]
     result: np.ndarray = evaluate(found.node, operands, {}, lambda *_: [])[0]
     return result

@@ -108,20 +108,13 @@ def _with_bias(builder: RuleBuilder, value: Value, factor: np.ndarray, bias: np.
     """``value`` with ``bias`` in its units, where these are small."""
     if not np.all(factor) or np.any(np.abs(factor) > MAX_UNIT):
         return None
-    offset = _offset(value)
-    units = np.rint(bias / factor) - (0 if offset is None else offset)
+    difference = made_by(value, "subtract") if value.dtype == "int32" else None
+    offset = None if difference is None else operand(difference, 1).constant
+    units = np.rint(bias / factor) - (0 if offset is None else offset.astype(np.float64))
     held = units.astype(dtypes.numpy_dtype(value.dtype)) if np.all(np.abs(units) <= MAX_BIAS) else None
     if held is None or not np.array_equal(held, units):
         return None
-    difference = made_by(value, "subtract") if offset is not None else None
-    return builder.call("add", value if difference is None else operand(difference), builder.constant(held))
-
-
-def _offset(value: Value) -> np.ndarray | None:
-    """The constant that ``value``, an integer, is a difference with."""
-    node = made_by(value, "subtract")
-    constant = None if node is None else operand(node, 1).constant
-    return None if constant is None or value.dtype != "int32" else constant.astype(np.float64)
+    return builder.call("add", value if difference is None or offset is None else operand(difference), builder.constant(held))
 
 
 def _times(builder: RuleBuilder, value: Value, factor: np.ndarray) -> Value:
