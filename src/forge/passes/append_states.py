@@ -47,11 +47,7 @@ def _appended(graph: Graph, name: str) -> Concatenate | None:
     """The concatenation of the state and what is new that replaces it."""
     number = graph.states[name].output
     joined = None if number is None else Concatenate.of(graph.outputs[number].producer)
-    return joined if joined is not None and _is_input(joined.node.operands[0], graph, name) else None
-
-
-def _is_input(value: Value | None, graph: Graph, name: str) -> bool:
-    return any(v is value and v.name == name for v in graph.inputs)
+    return joined if joined is not None and any(v is joined.node.operands[0] and v.name == name for v in graph.inputs) else None
 
 
 class _Storing:

@@ -11,7 +11,7 @@ A sequence that nothing reads any more goes, so that no object exists at run tim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -31,23 +31,19 @@ MAX_PARTS = 1024
 """Of a tensor that is split; more stay a sequence."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """``data[begin:end]`` along ``axis``; ``drops``: without that dimension, of size 1."""
-
-    data: Value
-    axis: int
-    begin: int
-    end: int
-    drops: bool
-
-    def build(self, builder: Builder) -> Value:
-        part = builder.call("strided_slice", self.data, begin=(self.begin,), end=(self.end,), axes=(self.axis,))
-        return builder.call("squeeze", part, axis=(self.axis,)) if self.drops else part
-
-
-_Element = Value | _Part
+_Element = Callable[[Builder], Value]
+"""Builds the value of an element where it is read."""
 _Elements = list[_Element]
+
+
+def _part(data: Value, axis: int, begin: int, end: int, drops: bool, builder: Builder) -> Value:
+    """``data[begin:end]`` along ``axis``; ``drops``: without that dimension, of size 1."""
+    part = builder.call("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
+    return builder.call("squeeze", part, axis=(axis,)) if drops else part
+
+
+def _known(value: Value) -> _Element:
+    return lambda builder: value
 
 
 class _Folder:
@@ -96,17 +92,17 @@ class _Folder:
         """What is known of the first operand; where an optional is read, an absent one is empty, any other value its element."""
         first = node.operands[0] if node.operands else None
         if node.op.startswith("optional_") and (first is None or not isinstance(first.type, OptionalType)):
-            return [] if first is None else [first]
+            return [] if first is None else [_known(first)]
         return None if first is None else self.known.get(first)
 
 
 def _operands(node: Node) -> _Elements | None:
-    return [v for v in node.operands if v is not None]
+    return [_known(v) for v in node.operands if v is not None]
 
 
 def _inserted(node: Node, elements: _Elements) -> _Elements | None:
     position = _position(node, 2, elements, len(elements), len(elements))
-    return None if position is None else [*elements[:position], operand(node, 1), *elements[position:]]
+    return None if position is None else [*elements[:position], _known(operand(node, 1)), *elements[position:]]
 
 
 def _erased(node: Node, elements: _Elements) -> _Elements | None:
@@ -116,22 +112,18 @@ def _erased(node: Node, elements: _Elements) -> _Elements | None:
 
 def _at(node: Node, elements: _Elements, builder: Builder) -> Value | None:
     position = _position(node, 1, elements, len(elements) - 1, 0)
-    return None if position is None else _built(elements[position], builder)
+    return None if position is None else elements[position](builder)
 
 
 def _concat(node: Node, elements: _Elements, builder: Builder) -> Value | None:
     if not elements:
         return None
-    values, axis, stacks = [_built(e, builder) for e in elements], node.attrs.axis, node.attrs.new_axis
+    values, axis, stacks = [element(builder) for element in elements], node.attrs.axis, node.attrs.new_axis
     if not _fit(values, None if stacks else axis):
         return None
     if len(values) == 1 and not stacks:
         return values[0]
     return builder.call("stack" if stacks else "concatenate", *values, axis=axis)
-
-
-def _built(element: _Element, builder: Builder) -> Value:
-    return element if isinstance(element, Value) else element.build(builder)
 
 
 def _position(node: Node, index: int, elements: _Elements, last: int, standard: int) -> int | None:
@@ -154,7 +146,7 @@ def _split(node: Node) -> _Elements | None:
     ends = np.cumsum(sizes).tolist()
     drops = not split.attrs.keepdims and split.split is None
     axis = split.attrs.axis % split.data.rank
-    return [_Part(split.data, axis, end - size, end, drops) for size, end in zip(sizes, ends)]
+    return [partial(_part, split.data, axis, end - size, end, drops) for size, end in zip(sizes, ends)]
 
 
 def _sizes(given: Value | None, extent: int) -> list[int] | None:
@@ -181,7 +173,7 @@ READERS: Mapping[str, Callable[[Node, _Elements, Builder], Value | None]] = {
     "sequence_length": lambda node, elements, builder: builder.constant(np.array(len(elements), np.int64)),
     "concat_from_sequence": _concat,
     "optional_has_element": lambda node, elements, builder: builder.constant(np.array(bool(elements))),
-    "optional_get_element": lambda node, elements, builder: _built(elements[0], builder) if elements else None,
+    "optional_get_element": lambda node, elements, builder: elements[0](builder) if elements else None,
 }
 
 
@@ -191,13 +183,9 @@ def _fit(values: Sequence[Value], axis: int | None) -> bool:
     if not isinstance(first, TensorType):
         return False
     free = None if axis is None else axis % first.rank
-    for value in values[1:]:
-        type_ = value.type
-        if not isinstance(type_, TensorType) or type_.rank != first.rank or type_.dtype != first.dtype:
-            return False
-        if not all(k == free or dims.equal(a, b) for k, (a, b) in enumerate(zip(first.shape, type_.shape))):
-            return False
-    return True
+    return all(isinstance(t, TensorType) and (t.rank, t.dtype) == (first.rank, first.dtype)
+               and all(k == free or dims.equal(a, b) for k, (a, b) in enumerate(zip(first.shape, t.shape)))
+               for t in (v.type for v in values[1:]))
 
 
 run = on_each_graph(lambda graph: _Folder(graph).run())

@@ -69,21 +69,16 @@ def factors(value: Value) -> tuple[float, list[Value]]:
         index, node = next(((i, p) for i, v in enumerate(found) if (p := _product(v)) is not None), (0, None))
         if node is None:
             break
-        found.pop(index)
+        terms = [v for v in node.operands if v is not None]
         if node.op == "negative":
             number = -number
-            found.insert(index, operand(node))
-            continue
-        if node.op == "divide":
-            number /= scalar(operand(node, 1)) or 1.0
-            found.insert(index, operand(node, 0))
-            continue
-        for v in (operand(node, 1), operand(node, 0)):
-            c = scalar(v)
-            if c is None:
-                found.insert(index, v)
-            else:
-                number *= c
+        elif node.op == "divide":
+            number /= scalar(terms.pop()) or 1.0
+        else:
+            numbers = [scalar(v) for v in terms]
+            terms = [v for v, c in zip(terms, numbers) if c is None]
+            number = math.prod((c for c in reversed(numbers) if c is not None), start=number)
+        found[index : index + 1] = terms
     return number, found
 
 

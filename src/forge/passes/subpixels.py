@@ -107,14 +107,12 @@ class Subpixels:
     @property
     def crop(self) -> tuple[int, ...]:
         """All begins, then all ends."""
-        begins, ends = zip(*(axis.crop for axis in self.axes))
-        return (*begins, *ends)
+        return tuple(axis.crop[side] for side in (0, 1) for axis in self.axes)
 
     @property
     def padding(self) -> tuple[int, ...]:
         """All begins, then all ends."""
-        begins, ends = zip(*(axis.padding for axis in self.axes))
-        return (*begins, *ends)
+        return tuple(axis.padding[side] for side in (0, 1) for axis in self.axes)
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def quantize_parts(builder: RuleBuilder, found: Quantize) -> Value | None:
     joined = made_by(found.data, "concatenate")
     if joined is None or found.attrs.block_size or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
         return None
-    parts = [builder.call("qnn.quantize", v, found.scale, found.zero_point, axis=-1, out_dtype=found.attrs.out_dtype,
-                          away=found.attrs.away) for v in joined.operands if v is not None]
+    attributes = found.node.attributes | {"axis": -1}
+    parts = [builder.call("qnn.quantize", v, found.scale, found.zero_point, **attributes) for v in joined.operands]
     return builder.call("concatenate", *parts, name=found.node.name, **joined.attributes)
 
 
