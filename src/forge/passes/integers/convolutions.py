@@ -33,7 +33,7 @@ from forge.passes.integers.operands import (
     weight_of,
     with_one_zero,
 )
-from forge.passes.integers.parts import Parts, sum_of_parts
+from forge.passes.integers.parts import MAX_PARTS, sum_of_parts
 from forge.passes.integers.terms import centred, plus_offset, scaled, shifted, unsigned, without_zero
 
 MAX_TAPS = (1 << 24) // (255 * 255)
@@ -137,14 +137,12 @@ def _depthwise(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight,
 
 
 def _wide_convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight) -> Value | Declined:
-    """`_wide_product`, of a convolution."""
-
+    """Sums data of 16 bits in parts of the channels, if these are of one group."""
     def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
         padded, attributes = _padded(builder, conv, data.zero, source, shift)
         return builder.call(conv.node.op, padded, builder.constant(part), name=conv.node.name, **attributes)
 
-    along = (-1, *(1,) * (weight.array.ndim - 2))
-    return sum_of_parts(builder, data, weight, weight.array, Parts(1, conv.attrs.groups == 1, along, multiply))
+    return sum_of_parts(builder, data, weight, weight.array, 1, multiply, MAX_PARTS if conv.attrs.groups == 1 else 1)
 
 
 def _padded(builder: RuleBuilder, conv: Conv, zero: Value | None, source: Value, shift: int) -> tuple[Value, dict[str, Any]]:

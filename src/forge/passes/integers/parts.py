@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,39 +18,35 @@ ROWS = 256
 """Rows of a weight that are looked at together."""
 MAX_PARTS = 16
 """Parts of the depth: more than those of 10000 usual weights."""
+Multiply = Callable[[Value, np.ndarray, int], Value]
 
 
-@dataclass(frozen=True)
-class Parts:
-    """A division of the depth, ``axis`` of the data; ``multiply(data, weight, shift)`` sums products of shifted data.
+def sum_of_parts(
+    builder: RuleBuilder, data: Integers, weight: Weight, array: np.ndarray, axis: int, multiply: Multiply, most: int = MAX_PARTS
+) -> Value | Declined:
+    """Multiplies data of 16 bits by ``array[N, K, ...]``, the weight; returns the real numbers of one int32 sum per part.
 
-    ``along``: the shape of numbers for each result.
+    Args:
+        axis: that of the data along which the depth K is cut.
+        multiply: gives the int32 sums of products of shifted data, a part of the weight, and the shift.
+        most: the number of parts that are allowed.
     """
-
-    axis: int
-    are_allowed: bool
-    along: tuple[int, ...]
-    multiply: Callable[[Value, np.ndarray, int], Value]
-
-
-def sum_of_parts(builder: RuleBuilder, data: Integers, weight: Weight, array: np.ndarray, parts: Parts) -> Value | Declined:
-    """Multiplies data of 16 bits by ``array[N, K, ...]``, the weight; returns the real numbers of one int32 sum per part."""
     if not weight.is_plain:
         return Declined(NINE_BITS)
     source, shift = signed(builder, data.data)
     zero = np.int32(0) if data.zero is None else data.zero.constant
-    most = MAX_PARTS if parts.are_allowed else 1
     ends = _ends_of_parts(array, None if zero is None else int(zero.reshape(())) + shift, most)
     if ends is None:
         return Declined(f"sums of {array[0].size} products of 16 bits do not fit into {most} of 32 bits")
-    scale = None if weight.scale is None else weight.scale.reshape(parts.along)
+    along = (-1, *(1,) * (array.ndim - 2))
+    scale = None if weight.scale is None else weight.scale.reshape(along)
     terms = list[Value]()
     for first, last in zip((0, *ends), ends):
         piece, part = source, array[:, first:last]
         if len(ends) > 1:
-            piece = builder.call("strided_slice", source, begin=(first,), end=(last,), strides=(1,), axes=(parts.axis,))
-        sums = part.reshape(len(part), -1).sum(axis=1, dtype=np.int32).reshape(parts.along)
-        total = without_zero(builder, parts.multiply(piece, part, shift), data.zero, shift, sums)
+            piece = builder.call("strided_slice", source, begin=(first,), end=(last,), strides=(1,), axes=(axis,))
+        sums = part.reshape(len(part), -1).sum(axis=1, dtype=np.int32).reshape(along)
+        total = without_zero(builder, multiply(piece, part, shift), data.zero, shift, sums)
         terms.append(scaled(builder, total, data, scale))
     while len(terms) > 1:  # by halves, so that sums are not deep
         half = len(terms) // 2

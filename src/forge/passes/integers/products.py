@@ -10,8 +10,8 @@ from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
 from forge.ir.nodes import Node, Value
 from forge.ops.core.product import Product
 from forge.ops.packed.pairs import MULTIPLE
-from forge.passes.integers.operands import LONGEST, WIDE, Integers, Weight, longest, operands_of, weight_of
-from forge.passes.integers.parts import Parts, sum_of_parts
+from forge.passes.integers.operands import LONGEST, WIDE, longest, operands_of, weight_of
+from forge.passes.integers.parts import sum_of_parts
 from forge.passes.integers.terms import longer, plus_offset, scaled, shifted, signed, unsigned, whole_groups, without_zero
 
 
@@ -32,7 +32,9 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
         return found
     matrix = found.array.T if swapped else found.array
     if data.data.dtype in WIDE:
-        return _wide_product(builder, node, data, found, matrix)
+        return sum_of_parts(
+            builder, data, found, matrix, data.data.rank - 1, lambda source, part, shift: builder.call(
+                "nn.dense", *whole_groups(builder, source, part), name=node.name, out_dtype="int32"))
     depth = matrix.shape[1]
     if depth > longest(found):
         return Declined(f"the depth is {depth}; expected at most {longest(found)}")
@@ -97,12 +99,3 @@ def _sums(builder: RuleBuilder, data: Value, swapped: bool, place: int) -> Value
     axis = -2 if swapped == (place == 0) else -1
     sums = builder.call("sum", whole, axis=(axis,))
     return builder.call("expand_dims", sums, axis=-2 if place else -1)
-
-
-def _wide_product(builder: RuleBuilder, node: Node, data: Integers, weight: Weight, matrix: np.ndarray) -> Value | Declined:
-    """The real numbers that sums of data of 16 bits stand for."""
-
-    def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
-        return builder.call("nn.dense", *whole_groups(builder, source, part), name=node.name, out_dtype="int32")
-
-    return sum_of_parts(builder, data, weight, matrix, Parts(data.data.rank - 1, True, (-1,), multiply))
