@@ -120,6 +120,8 @@ REFUSED: list[tuple[str, list[Any], tuple[str, ...], dict[str, Any], str]] = [
     ("linalg.householder_multiply", [(3, 2), (2,), (4, 1)], (F,) * 3, {}, "rows of factors and other; got 3 and 4"),
     ("linalg.householder_multiply", [(2, 3, 2), (2,), (2, 3, 1)], (F,) * 3, {}, "operand 'tau' has the wrong rank"),
     ("random.bits", [(2,)], ("uint64",), {"algorithm": "mt", "out_shape": (1,)}, "got 'mt'; expected threefry or philox"),
+    ("random.bits", [(2,)], ("uint64",), {"algorithm": "threefry", "out_shape": (N,)},
+     "attribute out_shape of threefry; got .*n.*; expected sizes that are known at compile time"),
     ("random.bits", [(3,)], ("uint64",), {"algorithm": "threefry", "out_shape": (1,)}, "length of state; got 3; expected 2"),
     ("random.bits", [(2,)], ("uint64",), {"algorithm": "philox", "out_shape": (1,), "out_dtype": "int8"},
      "expected uint32 or uint64"),

@@ -170,6 +170,30 @@ def test_dilated_depthwise_convolution(how: tuple[str, ...]) -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+SEED = np.array([7, -12345678901])
+BOUNDS = (np.array(-3), np.array(1000))
+
+
+@HOW
+@pytest.mark.parametrize(("op", "dtype"), [
+    ("StatelessRandomUniform", "float32"), ("StatelessRandomUniform", "float64"), ("StatelessRandomNormal", "float32"),
+    ("StatelessRandomUniformInt", "int64"), ("StatelessRandomUniformFullInt", "int32"),
+])
+def test_random_numbers_of_open_sizes(how: tuple[str, ...], op: str, dtype: str) -> None:
+    """They are those of the same sizes when these are known, which are TensorFlow's own (``cases/random.py``)."""
+    bounds = BOUNDS if op == "StatelessRandomUniformInt" else ()
+    graph = Graph()
+    shape = graph.node("Shape", [graph.placeholder("float32", [-1, 3])], "shape", T="float32", out_type="int32")
+    graph.node(op, [shape, *map(graph.constant, (SEED, *bounds))], "node", dtype=dtype)
+    run = forge.from_tensorflow(graph.data(), outputs=["node"]).get_inference_function(*how)
+    for size in (1, 5, 4, 0):
+        (wanted,) = results(op, [np.array([size, 3], np.int32), SEED, *bounds], how, dtype=dtype)
+        found = np.asarray(run(np.zeros((size, 3), np.float32)))
+        # Logarithms and sines of other vectors are rounded otherwise.
+        tolerance = 1e-6 if op == "StatelessRandomNormal" else 0
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance, strict=True)
+
+
 @pytest.mark.parametrize("op", ["DecodeJpeg", "RegexReplace", "XlaDot", "PyFunc", "StatelessTruncatedNormal", "_MklConv2D"])
 def test_refused_by_name(op: str) -> None:
     graph = Graph()

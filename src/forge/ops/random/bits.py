@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from forge import te
+from forge import dims, te
+from forge.dims import Dim
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import injective, row_major
 from forge.ops.core.op import Kind, Op, Operand, register
@@ -86,14 +87,23 @@ EXPRESSIONS = _Words(
 
 @dataclass(frozen=True)
 class BitsAttrs:
+    """``out_shape`` of threefry, and of what moves a state on, is known at compile time."""
+
     algorithm: str
-    out_shape: tuple[int, ...]
+    out_shape: tuple[Dim, ...]
     out_dtype: str = "uint32"
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """``out_shape`` where it is known."""
+        return tuple(d for d in self.out_shape if isinstance(d, int))
 
-def _check(op: str, attrs: BitsAttrs, state: Value) -> None:
+
+def _check(op: str, attrs: BitsAttrs, state: Value, needs_sizes: bool) -> None:
     if attrs.algorithm not in ALGORITHMS:
         raise fail(op, "attribute algorithm", repr(attrs.algorithm), " or ".join(ALGORITHMS))
+    if needs_sizes and not dims.is_static(*attrs.out_shape):
+        raise fail(op, f"attribute out_shape of {attrs.algorithm}", attrs.out_shape, "sizes that are known at compile time")
     if attrs.out_dtype not in (WORD, "uint64"):
         raise fail(op, "attribute out_dtype", repr(attrs.out_dtype), "uint32 or uint64")
     lengths = (2,) if attrs.algorithm == "threefry" else (2, 3)
@@ -113,10 +123,10 @@ def _halved(shape: Sequence[int]) -> tuple[int, ...]:
 
 def blocks(attrs: BitsAttrs) -> int:
     """How many counters the bits take."""
-    count = math.prod(attrs.out_shape)
+    count = math.prod(attrs.sizes)
     if attrs.algorithm == "philox":
         return -(-count * (2 if attrs.out_dtype == "uint64" else 1) // 4)
-    return count if attrs.out_dtype == "uint64" else math.prod(_halved(attrs.out_shape or (1,)))
+    return count if attrs.out_dtype == "uint64" else math.prod(_halved(attrs.sizes or (1,)))
 
 
 @register
@@ -128,15 +138,15 @@ class RandomBits(Op[BitsAttrs]):
     kind = Kind.INJECTIVE
 
     def infer(self, attrs: BitsAttrs, state: Value) -> Types:
-        _check(self.name, attrs, state)
+        _check(self.name, attrs, state, attrs.algorithm == "threefry")
         return [TensorType(attrs.out_shape, attrs.out_dtype)]
 
     def reference(self, attrs: BitsAttrs, state: Array) -> Arrays:
-        shape = attrs.out_shape or (1,)
+        shape = attrs.sizes or (1,)
         with np.errstate(over="ignore"):
             make = self._threefry if attrs.algorithm == "threefry" else self._philox
             bits = make(state, shape, attrs.out_dtype == "uint64")
-        return [bits.reshape(attrs.out_shape).astype(attrs.out_dtype)]
+        return [bits.reshape(attrs.sizes).astype(attrs.out_dtype)]
 
     def _threefry(self, state: Array, shape: tuple[int, ...], wide: bool) -> Array:
         halves = shape if wide else _halved(shape)
@@ -165,7 +175,7 @@ class RandomBits(Op[BitsAttrs]):
         def body(i: Sequence[Expr]) -> Expr:
             if attrs.algorithm == "philox":
                 return _lower_philox(state, row_major(i, te.shape_of(attrs.out_shape)), wide)
-            return _lower_threefry(state, i, attrs.out_shape, wide)
+            return _lower_threefry(state, i, attrs.sizes, wide)
 
         return [injective(self.name, results[0], body)]
 
@@ -216,7 +226,7 @@ class BitGenerator(Op[BitsAttrs]):
     state = Operand(accepts="uint64", rank=1)
 
     def infer(self, attrs: BitsAttrs, state: Value) -> Types:
-        _check(self.name, attrs, state)
+        _check(self.name, attrs, state, True)
         return [state.type, TensorType(attrs.out_shape, attrs.out_dtype)]
 
     def reference(self, attrs: BitsAttrs, state: Array) -> Arrays:

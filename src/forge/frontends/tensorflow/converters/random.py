@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 
-from forge import dtypes
+from forge import dims, dtypes
 from forge.compose import distributions, special
 from forge.compose.bits import bitcast
 from forge.dims import Dim
@@ -114,12 +114,13 @@ def get_key_counter_algorithm(g: Context, seed: Value) -> list[Value]:
     return [*get_key_counter(g, seed), g.constant(1, "int32")]
 
 
-def _words(g: Context, state: Value, count: int, dtype: str = "uint32") -> Value:
+def _words(g: Context, state: Value, count: Dim, dtype: str = "uint32") -> Value:
     return g.call("random.bits", state, algorithm="philox", out_shape=(count,), out_dtype=dtype)
 
 
-def _sizes(g: Context, shape: Value) -> tuple[int, ...]:
-    return g.required_ints(shape, "shape")
+def _sizes(g: Context, shape: Value) -> tuple[Dim, ...]:
+    found = g.dims(shape)
+    return g.required_ints(shape, "shape") if found is None else found
 
 
 def _between(g: Context, bits: Value, dtype: str) -> Term:
@@ -140,7 +141,7 @@ def _between(g: Context, bits: Value, dtype: str) -> Term:
 
 def _uniform(g: Context, shape: Value, state: Value, dtype: str) -> Value:
     sizes = _sizes(g, shape)
-    bits = _words(g, state, math.prod(sizes), "uint64" if dtype == "float64" else "uint32")
+    bits = _words(g, state, dims.product(sizes), "uint64" if dtype == "float64" else "uint32")
     if dtypes.bits(dtype) == 16:
         bits = g.call("bitwise_and", bits, g.constant(0xFFFF, "uint32"))
     return g.reshape(_between(g, bits, dtype).value, sizes)
@@ -149,9 +150,9 @@ def _uniform(g: Context, shape: Value, state: Value, dtype: str) -> Value:
 def _normal(g: Context, shape: Value, state: Value, dtype: str) -> Value:
     """Box and Muller's method, of pairs of numbers."""
     sizes = _sizes(g, shape)
-    count: Dim = math.prod(sizes)
+    count = dims.product(sizes)
     wide = "float64" if dtype == "float64" else "float32"
-    pairs = -(-math.prod(sizes) // 2)
+    pairs = dims.ceildiv(count, 2)
     bits = g.reshape(_words(g, state, 2 * pairs, "uint64" if wide == "float64" else "uint32"), (pairs, 2))
     radius, turn = (_between(g, g.call("take", bits, g.constant(k, "int64"), axis=1), wide) for k in (0, 1))
     logarithm = Term(g, g.call("log", radius.maximum(1e-7).value))
@@ -167,14 +168,14 @@ def _full(g: Context, shape: Value, state: Value, dtype: str) -> Value:
     """Integers of all bits."""
     sizes = _sizes(g, shape)
     word = f"uint{dtypes.bits(dtype)}"
-    return g.reshape(bitcast(g, _words(g, state, math.prod(sizes), word), dtype), sizes)
+    return g.reshape(bitcast(g, _words(g, state, dims.product(sizes), word), dtype), sizes)
 
 
 def _integers(g: Context, shape: Value, state: Value, low: Value, high: Value) -> Value:
     sizes = _sizes(g, shape)
     word = f"uint{dtypes.bits(low.dtype)}"
     start, span = (bitcast(g, v, word) for v in (low, g.call("subtract", high, low)))
-    rest = g.call("mod", _words(g, state, math.prod(sizes), word), g.reshape(span, ()))
+    rest = g.call("mod", _words(g, state, dims.product(sizes), word), g.reshape(span, ()))
     return bitcast(g, g.reshape(g.call("add", rest, g.reshape(start, ())), sizes), low.dtype)
 
 
