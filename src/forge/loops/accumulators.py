@@ -23,7 +23,7 @@ _STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", 
 
 
 def identity(kind: str, dtype: str, lanes: int = 1) -> Expr:
-    """The value that changes nothing when it is reduced."""
+    """Returns the value that changes nothing when it is reduced."""
     if kind in ("sum", "prod"):
         return E.const(0 if kind == "sum" else 1, dtype, lanes)
     if kind in ("and", "or"):
@@ -52,7 +52,7 @@ def combine(kind: str, accumulator: Expr, value: Expr, target: Target | None = N
 
 
 def horizontal(kind: str, vector: Expr) -> Expr:
-    """All lanes of ``vector`` reduced to a scalar."""
+    """Reduces all lanes of ``vector`` to a scalar."""
     if vector.lanes == 1:
         return vector
     if kind in ("max", "min") and vector.dtype == "bool":
@@ -116,7 +116,7 @@ class Accumulators:
         return E.as_expr(row) * self.tile.vectors + vector
 
     def each(self, statement: Callable[[Expr, int], Stmt]) -> Stmt:
-        """``statement(row, vector)`` for every accumulator."""
+        """Runs ``statement(row, vector)`` for every accumulator."""
         return unroll("r", self.tile.rows, lambda row: seq(statement(row, v) for v in range(self.tile.vectors)))
 
     def step(self, vector: int, value: Expr, mask: Expr | None = None) -> Stmt:
@@ -127,11 +127,11 @@ class Accumulators:
         return self.set(0, vector, combine(self.kind, self.get(0, vector), value, self.target))
 
     def joined(self) -> Expr:
-        """All accumulators of row 0 reduced to one."""
+        """Reduces all accumulators of row 0 to one."""
         return tree([self.get(0, v) for v in range(self.tile.vectors)], lambda a, b: combine(self.kind, a, b))
 
     def total(self) -> Expr:
-        """All accumulators of row 0 and their lanes reduced to a scalar."""
+        """Reduces all accumulators of row 0 and their lanes to a scalar."""
         return horizontal(self.kind, self.joined())
 
 
@@ -163,7 +163,7 @@ class AxisAccumulators:
         return seq(*(seq(total.add(0, some.joined()), some.clear()) for some, total in zip(self._all, self._totals)))
 
     def total(self) -> Expr:
-        """All that was reduced, as a scalar."""
+        """Returns all that was reduced, as a scalar."""
         values = [some.joined() for some in self._all]
         if self._totals:
             values = [total.get(0, value) for value, total in zip(values, self._totals)]
@@ -171,7 +171,7 @@ class AxisAccumulators:
 
 
 def long_nest(accumulators: Accumulators, axes: Sequence[Loop], step: Stmt) -> tuple[Stmt, list[Expr]]:
-    """Loops over the axes of a long sum around ``step``, one term of each accumulator of row 0, and what these come to."""
+    """Makes loops over the axes of a long sum around ``step``, a term of each accumulator of row 0; returns the total too."""
     tile = accumulators.tile
     totals = Totals(tile.dtype, tile.lanes, tile.vectors)
     sums = [accumulators.get(0, k) for k in range(tile.vectors)]
@@ -181,7 +181,7 @@ def long_nest(accumulators: Accumulators, axes: Sequence[Loop], step: Stmt) -> t
 
 
 def tree(values: list[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:
-    """``values`` joined pairwise, so that the longest chain is short."""
+    """Joins ``values`` pairwise, so that the longest chain is short."""
     while len(values) > 1:
         pairs = [join(a, b) for a, b in zip(values[::2], values[1::2])]
         values = pairs + values[len(pairs) * 2 :]

@@ -86,7 +86,7 @@ class KernelCall:
         return tuple(o for o in self.operands if o is not None)
 
     def operand(self, number: int) -> Reader | None:
-        """An operand that may be left out; the last ones also by a call that ends before them."""
+        """Returns an operand that may be left out; the last ones also by a call that ends before them."""
         return self.operands[number] if number < len(self.operands) else None
 
     def typical(self, extent: Expr) -> int:
@@ -95,11 +95,11 @@ class KernelCall:
         return known(substitute(extent, values), f"{self.name}: an extent")
 
     def dim(self, size: dims.Dim) -> Expr:
-        """A dimension among the attributes."""
+        """Returns a dimension among the attributes."""
         return dim(size)
 
     def function(self, body: Stmt, shared_level: int = SHARED_LEVEL) -> Function:
-        """The kernel; ``shared_level``: LLVM's level of passes where calls share it."""
+        """Makes the kernel; ``shared_level``: LLVM's level of passes where calls share it."""
         return Function(self.name, self.buffers, self.scalars, body, most_optimized=shared_level if self.numbers else 3)
 
 
@@ -111,7 +111,7 @@ class KernelFamily(Protocol):
 
 @dataclass(frozen=True)
 class Variant:
-    """What the code of a call depends on, of a family whose calls share code where only ``numbers`` differ.
+    """The facts that the code of a call depends on, of a family whose calls share code where only ``numbers`` differ.
 
     The family builds it for a call whose ``numbers`` are expressions: variables that each call gives a value.
 
@@ -144,7 +144,7 @@ COMPLEX_FAMILIES: set[str] = set()
 def kernel(
     name: str, complex_numbers: bool = False, variant: Callable[[KernelCall], Variant | None] | None = None
 ) -> Callable[[KernelFamily], KernelFamily]:
-    """Decorator: registers a kernel family; ``complex_numbers``: one for complex operands too; ``variant``: see VARIANTS."""
+    """Registers a kernel family; ``complex_numbers``: one for complex operands too; ``variant``: see VARIANTS."""
 
     def add(family: KernelFamily) -> KernelFamily:
         if name in FAMILIES:

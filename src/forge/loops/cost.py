@@ -20,7 +20,7 @@ PARALLEL_MULTIPLY_ADDS: Final = 200_000
 
 
 def expression_cost(x: Expr) -> int:
-    """Vector operations of one evaluation; conditions on places are free, as most are the same for many elements."""
+    """Counts the vector operations of one evaluation; conditions on places are free, as most are the same for many elements."""
     total = 0
     free = _conditions_on_places(x)
     for e in computed(x):
@@ -45,12 +45,12 @@ def _conditions_on_places(x: Expr) -> set[Expr]:
 
 
 def statement_cost(s: Stmt) -> int:
-    """Vector operations of one evaluation of a statement without loops."""
+    """Counts the vector operations of one evaluation of a statement without loops."""
     return sum(1 + expression_cost(store.value) for store in stores(s))
 
 
 def element_size(x: Expr) -> int:
-    """Bytes of the widest register element that computing ``x`` needs, but for conditions on places."""
+    """Returns the bytes of the widest register element that computing ``x`` needs, but for conditions on places."""
     data = [e for e in computed(x) if isinstance(e, E.Load | E.Call | E.Cast | E.Binary | E.Select)]
     free = _conditions_on_places(x) if any(e.dtype == "int64" for e in data) else ()
     return max((_register_size(e.dtype) for e in data if e.dtype != "bool" and e not in free), default=1)
@@ -61,7 +61,7 @@ def _register_size(dtype: str) -> int:
 
 
 def memory_sizes(s: Stmt) -> set[int]:
-    """Bytes of the elements that ``s`` loads and stores."""
+    """Returns the bytes of the elements that ``s`` loads and stores."""
     return {dtypes.itemsize(dtype) for dtype in memory_dtypes(s)}
 
 
@@ -72,5 +72,5 @@ def memory_dtypes(s: Stmt) -> set[str]:
 
 
 def supports_masks(target: Target, sizes: Iterable[int]) -> bool:
-    """Whether masked loads and stores of elements of these sizes (bytes) are single instructions."""
+    """Returns whether masked loads and stores of elements of these sizes (bytes) are single instructions."""
     return target.isa.has_masks(sizes)

@@ -23,7 +23,7 @@ BITS: Final = "uint16"
 
 @dataclass(frozen=True)
 class Group:
-    """What one step of a sum of products takes of data and weights: ``size`` neighbours, multiplied as ``dtype``.
+    """The elements of data and weights that one step of a sum of products takes: ``size`` neighbours, multiplied as ``dtype``.
 
     Single numbers have the accumulators' dtype. Bytes in pairs are multiplied as int16: data are so in local copies, weights
     become so where they are read.
@@ -57,7 +57,7 @@ class Group:
 
     @property
     def registers(self) -> int:
-        """How many registers a step needs for products that are not added yet."""
+        """The number of registers that a step needs for products that are not added yet."""
         return 1 if self.dtype == "int16" else 0
 
     def copy(self, value: Expr) -> Expr:

@@ -29,7 +29,7 @@ GroupBody = Callable[[Expr, int, "Expr | None", int], Stmt]
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """One axis of a loop nest: ``var`` runs over ``range(extent)``."""
+    """An axis of a loop nest: ``var`` runs over ``range(extent)``."""
 
     var: Var
     extent: Expr
@@ -49,24 +49,24 @@ class Loop:
 
 
 def axes(shape: Sequence[Expr], name: str = "i") -> list[Loop]:
-    """A loop over each dimension of ``shape``."""
+    """Makes a loop over each dimension of ``shape``."""
     return [Loop(E.var(f"{name}{k}"), extent) for k, extent in enumerate(shape)]
 
 
 def places(loops: Sequence[Loop]) -> list[Expr]:
-    """The variables of ``loops``, as indices."""
+    """Returns the variables of ``loops``, as indices."""
     return [axis.var for axis in loops]
 
 
 def rows_along(shape: Sequence[Expr], axis: int) -> tuple[list[Loop], Callable[[Expr], tuple[Expr, ...]]]:
-    """Loops over the rows of an array along ``axis``, and what gives the indices of an element of a row."""
+    """Makes loops over the rows of an array along ``axis``, and what gives the indices of an element of a row."""
     loops = axes([extent for k, extent in enumerate(shape) if k != axis])
     outer = places(loops)
     return loops, lambda place: (*outer[:axis], place, *outer[axis:])
 
 
 def ravel(loops: Sequence[Loop]) -> Expr:
-    """The number of an iteration of ``loops``."""
+    """Returns the number of an iteration of ``loops``."""
     number: Expr = E.const(0)
     for axis in loops:
         number = number * axis.extent + axis.var
@@ -74,14 +74,14 @@ def ravel(loops: Sequence[Loop]) -> Expr:
 
 
 def blocks(extent: Expr, size: ExprLike, name: str = "b") -> tuple[Loop, Expr, Expr]:
-    """A loop over blocks of ``size`` elements of ``extent``; the first element of a block, and how many it has."""
+    """Makes a loop over blocks of ``size`` elements of ``extent``; the first element of a block, and how many it has."""
     block = Loop(E.var(name), ceildiv(extent, size))
     start = block.var * size
     return block, start, E.binary("min", E.as_expr(size), extent - start)
 
 
 def serial(name: str, extent: ExprLike, body: Body, begin: ExprLike = 0) -> Stmt:
-    """A serial loop; one iteration of known extent needs none."""
+    """Makes a serial loop; one iteration of known extent needs none."""
     if E.is_const(E.as_expr(extent), 1):
         return body(E.as_expr(begin))
     index = E.var(name)
@@ -89,7 +89,7 @@ def serial(name: str, extent: ExprLike, body: Body, begin: ExprLike = 0) -> Stmt
 
 
 def unroll(name: str, extent: int, body: Body) -> Stmt:
-    """``body`` for each index below ``extent``, written out by code generation."""
+    """Makes ``body`` for each index below ``extent``, written out by code generation."""
     if extent == 1:
         return body(E.const(0))
     index = E.var(name)
@@ -97,7 +97,7 @@ def unroll(name: str, extent: int, body: Body) -> Stmt:
 
 
 def unroll_by(name: str, extent: ExprLike, factor: int, body: Body) -> Stmt:
-    """A serial loop, ``factor`` indices in one iteration; what is left over follows."""
+    """Makes a serial loop with ``factor`` indices in one iteration; what is left over follows."""
     extent = E.as_expr(extent)
     known = static(extent)
     if known is not None and known <= factor:
@@ -128,21 +128,21 @@ def _is_multiple(x: Expr, factor: int) -> bool:
 
 
 def parallel(extent: ExprLike, work: ExprLike, body: Body) -> Stmt:
-    """The outermost loop of a dense kernel; ``work`` is the number of multiply-adds of one iteration."""
+    """Makes the outermost loop of a dense kernel; ``work`` is the number of multiply-adds of one iteration."""
     index = E.var("task")
     grain = E.binary("max", E.const(1), E.const(PARALLEL_MULTIPLY_ADDS) // E.binary("max", E.const(1), E.as_expr(work)))
     return loop(index, extent, body(index), "parallel", grain=grain)
 
 
 def guard(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
-    """An ``If`` that is decided at once where the condition is constant."""
+    """Makes an ``If`` that is decided at once where the condition is constant."""
     if isinstance(condition, E.Const):
         return then if condition.value else (otherwise if otherwise is not None else seq())
     return If(condition, then, otherwise)
 
 
 def each_vector(extent: ExprLike, lanes: int, body: Callable[[Expr, Expr | None], Stmt]) -> Stmt:
-    """``body(indices, mask)`` over ``extent`` elements in vectors of ``lanes``; only the last, partial vector has a mask."""
+    """Runs ``body(indices, mask)`` over ``extent`` elements in vectors of ``lanes``; only the last, partial vector has a mask."""
     count = E.as_expr(extent)
 
     def vector(at: Expr, width: int, mask: Expr | None, _: int) -> Stmt:
@@ -156,7 +156,7 @@ def vector_loop(
     extent: Expr, lanes: int, body: VectorBody, unroll: int = 1, masked: bool = True, begin: Expr | None = None,
     again: bool = False,
 ) -> Stmt:
-    """``body`` over ``range(begin, begin + extent)`` in vectors.
+    """Runs ``body`` over ``range(begin, begin + extent)`` in vectors.
 
     Full vectors, ``unroll`` at a time, then single ones, then what is left: under a mask, or in shorter vectors where
     ``masked`` is False. With ``again`` it may be done for an element twice: the last vector of an extent known at run time only
@@ -242,14 +242,14 @@ def _repeat(count: Expr, step: int, start: Expr, body: Body) -> Stmt:
 
 
 def nest(loops: Sequence[Loop], body: Stmt) -> Stmt:
-    """Serial loops around ``body``, the first outermost."""
+    """Puts serial loops around ``body``, the first outermost."""
     for axis in reversed(loops):
         body = loop(axis.var, axis.extent, body)
     return body
 
 
 def parallel_nest(loops: Sequence[Loop], body: Stmt, cost: Expr) -> Stmt:
-    """Loops around ``body``, whose one evaluation costs ``cost``; the outer ones are fused and run in parallel where that pays.
+    """Puts loops around ``body``, which costs ``cost`` each time; the outer ones are fused and run in parallel where that pays.
 
     ``for i: for j: body``  -->  ``parallel f in range(I * J): i = f // J; j = f % J; body``
     """
@@ -275,7 +275,7 @@ def _parallel_prefix(loops: Sequence[Loop]) -> int:
 
 
 def likely_iterations(loops: Sequence[Loop]) -> int:
-    """How many iterations a nest likely has, whose first axis is that of a batch if its extent is known at run time only."""
+    """Estimates the iterations of a nest, whose first axis is that of a batch if its extent is known at run time only."""
     return math.prod(_likely(axis.extent, dims.TYPICAL if k else 1) for k, axis in enumerate(loops))
 
 

@@ -25,7 +25,7 @@ LONG: Final = 256
 
 
 def is_long(kind: str, dtype: str, steps: Expr) -> Expr:
-    """Whether a reduction with accumulators of ``dtype``, each of ``steps`` terms, is done in blocks."""
+    """Returns whether a reduction with accumulators of ``dtype``, each of ``steps`` terms, is done in blocks."""
     rounds = kind == "sum" and (dtypes.is_float(dtype) or dtypes.is_complex(dtype))
     return E.compare("gt", steps, E.const(LONG)) if rounds else E.const(False, "bool")
 
@@ -54,13 +54,13 @@ class Totals:
         return seq(store(self.buffer, place, E.load(self.buffer, place) * factor) for place in places)
 
     def get(self, number: int, value: Expr | None = None) -> Expr:
-        """A total, with ``value`` added to it."""
+        """Returns a total, with ``value`` added to it."""
         lost = E.load(self.buffer, 2 * number + 1)
         return E.load(self.buffer, 2 * number) + (lost if value is None else lost + value)
 
 
 def two_sum(a: Expr, b: Expr, parts: list[Stmt]) -> tuple[Expr, Expr]:
-    """a + b as it is rounded, and what rounding took from it: 0 where it overflowed. ``parts`` gets what computes them."""
+    """Returns a + b as it is rounded, and what rounding took: 0 where it overflowed. ``parts`` gets what computes them."""
     a, b = bound(a, parts, "a"), bound(b, parts, "b")
     total = bound(a + b, parts, "sum")
     of_b = bound(total - a, parts, "of_b")
@@ -69,7 +69,7 @@ def two_sum(a: Expr, b: Expr, parts: list[Stmt]) -> tuple[Expr, Expr]:
 
 
 def in_blocks(axes: Sequence[Loop], unit: int, body: Callable[[Expr, Expr], Stmt], collect: Stmt) -> Stmt:
-    """Loops over ``axes``, with ``collect`` before every block but the first.
+    """Makes loops over ``axes``, with ``collect`` before every block but the first.
 
     Args:
         unit: elements of the last axis that are one term.

@@ -14,12 +14,12 @@ HALF = ("float16", "bfloat16")
 
 
 def static(extent: Expr) -> int | None:
-    """The value of a constant extent, else None."""
+    """Returns the value of a constant extent, else None."""
     return int(extent.value) if isinstance(extent, E.Const) else None  # type: ignore[arg-type]
 
 
 def known(extent: Expr, what: str) -> int:
-    """The value of an extent that must be constant.
+    """Returns the value of an extent that must be constant.
 
     Raises:
         CompileError: it is not.
@@ -54,13 +54,13 @@ def next_power_of_two(n: int) -> int:
 
 
 def bit_length(n: Expr) -> Expr:
-    """How many bits ``n`` takes: how often it can be halved until it is 0."""
+    """Counts the bits of ``n``: how often it can be halved until it is 0."""
     value = static(n)
     return E.const(64) - E.call("clz", n) if value is None else E.const(value.bit_length())
 
 
 def bind(name: str, value: ExprLike) -> tuple[list[Stmt], Expr]:
-    """A ``Let`` of ``value`` and the variable that it binds; constants and variables need none."""
+    """Returns a ``Let`` of ``value`` and the variable that it binds; constants and variables need none."""
     value = E.as_expr(value)
     if isinstance(value, (E.Const, Var)):
         return [], value
@@ -69,19 +69,19 @@ def bind(name: str, value: ExprLike) -> tuple[list[Stmt], Expr]:
 
 
 def bound(value: Expr, parts: list[Stmt], name: str = "t") -> Expr:
-    """The variable of ``bind``, whose ``Let`` is appended to ``parts``."""
+    """Returns the variable of ``bind``, whose ``Let`` is appended to ``parts``."""
     lets, variable = bind(name, value)
     parts += lets
     return variable
 
 
 def clamped(index: Expr, extent: ExprLike) -> Expr:
-    """``index`` moved into ``range(extent)``."""
+    """Moves ``index`` into ``range(extent)``."""
     return E.binary("max", E.binary("min", index, E.as_expr(extent) - 1), E.const(0))
 
 
 def unravel(flat: Expr, shape: Sequence[Expr]) -> list[Expr]:
-    """Row-major indices of element ``flat`` of an array of ``shape``."""
+    """Returns the row-major indices of element ``flat`` of an array of ``shape``."""
     indices: list[Expr] = []
     rest = flat
     for position, extent in reversed(list(enumerate(shape))):
@@ -112,7 +112,7 @@ def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
 
 
 def local(name: str, dtype: str, size: int, lanes: int = 1) -> Buffer:
-    """A local buffer of ``size`` elements."""
+    """Makes a local buffer of ``size`` elements."""
     return Buffer(name, dtype, (E.const(size),), "local", lanes, 64 if lanes == 1 else 0)
 
 
@@ -141,13 +141,13 @@ class Cell:
 
 
 def finished(value: Expr, dtype: str) -> Expr:
-    """``value`` for a writer of ``dtype``; half precision is rounded only once, after the epilogue."""
+    """Returns ``value`` for a writer of ``dtype``; half precision is rounded only once, after the epilogue."""
     half = dtype in HALF and value.dtype == "float32"
     return E.call("unrounded", value, dtype=dtype) if half else E.cast(value, dtype)
 
 
 def tail_mask(base: Expr, extent: Expr, lanes: int) -> Expr:
-    """``base + lane < extent`` for every lane, in int32: as many lanes as float32 data have; in int8 where there are more."""
+    """Compares ``base + lane < extent`` for every lane, in int32 for as many lanes as float32 data have, in int8 for more."""
     left, dtype = extent - base, "int32"
     if 16 < lanes < 128:
         left, dtype = E.binary("max", E.binary("min", left, lanes), 0), "int8"

@@ -160,7 +160,7 @@ class QuantizedModule:
         self._fingerprint = hashing.fingerprint(self.module)
 
     def is_of(self, module: Module) -> bool:
-        """Whether ``module`` is what was made then."""
+        """Returns whether ``module`` is what was made then."""
         return hashing.fingerprint(module) == self._fingerprint
 
 

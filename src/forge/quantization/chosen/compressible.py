@@ -93,7 +93,7 @@ class Holder:
         return codes, *(np.ascontiguousarray(p.T if self.axis else p) for p in parameters)
 
     def has_vectors(self, rounded: Rounded) -> bool:
-        """Whether there is a scale for each row, not for each block; those of tables are always blocks."""
+        """Returns whether there is a scale for each row, not for each block; those of tables are always blocks."""
         return rounded.scale.shape[1] == 1 and not self.takes
 
     @property
@@ -211,5 +211,5 @@ def _taken(builder: Builder, node: Node, table: Value) -> Value:
 
 
 def holds_zeros(holder: Holder, bits: int, group: int) -> bool:
-    """Whether zero points of rows fill whole bytes, as those of a table have to."""
+    """Returns whether zero points of rows fill whole bytes, as those of a table have to."""
     return not holder.takes or bits == 8 or holder.rows.shape[1] // group % per_byte(f"uint{bits}") == 0

@@ -31,7 +31,7 @@ CHUNK = 1 << 23
 
 
 def sums_windows(layer: FloatLayer) -> bool:
-    """Whether ``layer`` has Gram matrices: a dense layer or a convolution, of a depth that memory allows."""
+    """Returns whether ``layer`` has Gram matrices: a dense layer or a convolution, of a depth that memory allows."""
     return layer.weight is not None and bool(Conv.of(layer.node) or Dense.of(layer.node) or Matmul.of(layer.node)) \
         and layer.depth <= MAX_DEPTH
 

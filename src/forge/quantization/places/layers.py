@@ -101,12 +101,13 @@ def layer_of(node: Node) -> FloatLayer | None:
 
 
 def is_depthwise(layer: FloatLayer) -> bool:
-    """Whether each result of a convolution is of one channel."""
+    """Returns whether each result of a convolution is of one channel."""
     conv = Conv.of(layer.node)
     return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
 
 
 def has_channels_first(conv: ConvBase[Any]) -> bool:
+    """Returns whether data and weight have channels before the spatial axes."""
     return bool(conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO")))
 
 
@@ -178,7 +179,7 @@ def _names(node: Node) -> Iterator[str]:
 
 @dataclass
 class Sites:
-    """Where data are rounded.
+    """The places where data are rounded.
 
     Attributes:
         of: by layer, for each operand in ``data``, the values that are rounded before it.
@@ -228,7 +229,7 @@ def sources(value: Value) -> Iterator[Value]:
 
 
 def moves(node: Node) -> bool:
-    """Whether a node moves or selects elements of its first operand only."""
+    """Returns whether a node moves or selects elements of its first operand only."""
     op = node.op_def
     return (op.is_view or op.is_permutation or op.is_selection) and len(node.results) == 1
 
@@ -260,7 +261,7 @@ def _ends_a_layer(value: Value) -> bool:
 
 
 def reads_rounded(user: Node) -> bool:
-    """Whether a reader of a rounded value, which is not a layer, reads the rounded numbers."""
+    """Returns whether a reader of a rounded value, which is not a layer, reads the rounded numbers."""
     if user.op == "add":
         return not any(_is_normalized(n) for n in user.succ)
     return user.op_def.category not in (Category.NORMALIZATION, Category.REDUCTION, Category.CONTROL) or user.op_def.is_average

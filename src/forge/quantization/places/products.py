@@ -18,7 +18,7 @@ def products(graph: Graph) -> list[Node]:
 
 
 def is_recurrent(node: Node) -> bool:
-    """Whether ``node`` is a recurrent layer of float32 with constant weights."""
+    """Returns whether ``node`` is a recurrent layer of float32 with constant weights."""
     if Recurrent.of(node) is None or any(v is not None and v.dtype == "int8" for v in node.operands):
         return False
     x, w, r = node.operands[:3]

@@ -19,7 +19,7 @@ from forge.quantization.quantize import codes_by_value, statistics_of
 
 
 def real_biases(graph: Graph) -> int:
-    """``qnn.dequantize`` of constants of int32, which TensorRT does not read, become the real numbers. In place."""
+    """Replaces ``qnn.dequantize`` of constants of int32, which TensorRT does not read, by the real numbers. In place."""
     found = [d for node in graph if (d := Dequantize.of(node)) is not None and d.data.constant is not None]
     wide = [d for d in found if d.data.dtype == "int32"]
     for bias in wide:

@@ -99,7 +99,7 @@ def worst(numbers: Iterable[float | None]) -> float | None:
 
 
 def is_near(sqnr: float | None, agreement: float | None) -> bool:
-    """Whether outputs are near enough to those in float to say nothing."""
+    """Returns whether outputs are near enough to those in float to say nothing."""
     return (sqnr is None or sqnr >= MIN_SQNR) and (agreement is None or agreement >= MIN_AGREEMENT)
 
 

@@ -26,13 +26,14 @@ def text_of(text: str) -> str:
 
 
 def svg(width: float, height: float, label: str, body: str, kind: str = "chart") -> str:
+    """Returns an image of this size in pixels, with a label for readers who cannot see it."""
     box = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     return f'<svg class="{kind}" {box} role="img" aria-label="{text_of(label)}">{body}</svg>'
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From numbers between ``low`` and ``high`` to places between ``begin`` and ``end``."""
+    """A map from numbers between ``low`` and ``high`` to places between ``begin`` and ``end``."""
 
     low: float
     high: float

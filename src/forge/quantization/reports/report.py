@@ -210,10 +210,12 @@ class Report:
 
 
 def decibel_text(number: float | None) -> str:
+    """Writes decibels with one digit; "-" where they are not known."""
     return "-" if number is None else f"{number:.1f}"
 
 
 def share_text(share: float | None) -> str:
+    """Writes a share in per cent; "-" where it is not known."""
     return "-" if share is None else f"{100 * share:.1f} %"
 
 

@@ -42,7 +42,7 @@ class Steps:
     high: int
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
-        """float32"""
+        """Returns the codes of numbers, as float32."""
         found: np.ndarray = np.clip(np.rint(numbers / self.scale) + self.zero, self.low, self.high)
         return found
 
@@ -51,7 +51,7 @@ class Steps:
         return found
 
     def error(self, numbers: np.ndarray, importance: np.ndarray | None) -> np.ndarray:
-        """``[..., 1]``: the sum of squared errors of each block, weighted by ``importance``."""
+        """Sums the squared errors of each block, ``[..., 1]``, weighted by ``importance``."""
         squares = np.square(numbers - self.real(self.codes(numbers)))
         found: np.ndarray = (squares if importance is None else squares * importance).sum(axis=-1, keepdims=True)
         return found
