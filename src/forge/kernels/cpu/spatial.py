@@ -18,9 +18,14 @@ from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike
-from forge.tir.stmt import Stmt
+from forge.tir.stmt import Stmt, seq
 
 Count = TypeVar("Count", int, Expr)
+
+
+def clamp(x: Expr, low: Expr, high: Expr) -> Expr:
+    """Moves ``x`` into the range from ``low`` to ``high``."""
+    return E.binary("max", E.binary("min", x, high), low)
 
 
 def each_axis(value: Any, axes: int) -> tuple[int, ...]:
@@ -77,9 +82,19 @@ class SpatialAxis:
         """Whether this tap of this position lies on data, where sizes are known."""
         return 0 <= position * self.stride - self.before + tap * self.dilation < self.extent
 
-    def may_be_outside(self, columns: int, column: int) -> tuple[bool, bool]:
-        """Whether one of the ``columns`` elements under neighbouring positions may lie before the data, and past them."""
-        return self.ahead is None or column < self.ahead, self.after is None or columns - column <= self.after
+    def start(self, position: Expr) -> Expr:
+        """Returns the element under the first tap of a position."""
+        return position * self.stride - self.pad
+
+    def holds(self, index: Expr) -> Expr:
+        """Tells whether an element lies on data."""
+        return E.logical_and(index >= 0, index < self.data)
+
+    def is_there(self, index: Expr, number: int, count: int) -> Expr:
+        """Tells the same of element ``number`` of ``count`` under neighbouring positions, asking only what may be so."""
+        inside: Expr = E.const(True, "bool") if self.ahead is not None and number >= self.ahead else index >= 0
+        may_be_past = self.after is None or count - number <= self.after
+        return E.logical_and(index < self.data, inside) if may_be_past else inside
 
     def taps_on_data(self, start: Expr, lets: list[Stmt], first: Expr, end: Expr) -> tuple[Expr, Expr]:
         """Returns the taps from ``first`` to ``end`` that lie on data at the position that begins at ``start``."""
@@ -110,6 +125,25 @@ class SpatialAxis:
         if self.is_known and size is not None and self.out % size == 0:
             return block
         return E.binary("min", block, self.positions - first)
+
+
+def known_tiles(name: str, count: int, size: int, is_inside: Callable[[int], bool], tile: Callable[[Expr, int], Stmt]) -> Stmt:
+    """Covers ``count`` positions with tiles of ``size``, the last one maybe smaller: ``tile(first, size)``.
+
+    Neighbouring whole tiles that are inside share a loop; others begin at a constant. ``is_inside`` is asked of whole tiles.
+    """
+    runs: list[range] = []
+    for begin in range(0, count, size):
+        end = min(begin + size, count)
+        joins = runs and end - begin == size and is_inside(begin) and is_inside(runs[-1].start)
+        runs.append(range(runs.pop().start if joins else begin, end))
+
+    def run(positions: range) -> Stmt:
+        if len(positions) <= size:
+            return tile(E.const(positions.start), len(positions))
+        return loops.serial(name, len(positions) // size, lambda number: tile(number * size + positions.start, size))
+
+    return seq(map(run, runs))
 
 
 WRITTEN_OUT: Final = 8
@@ -199,8 +233,7 @@ class BlockedWindow:
         """Whether a block of channels of an image is data, and not padding."""
         if self.depth is None or not self.depth.padded:
             return E.const(True, "bool")
-        place = self.slice_of(image, block)
-        return E.logical_and(place >= 0, place < self.depth.data)
+        return self.depth.holds(self.slice_of(image, block))
 
     def source(self, image: Image, block: Expr) -> Image:
         """The indices of a block of channels of an image in data."""
