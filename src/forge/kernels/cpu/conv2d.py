@@ -96,11 +96,11 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
 
     def task(index: Expr) -> Stmt:
         lets, parts = loops.bound_indices(index, extents)
-        *image, row, column, group = parts
+        volume, number, row, column, group = parts
         place = (row * row_block, row_block, column * column_block, column_block)
-        computed = _Task(plan, tuple(image), *place, group).statement()
+        computed = _Task(plan, (volume, number), *place, group).statement()
         if rest is not None:
-            last = _Task(rest, tuple(image), *place, E.const(0)).statement()
+            last = _Task(rest, (volume, number), *place, E.const(0)).statement()
             computed = loops.guard(group < counts.group_blocks, computed, last)
         return seq(lets, computed)
 
@@ -127,7 +127,7 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
     unit, pad_value = Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
-    fills = window.padded or pad_value != 0 and window.depth is not None and window.depth.padded
+    fills = window.padded or pad_value != 0 and window.depth.padded
     return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size) * window.slices, in_steps,
                        in_blocks * window.slices, fills or not ready, unit, pad_value)
 
@@ -231,12 +231,9 @@ class _Task:
             raise CompileError("conv2d_nchwc: input without a buffer was not staged")
         row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
         image_stride = loops.bound(window.height.data * row_stride, self.bindings, "image_stride")
-        block_stride, slices = image_stride, window.slices
-        first: Expr = E.const(0)
-        if window.depth is not None:
-            block_stride = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride")
-            first = window.slice_of(self.image, E.const(0)) * image_stride
-        tap_stride = image_stride * (1 if window.depth is None else window.depth.dilation)
+        block_stride, slices = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride"), window.slices
+        first = window.slice_of(self.image, E.const(0)) * image_stride
+        tap_stride = image_stride * window.depth.dilation
         base = (self.image[0] * window.data.shape[1] * block_stride + first
                 + self.first_row * (window.height.stride * row_stride) + self.first_column * (window.width.stride * window.block))
         return _Source(window.data.buffer, base, lambda block: block // slices * block_stride + block % slices * tap_stride,

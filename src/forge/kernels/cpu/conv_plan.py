@@ -69,7 +69,7 @@ class ConvProblem:
     @property
     def skips_slices(self) -> bool:
         """Whether slices of padding are left out of the sums."""
-        return self.window.depth is not None and self.window.depth.padded and self.pad_value == 0
+        return self.window.depth.padded and self.pad_value == 0
 
     @property
     def skips_rows(self) -> bool:
@@ -112,7 +112,7 @@ class ConvProblem:
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
         blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit.size} {self.out_vectors}x{self.lanes}"
         copied = " copied" if self.staged else ""
-        copied += f" of {self.window.slices} slices" if self.window.depth is not None else ""
+        copied += f" of {self.window.slices} slices" if self.window.is_volume else ""
         copied += " of any size" if not self.window.is_known else ""
         copied += f" taps of {self.window.used.blocks} blocks" if self.window.used is not None else ""
         return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"

@@ -89,10 +89,10 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
         *places, row_block = loops.unravel(index, extents)
-        *image, block, first = (loops.bound(x, lets) for x in (*places, row_block * plan.row_block))
+        volume, number, block, first = (loops.bound(x, lets) for x in (*places, row_block * plan.row_block))
         rows = E.binary("min", plan.row_block, window.height.positions - first)
         own = replace(plan, window=window.of_block(block, lets))
-        return seq(lets, loops.serial("row", rows, lambda row: _row(own, tuple(image), block, row), first))
+        return seq(lets, loops.serial("row", rows, lambda row: _row(own, (volume, number), block, row), first))
 
     taps = window.slices * window.height.kernel * window.width.kernel
     work = call.typical(plan.row_block) * window.width.out * window.block * taps
@@ -142,7 +142,7 @@ def _row(plan: DepthwisePlan, image: Image, block: Expr, row: Expr) -> Stmt:
     lets = list[Stmt]()
     out_row = loops.bound(row, lets, "out_row")
     rows = _taps_inside(plan.window.height, out_row, lets)
-    slices = (E.const(0), E.const(1)) if plan.window.depth is None else _taps_inside(plan.window.depth, image[1], lets)
+    slices = _taps_inside(plan.window.depth, image[1], lets)
 
     def vector(index: Expr) -> Stmt:
         return _Row(plan, image, block, out_row, slices, rows, E.ramp(index * plan.lanes, 1, plan.lanes)).statement()
@@ -242,7 +242,7 @@ class _Row:
         source = window.source(self.image, self.block * window.slices + tap_slice)
         weights: list[Expr] = []
         for k in range(width.kernel):
-            taps = [tap, E.const(k)] if window.depth is None else [tap_slice, tap, E.const(k)]
+            taps = [tap_slice, tap, E.const(k)] if window.is_volume else [tap, E.const(k)]
             value = window.weight.read([self.block, *taps, self.lanes])
             weights.append(loops.bound(E.cast(value, dtype), body, f"weight{k}"))
         for column, meeting in columns.items():

@@ -1,6 +1,7 @@
 """Geometry of windows over blocked activations: images [N][C/c][H][W][c], volumes [N][C/c][D][H][W][c].
 
-To kernels the slices of a volume are images, and the slices under one of the result are blocks of channels.
+To kernels the slices of a volume are images, and the slices under one of the result are blocks of channels. An image is a volume
+of one slice.
 """
 
 from __future__ import annotations
@@ -149,8 +150,11 @@ def known_tiles(name: str, count: int, size: int, is_inside: Callable[[int], boo
 WRITTEN_OUT: Final = 8
 """Vector operations of an epilogue, from the sum to what is stored, that is written out for every sum of a tile."""
 
-Image = tuple[Expr, ...]
-"""The number of an image of the result; of volumes, that of the volume and of its slice."""
+Image = tuple[Expr, Expr]
+"""The number of a volume of the result, and of its slice; of images, the latter is 0."""
+
+ONE_SLICE: Final = SpatialAxis(1, 1, 1, 1, 1, 0, E.const(1), E.const(1), E.const(0), False)
+"""The depth of images."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,7 @@ class BlockedWindow:
     weight: Reader
     result: Writer
     batch: Expr
-    depth: SpatialAxis | None
+    depth: SpatialAxis
     height: SpatialAxis
     width: SpatialAxis
     block: int
@@ -196,24 +200,28 @@ class BlockedWindow:
         return self.height.padded or self.width.padded
 
     @property
+    def is_volume(self) -> bool:
+        return len(self.data.shape) > 5
+
+    @property
     def is_known(self) -> bool:
         """Whether the sizes of all axes are numbers."""
-        return all(axis.is_known for axis in (self.depth, self.height, self.width) if axis is not None)
+        return self.depth.is_known and self.height.is_known and self.width.is_known
 
     @property
     def images(self) -> dict[str, Expr]:
         """How many of each number of an image there are."""
-        return {"image": self.batch} if self.depth is None else {"volume": self.batch, "slice": self.depth.positions}
+        return {"volume" if self.is_volume else "image": self.batch, "slice": self.depth.positions}
 
     @property
     def image_count(self) -> int:
         """Images, for plans."""
-        return (loops.static(self.batch) or 1) * (1 if self.depth is None else self.depth.out)
+        return (loops.static(self.batch) or 1) * self.depth.out
 
     @property
     def slices(self) -> int:
         """Slices of data under an image of the result."""
-        return 1 if self.depth is None else self.depth.kernel
+        return self.depth.kernel
 
     def of_block(self, block: Expr, lets: list[Stmt]) -> BlockedWindow:
         """Returns the window of a block of output channels that begins later: it has less padding before the data."""
@@ -226,22 +234,23 @@ class BlockedWindow:
 
     def slice_of(self, image: Image, block: Expr) -> Expr:
         """The slice of data under an image of a volume that is its block of channels; before or after all, where padded."""
-        assert self.depth is not None
         return image[1] * self.depth.stride + block % self.slices * self.depth.dilation - self.depth.pad
 
     def has_slice(self, image: Image, block: Expr) -> Expr:
         """Whether a block of channels of an image is data, and not padding."""
-        if self.depth is None or not self.depth.padded:
-            return E.const(True, "bool")
-        return self.depth.holds(self.slice_of(image, block))
+        return self.depth.holds(self.slice_of(image, block)) if self.depth.padded else E.const(True, "bool")
 
-    def source(self, image: Image, block: Expr) -> Image:
+    def source(self, image: Image, block: Expr) -> list[Expr]:
         """The indices of a block of channels of an image in data."""
-        return (image[0], block) if self.depth is None else (image[0], block // self.slices, self.slice_of(image, block))
+        return self.indices(image[0], block // self.slices, self.slice_of(image, block))
+
+    def indices(self, volume: Expr, block: Expr, number: Expr) -> list[Expr]:
+        """The first indices of data or the result: those of a block of channels of a slice."""
+        return [volume, block, number] if self.is_volume else [volume, block]
 
     def write(self, image: Image, block: Expr, row: Expr, column: Expr, lanes: Expr, value: Expr) -> Stmt:
         """Writes a vector, as `Writer.write` does."""
-        return self.result.write([image[0], block, *image[1:], row, column, lanes], value)
+        return self.result.write([*self.indices(image[0], block, image[1]), row, column, lanes], value)
 
 
 def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = None) -> BlockedWindow:
@@ -271,8 +280,8 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
             padded = not all(isinstance(p, int) and p <= 0 for p in (pads[k], pads[k + axes]))
         return replace(found, padded=padded)
 
-    *depth, height, width = map(axis, range(axes))
-    return BlockedWindow(data, weight, result, data.shape[0], depth[0] if depth else None, height, width, block, out_block,
+    depth, height, width = [ONE_SLICE, *map(axis, range(axes))][-3:]
+    return BlockedWindow(data, weight, result, data.shape[0], depth, height, width, block, out_block,
                          call.typical(result.shape[1]), used)
 
 

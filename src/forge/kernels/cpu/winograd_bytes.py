@@ -40,7 +40,7 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
     """Whether this algorithm applies to a convolution, and is estimated or measured to be faster than the direct sum."""
     window, target = problem.window, problem.target
     axes, channels = (window.height, window.width), problem.in_channels * problem.unit.size
-    if window.depth is not None or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
+    if window.is_volume or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
         return False
     if problem.unit.dtype != "int16" or window.data.dtype != "uint8":
         return False  # transformed data of int16 do not fit into 16 bits

@@ -98,7 +98,7 @@ class WinogradProblem:
 
     def slices(self, run: int) -> int:
         """Slices of data under ``run`` neighbouring ones of the result; 1 of images."""
-        return 1 if self.window.depth is None else self.window.depth.span(run)
+        return self.window.depth.span(run)
 
     def in_stride(self, run: int) -> int:
         """Elements from tile to tile."""
@@ -203,7 +203,7 @@ class WinogradPlan(WinogradProblem):
     @property
     def runs(self) -> tuple[Expr, Expr]:
         """How many runs of slices there are, and the slices of one."""
-        return (E.const(1), E.const(1)) if self.window.depth is None else self.window.depth.blocks(self.run)
+        return self.window.depth.blocks(self.run)
 
     @property
     def smaller(self) -> Iterator[WinogradPlan]:
@@ -216,10 +216,10 @@ class WinogradPlan(WinogradProblem):
     def work(self) -> Expr:
         """The multiply-adds of a task, of the sizes at run time."""
         window, counts = self.window, self.counts
-        slices = E.const(1) if window.depth is None else window.depth.positions
-        images, passes = slices * window.batch, loops.ceildiv(self.count, counts.block) * self.runs[0] * window.batch
+        passes = loops.ceildiv(self.count, counts.block) * self.runs[0] * window.batch
         outer = counts.parts * counts.part_groups * (self.vectors * self.lanes)
-        return work_of(self.scheme, self.count * images, passes, (counts.in_padded, window.slices, outer), self.target)
+        computed = self.count * (window.depth.positions * window.batch)
+        return work_of(self.scheme, computed, passes, (counts.in_padded, window.slices, outer), self.target)
 
 
 def work_of(scheme: Scheme, tiles: Expr, passes: Expr, channels: tuple[Expr, int, Expr], target: Target) -> Expr:
@@ -292,7 +292,7 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
         return -(-images // run * blocks * parts // target.num_cores) * task
 
     def choices() -> Iterator[_Tasks]:
-        for run in range(1, min(MAX_RUN, 1 if depth is None else depth.out) + 1):
+        for run in range(1, min(MAX_RUN, depth.out) + 1):
             least = -(-count // max(1, most_tiles(p, run)))
             if run == 1 or most_tiles(p, run):
                 blocks = range(least, min(count, least + 8 * target.num_cores) + 1)
@@ -302,7 +302,7 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
     divisions = sorted(tiles.divisors(p.out_vectors // p.vectors, target.num_cores))
     best, *others = nsmallest(LIMIT + 1, choices(), key=makespan)
     key = f"winograd tasks {images} {count} {positions} {p.in_padded} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
-    key += "" if depth is None else f" {depth.kernel},{depth.stride} {depth.out}"
+    key += f" {depth.kernel},{depth.stride} {depth.out}" if p.window.is_volume else ""
     blocks, parts, run = target.choices.pick(key, best, lambda: (best, *others), kernel)
     block = -(-count // blocks)
     if not p.is_known:
