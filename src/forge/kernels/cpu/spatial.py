@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 from forge import loops
 from forge.backend import Convolution3x3
-from forge.dims import Dim
 from forge.errors import CompileError
 from forge.loops.contract import KernelCall, Reader, Writer
 from forge.target import Target
@@ -29,16 +28,10 @@ def clamp(x: Expr, low: Expr, high: Expr) -> Expr:
     return E.binary("max", E.binary("min", x, high), low)
 
 
-def each_axis(value: Any, axes: int) -> tuple[int, ...]:
-    """An attribute along the spatial axes, which may be one number for all."""
+def each_axis(value: Any, count: int) -> tuple[Any, ...]:
+    """Returns an attribute of ``count`` numbers, which may be one for all, or half of them for both halves."""
     values = value if isinstance(value, tuple) else (value,)
-    return tuple(map(int, values * axes if len(values) == 1 else values))
-
-
-def padding(value: Any, axes: int) -> tuple[Dim, ...]:
-    """All begins, then all ends, from Relay's one number, one for each axis, or all of them."""
-    values = value if isinstance(value, tuple) else (value,)
-    return values if len(values) == 2 * axes else (values * axes if len(values) == 1 else values) * 2
+    return values * (count // len(values))
 
 
 @dataclass(frozen=True)
@@ -264,7 +257,7 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
     block, out_block = (loops.known(r.shape[-1], f"{call.name}: the channel block") for r in (data, result))
     strides, dilation = each_axis(call.attrs.strides, axes), each_axis(call.attrs.dilation, axes)
-    pads, shifts = padding(call.attrs.padding, axes), (*(0,) * (axes - 2), *(used or UsedTaps(0)).shifts)
+    pads, shifts = each_axis(call.attrs.padding, 2 * axes), (*(0,) * (axes - 2), *(used or UsedTaps(0)).shifts)
 
     def axis(k: int) -> SpatialAxis:
         extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
