@@ -38,7 +38,7 @@ from forge.loops import Accumulators
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.dots import Group
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr, ExprLike
+from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 # A register tile prefetches what it reads of the next channel block where there are at least this many: with large images the
@@ -95,8 +95,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": group_blocks}
 
     def task(index: Expr) -> Stmt:
-        lets, parts = loops.bound_indices(index, extents)
-        volume, number, row, column, group = parts
+        lets, (volume, number, row, column, group) = loops.bound_indices(index, extents)
         place = (row * row_block, row_block, column * column_block, column_block)
         computed = _Task(plan, (volume, number), *place, group).statement()
         if rest is not None:
@@ -156,11 +155,11 @@ class _Source:
     buffer: Buffer
     base: Expr
     block: Callable[[Expr], Expr]
-    row_stride: ExprLike
+    row_stride: Expr
     unit: Group
 
-    def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
-        return self.unit.load(self.buffer, self.base + self.block(block) + row * self.row_stride + x * self.unit.size)
+    def place(self, block: Expr, row: Expr, x: Expr) -> Expr:
+        return self.base + self.block(block) + row * self.row_stride + x * self.unit.size
 
 
 class _Task:
@@ -400,10 +399,11 @@ class _Tile:
 
     def _element(self, block: Expr, tap: Expr, x: Expr, position: Expr) -> Expr:
         """What position ``position`` multiplies at element ``x`` of a row of taps."""
-        plan, height, width = self.plan, self.window.height, self.window.width
+        plan, height, width, source = self.plan, self.window.height, self.window.width, self.task.source
         i, j = position // self.width, position % self.width if plan.staged else self._column(position)
-        return self.task.source.element(block, self.source_row + i * height.stride + tap * height.dilation,
-                                        self.source_x + j * (width.stride * plan.block) + x)
+        place = source.place(block, self.source_row + i * height.stride + tap * height.dilation,
+                             self.source_x + j * (width.stride * plan.block) + x)
+        return plan.unit.load(source.buffer, place)
 
     def _finish(self) -> Stmt:
         """Hands the sums of a register tile to the writer: written out, or in a loop where that makes much code of each."""
@@ -434,7 +434,7 @@ class _Tile:
             return seq()
         line = tiles.CACHE_LINE // dtypes.itemsize(window.data.dtype)
         size = ((self.width - 1) * window.width.stride + 1) * window.block
-        begin = source.base + source.block(block) + self.source_row * source.row_stride + self.source_x * self.plan.unit.size
+        begin = source.place(block, self.source_row, self.source_x)
         return seq(Prefetch(source.buffer, begin + i * window.height.stride * source.row_stride + offset)
                    for i in range(self.height) for offset in range(0, size, line))
 

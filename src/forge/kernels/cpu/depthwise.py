@@ -28,8 +28,6 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
-# The image is cut into about this many tasks per core.
-TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 3
 # Outputs of a tile of rows whose length is known at run time only: networks make images of multiples of seven and of eight, and
@@ -132,7 +130,7 @@ def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     most = 8 if call.target.vector_registers >= 32 else 6
     width = min(window.width.out, most) if window.width.is_known else min(WIDTH, most)
     blocks = call.numbers[0] if call.numbers else E.const(window.out_blocks)
-    wanted = loops.ceildiv(E.const(TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
+    wanted = loops.ceildiv(E.const(depthwise_bytes.TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
     row_blocks, row_block = window.height.parts(wanted)
     return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
 

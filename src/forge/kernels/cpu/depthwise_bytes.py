@@ -31,7 +31,7 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
 WEIGHT: Final = "[C/c][kh][kw/g][c][g]"
-# The image is cut into about this many tasks per core.
+# An image is cut into about this many tasks per core.
 TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 2
@@ -69,10 +69,6 @@ class BytesPlan:
     def size(self) -> int:
         """Numbers in a group of positions of all channels."""
         return self.window.block * self.unit.size
-
-    @property
-    def is_ring(self) -> bool:
-        return self.slots < self.window.height.span(self.row_block)
 
     def steps_from(self, parity: int) -> int:
         """Groups under the taps of an output whose window begins ``parity`` after the first position of one."""
@@ -217,9 +213,10 @@ class _Task:
         count, size = axis.blocks(plan.strip, plan.width)
 
         def strip(number: Expr) -> Stmt:
-            lets, first = loops.bind("first", number * size)
-            lets_count, outputs = loops.bind("outputs", axis.rest(size, first))
-            return seq(lets, lets_count, self._strip(first, outputs))
+            lets = list[Stmt]()
+            first = loops.bound(number * size, lets, "first")
+            outputs = loops.bound(axis.rest(size, first), lets, "outputs")
+            return seq(lets, self._strip(first, outputs))
 
         return loops.serial("strip", count, strip)
 
@@ -250,7 +247,8 @@ class _Task:
 
     def _slot(self, number: Expr) -> Expr:
         """Where row ``number`` of those under the task begins in the copies."""
-        return (number % self.plan.slots if self.plan.is_ring else number) * self.row_size
+        is_ring = self.plan.slots < self.window.height.span(self.plan.row_block)
+        return (number % self.plan.slots if is_ring else number) * self.row_size
 
     def _place(self, row: Expr, tap: Expr) -> Expr:
         height = self.window.height

@@ -288,15 +288,16 @@ def winograd_key(convolution: Convolution3x3, target: Target) -> str:
     return f"winograd {c.images} x {c.in_channels} x {outer} x {c.height} x {c.width}{narrow}"
 
 
+def convolution_of(window: BlockedWindow, in_channels: int) -> Convolution3x3:
+    """Returns what the choice of an algorithm for a 3x3 convolution depends on."""
+    sizes = (window.image_count, in_channels, window.out_blocks * window.out_block, window.height.out, window.width.out)
+    return Convolution3x3(window.data.dtype, *sizes, window.slices, (window.height.dilation, window.width.dilation))
+
+
 def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) -> None:
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
-    axes = (window.height, window.width)
-    if [(a.kernel, a.stride) for a in axes] == [(3, 1)] * 2:
-        channels = in_channels, window.out_blocks * window.out_block
-        sizes = (window.image_count, *channels, window.height.out, window.width.out, window.slices)
-        dilation = (window.height.dilation, window.width.dilation)
-        convolution = Convolution3x3(window.data.dtype, *sizes, dilation)
-        call.target.choices.note(winograd_key(convolution, call.target), call.name)
+    if all((axis.kernel, axis.stride) == (3, 1) for axis in (window.height, window.width)):
+        call.target.choices.note(winograd_key(convolution_of(window, in_channels), call.target), call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:

@@ -40,8 +40,6 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
-IndexBody = Callable[[Expr], Stmt]
-
 # The weights of each block of output channels are prefetched this many bytes ahead of the multiply-adds.
 PREFETCH_BYTES: Final = 4096
 
@@ -384,21 +382,20 @@ class Task:
 
     def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         """Loads a vector of transformed weights."""
-        block, lane = self.channel(group, vector)
-        inner = self.window.block
-        weight = self.window.weight
-        if weight.buffer is None:
+        weight, lanes, inner = self.window.weight, self.plan.tile.lanes, self.window.block
+        if weight.buffer is not None:
+            value = E.load(weight.buffer, E.ramp(self._weight_place(position, group, k, vector), 1, lanes))
+        else:
+            block, lane = self.channel(group, vector)
             places = loops.unravel(k // inner, weight.shape[2:-2])
-            indices = [block, position, *places, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
-            return E.cast(weight.read(indices), self.plan.tile.dtype)
-        place = E.ramp(self._weight_place(position, group, k, vector), 1, self.plan.tile.lanes)
-        return E.cast(E.load(weight.buffer, place), self.plan.tile.dtype)
+            value = weight.read([block, position, *places, k % inner, E.ramp(lane, 1, lanes)])
+        return E.cast(value, self.plan.tile.dtype)
 
     def _outputs(self, plan: WinogradPlan, group: Expr) -> Stmt:
         """A^T m A of every tile, written where it lies on the result."""
         def tile_outputs(number: Expr, tile: Expr) -> Stmt:
             lets, row, column = self._place(plan, tile)
-            vectors = _each(E.const(plan.tile.vectors), plan.tile.vectors, "vector", lambda vector: self._output_tile(
+            vectors = _each("vector", plan.vectors, plan.vectors, lambda vector: self._output_tile(
                 plan, group, number, tile, row, column, vector), self._repeats)
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
@@ -426,7 +423,7 @@ class Task:
         transform = square(plan.scheme.patch, out, load, plan.scheme.output_line,
                            lambda y, x, value: store(finished, y * out + x, value))
         high, wide = self._left(plan, window.height, row), self._left(plan, window.width, column)
-        rows = _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x)), self._repeats)
+        rows = _each("y", high, out, lambda y: _each("x", wide, out, lambda x: write(y, x)), self._repeats)
         return seq(Allocate(finished), transform, rows)
 
     @property
@@ -438,8 +435,9 @@ class Task:
         return self.plan.shared is not None and loops.statement_cost(written) > WRITTEN_OUT
 
 
-def _each(count: Expr, most: int, name: str, body: IndexBody, repeat: bool = False) -> Stmt:
+def _each(name: str, count: ExprLike, most: int, body: Callable[[Expr], Stmt], repeat: bool = False) -> Stmt:
     """``body`` for each index below ``count``, which is at most ``most``: written out, unless the same code is to ``repeat``."""
+    count = E.as_expr(count)
     if repeat:
         return loops.serial(name, count, body)
     known = loops.static(count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -31,6 +30,8 @@ TILE_ROWS: Final = 14
 MAX_RUN: Final = 8
 # Both transformations take this many cycles per position of a patch and vector of channels.
 TRANSFORM_CYCLES: Final = 14.0
+# The direct sum stays where the estimated gain is less than this factor.
+MARGIN: Final = 1.1
 # A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
 OVERHEAD_TILES: Final = 1
 # Fractions of a cycle in which work is counted: whole numbers, so that sizes that are known at run time give the same estimate.
@@ -63,12 +64,9 @@ class WinogradProblem:
     weight_cycles: float = 0.0
 
     @property
-    def tiles_wide(self) -> int:
-        return self.scheme.tiles(self.window.width.out, self.window.width.dilation)
-
-    @property
     def tile_count(self) -> int:
-        return self.scheme.tiles(self.window.height.out, self.window.height.dilation) * self.tiles_wide
+        axes = self.window.height, self.window.width
+        return self.scheme.tile_count([axis.out for axis in axes], [axis.dilation for axis in axes])
 
     @property
     def is_known(self) -> bool:
@@ -77,13 +75,13 @@ class WinogradProblem:
 
     @property
     def wide(self) -> Expr:
-        """Tiles in a row of them, as ``tiles_wide``, of the sizes that there are."""
-        return self.scheme.tiles_of(self.window.width.positions, self.window.width.dilation)
+        """Tiles in a row of them, of the sizes that there are."""
+        return self.scheme.tiles(self.window.width.positions, self.window.width.dilation)
 
     @property
     def count(self) -> Expr:
         """Tiles of an image, as ``tile_count``, of the sizes that there are."""
-        return self.scheme.tiles_of(self.window.height.positions, self.window.height.dilation) * self.wide
+        return self.scheme.tiles(self.window.height.positions, self.window.height.dilation) * self.wide
 
     @property
     def element(self) -> str:
@@ -96,13 +94,9 @@ class WinogradProblem:
         slices = self.window.slices
         return -(-self.in_channels // self.unit.size) if slices == 1 else slices * self.in_padded // self.unit.size
 
-    def slices(self, run: int) -> int:
-        """Slices of data under ``run`` neighbouring ones of the result; 1 of images."""
-        return self.window.depth.span(run)
-
     def in_stride(self, run: int) -> int:
-        """Elements from tile to tile."""
-        return _off_sets(self.slices(run) * self.in_padded, self.in_lanes, self.element, 2048)
+        """Elements from tile to tile of transformed patches, of slices of data under ``run`` neighbouring ones of the result."""
+        return _off_sets(self.window.depth.span(run) * self.in_padded, self.in_lanes, self.element, 2048)
 
     def rows(self, block: int) -> int:
         """Rows of the register tiles that share out ``block`` tiles evenly."""
@@ -171,7 +165,7 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def stride(self) -> int:
-        """Elements from tile to tile of transformed patches."""
+        """That of the slices of a task."""
         return self.in_stride(self.run)
 
     @property
@@ -241,8 +235,7 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     In the Winograd domain bfloat16 is float32.
     """
     lanes, inner, slices = channel_block(target), convolution.in_channels, convolution.slices
-    extents = (convolution.height, convolution.width)
-    tiles = convolution.images * math.prod(map(scheme.tiles, extents, convolution.dilation))
+    tiles = convolution.images * scheme.tile_count((convolution.height, convolution.width), convolution.dilation)
     held = max(1, _room(target) // (scheme.positions * 4 * (inner + 2 * lanes)))
     channels = E.const(inner // slices), slices, E.const(convolution.out_channels)
     return loops.known(work_of(scheme, E.const(tiles), E.const(-(-tiles // held)), channels, target), "cycles") / PARTS
@@ -287,7 +280,7 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
         products = run * positions * p.out_vectors // p.vectors * -(-block // rows) * one_tile
         transformed = steps * p.out_vectors * p.weight_cycles
         each = max(products, weights) if not transformed else products + transformed
-        changed = p.slices(run) * p.in_padded / p.lanes + run * p.out_vectors / parts
+        changed = depth.span(run) * p.in_padded / p.lanes + run * p.out_vectors / parts
         task = each / parts + block * change * changed
         return -(-images // run * blocks * parts // target.num_cores) * task
 
