@@ -345,8 +345,8 @@ class _Task:
 
     def write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self.channel(group, vector)
-        lanes, finished = E.ramp(lane, 1, self.plan.lanes), loops.finished(value, self.window.result.dtype)
-        return self.window.write(self.image, block, self.first_row + row, self.first_column + column, lanes, finished)
+        lanes = E.ramp(lane, 1, self.plan.lanes)
+        return self.window.write(self.image, block, self.first_row + row, self.first_column + column, lanes, value)
 
 
 class _Tile:

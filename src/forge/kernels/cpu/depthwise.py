@@ -206,8 +206,7 @@ class _Row:
         columns = self._columns(first, width)
 
         def write(position: Expr, _: int) -> Stmt:
-            value = loops.finished(acc.get(position, 0), window.result.dtype)
-            return window.write(self.image, self.block, self.row, first + position, self.lanes, value)
+            return window.write(self.image, self.block, self.row, first + position, self.lanes, acc.get(position, 0))
 
         def of_slice(tap: Expr) -> Stmt:
             return loops.serial("tap_row", self.rows[1] - self.rows[0],

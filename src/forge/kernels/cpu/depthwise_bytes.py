@@ -21,7 +21,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu.micro import micro_kernel
-from forge.kernels.cpu.spatial import BlockedWindow, clamp, known_tiles, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Image, clamp, known_tiles, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall
 from forge.loops.dots import FOUR_BYTES, Group
@@ -105,14 +105,14 @@ def build(call: KernelCall) -> Function:
     window = window_of(call, (kernel_h, int(call.attrs.kernel_size[-1])))
     plan = _plan(call, window)
     row_blocks, rows = window.height.blocks(plan.row_block)
-    extents = {"image": window.batch, "block": E.const(window.out_blocks), "row_block": row_blocks}
+    extents = {**window.images, "block": E.const(window.out_blocks), "row_block": row_blocks}
     short = _short_plan(call, window)
 
     def task(index: Expr) -> Stmt:
-        lets, (image, block, row_block) = loops.bound_indices(index, extents)
+        lets, (image, number, block, row_block) = loops.bound_indices(index, extents)
 
         def code(plan: BytesPlan) -> Stmt:
-            return _Task(plan, image, block, row_block * rows, rows).statement()
+            return _Task(plan, (image, number), block, row_block * rows, rows).statement()
 
         if short is None:
             return seq(lets, code(plan))
@@ -160,11 +160,12 @@ def _plan(call: KernelCall, window: BlockedWindow) -> BytesPlan:
 class _Task:
     """Statements of one task: rows of one channel block."""
 
-    def __init__(self, plan: BytesPlan, image: Expr, block: Expr, first_row: Expr, rows: Expr) -> None:
+    def __init__(self, plan: BytesPlan, image: Image, block: Expr, first_row: Expr, rows: Expr) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
         self.block = block
+        self.source = plan.window.source(image, block)
         self.first_row = first_row
         self.rows = E.binary("min", rows, self.window.height.positions - first_row)
         self.row_size = plan.groups(plan.strip) * plan.size
@@ -282,7 +283,7 @@ class _Task:
         self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int, limit: Expr | None = None, sure: int = 0,
     ) -> Stmt:
         """``count`` outputs from ``begin`` of a strip; those from ``limit`` on are not written, but the ``sure`` first."""
-        plan, result = self.plan, self.window.result
+        plan = self.plan
         acc = Accumulators(RegisterTile(count, 1, self.window.block, "int32"))
         start = begin * plan.window.width.stride // STEP * plan.size
         if bases:
@@ -292,8 +293,8 @@ class _Task:
                                 lambda tap: self._tap_row(acc, tap, self._place(row, tap) + start))
 
         def write(position: Expr) -> Stmt:
-            indices = [self.image, self.block, self.first_row + row, first + begin + position, E.ramp(0, 1, self.window.block)]
-            written = result.write(indices, loops.finished(acc.get(position, 0), result.dtype))
+            written = self.window.write(self.image, self.block, self.first_row + row, first + begin + position,
+                                        E.ramp(0, 1, self.window.block), acc.get(position, 0))
             return written if limit is None else loops.guard(position < E.binary("max", limit - begin, sure), written)
 
         return seq(acc.allocate(), acc.clear(), sums, acc.each(lambda position, _: write(position)))
@@ -341,9 +342,9 @@ class _Copies:
         extent = self.axis.extent if self.axis.is_known else size  # the caller asked
         buffer = self.data_in.buffer
         if buffer is not None and extent >= size:
-            return E.load(buffer, E.ramp(buffer.offset(task.image, task.block, h, place, 0), 1, size * block))
+            return E.load(buffer, E.ramp(buffer.offset(*task.source, h, place, 0), 1, size * block))
         places = [place + k if extent >= size else E.const(min(k, extent - 1)) for k in range(size)]
-        parts = [self.data_in.read([task.image, task.block, h, w, E.ramp(0, 1, block)]) for w in places]
+        parts = [self.data_in.read([*task.source, h, w, E.ramp(0, 1, block)]) for w in places]
         while len(parts) > 1:
             parts = [_shuffled(a, b, range(2 * a.lanes)) for a, b in zip(parts[::2], parts[1::2])]
         return parts[0]
@@ -416,7 +417,7 @@ class _Copies:
 
         def position(k: Expr) -> Stmt:
             at = E.ramp(k * block, 1, block)
-            value = self.data_in.read([task.image, task.block, h, place + k, E.ramp(0, 1, block)])
+            value = self.data_in.read([*task.source, h, place + k, E.ramp(0, 1, block)])
             outside = E.const(self.plan.pad_value, value.dtype, block)
             return loops.guard(self.axis.holds(place + k), store(border, at, value), store(border, at, outside))
 
@@ -435,7 +436,7 @@ class _Copies:
             return E.ramp(E.const(0, "int8"), E.const(1, "int8"), lanes) < E.broadcast(count, lanes)
 
         on_data = E.logical_and(before(self.axis.data), E.logical_not(before(E.const(0))))
-        offset = buffer.offset(self.task.image, self.task.block, h, place, 0)
+        offset = buffer.offset(*self.task.source, h, place, 0)
         return E.select(on_data, E.load(buffer, E.ramp(offset, 1, lanes), on_data), self._pads())
 
 

@@ -242,7 +242,8 @@ class BlockedWindow:
         return [volume, block, number] if self.is_volume else [volume, block]
 
     def write(self, image: Image, block: Expr, row: Expr, column: Expr, lanes: Expr, value: Expr) -> Stmt:
-        """Writes a vector, as `Writer.write` does."""
+        """Writes a vector of finished sums, as `Writer.write` does."""
+        value = loops.finished(value, self.result.dtype)
         return self.result.write([*self.indices(image[0], block, image[1]), row, column, lanes], value)
 
 

@@ -127,13 +127,11 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
     def along(axis: int, block: Expr) -> tuple[Expr, Expr]:
         phase, numbers = _phase(call, axes, axis, block), call.attrs.taps[axis]
 
-        def of_phase(known: Sequence[int]) -> Expr:
-            found: Expr = E.const(known[0])
-            for first, later in zip(numbers[3::3], known[1:]):
-                found = E.select(phase >= first, E.const(later), found)
-            return found
-
-        return of_phase(numbers[1::3]), of_phase(numbers[2::3])
+        begin, end = map(E.as_expr, numbers[1:3])
+        for first, later_begin, later_end in zip(numbers[3::3], numbers[4::3], numbers[5::3]):
+            begin = E.select(phase >= first, E.const(later_begin), begin)
+            end = E.select(phase >= first, E.const(later_end), end)
+        return begin, end
 
     def has_block(block: Expr, data_block: Expr) -> Expr:
         begin, end = along(0, block)

@@ -126,7 +126,7 @@ def in_tasks(call: KernelCall, plans: Sequence[WinogradPlan], kind: type[Task]) 
     before: list[Stmt] = []
     plan, choice = plans[0], Choice(plans, before)
     depth, counts = plan.window.depth, plan.counts
-    runs, run = plan.runs
+    runs, run = depth.blocks(plan.run)
     extents = {"image": plan.window.batch, "run": runs, "block": choice.blocks, "part": counts.parts}
 
     def task(index: Expr) -> Stmt:
@@ -223,26 +223,20 @@ class Task:
     def _may_be_past(self) -> bool:
         return self.plan.is_known and self.plan.tile_count % self.plan.block != 0
 
-    def _place(self, plan: WinogradPlan, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
-        """Row and column of a tile among all tiles; past the last one, that of the last."""
-        number = self.first + tile
+    def _first_output(self, plan: WinogradPlan, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
+        """Row and column of the first output of a tile; past the last one, of that of the last."""
+        number, lets = self.first + tile, list[Stmt]()
         if self._may_be_past:
             number = E.binary("min", number, plan.tile_count - 1)
-        lets_row, row = loops.bind("tile_row", number // plan.wide)
-        lets_column, column = loops.bind("tile_column", number % plan.wide)
-        return lets_row + lets_column, row, column
+        row, column = (loops.bound(place, lets, name) for place, name in (
+            (number // plan.wide, "tile_row"), (number % plan.wide, "tile_column")))
+        return lets, plan.scheme.first(row, self.window.height.dilation), plan.scheme.first(column, self.window.width.dilation)
 
-    def _first_of(self, plan: WinogradPlan, axis: SpatialAxis, tile: Expr) -> Expr:
-        """The first position of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
-        out, step = plan.scheme.out, axis.dilation
-        return tile * out if step == 1 else tile // step * (out * step) + tile % step
-
-    def _left(self, plan: WinogradPlan, axis: SpatialAxis, tile: Expr) -> Expr:
+    def _left(self, plan: WinogradPlan, axis: SpatialAxis, first: Expr) -> Expr:
         """Outputs of a tile that lie on the result."""
-        out, first = plan.scheme.out, self._first_of(plan, axis, tile)
         if axis.dilation == 1:
-            return axis.rest(E.const(out), first)
-        return E.binary("min", loops.ceildiv(axis.positions - first, axis.dilation), out)
+            return axis.rest(E.const(plan.scheme.out), first)
+        return E.binary("min", loops.ceildiv(axis.positions - first, axis.dilation), plan.scheme.out)
 
     def _transform_vector(self, plan: WinogradPlan, number: Expr, vector: Expr) -> Stmt:
         """B^T d B of all patches of one vector of channels of slice ``number`` of those under the task.
@@ -257,12 +251,12 @@ class Task:
         source = window.indices(self.image[0], block, self._first_slice + number)
 
         def patch(tile: Expr) -> Stmt:
-            lets, row, column = self._place(plan, tile)
-            lets_h, top = loops.bind("top", self._first_of(plan, window.height, row) - window.height.pad)
-            lets_w, left = loops.bind("left", self._first_of(plan, window.width, column) - window.width.pad)
+            lets, row, column = self._first_output(plan, tile)
+            top = loops.bound(row - window.height.pad, lets, "top")
+            left = loops.bound(column - window.width.pad, lets, "left")
             inside = E.logical_and(*(E.logical_and(first >= 0, first < axis.data - (plan.scheme.patch - 1) * axis.dilation)
                                      for axis, first in ((window.height, top), (window.width, left))))
-            return seq(lets, lets_h, lets_w, self._transform_patch(plan, tile, channel, [*source, top, left, lanes], inside))
+            return seq(lets, self._transform_patch(plan, tile, channel, [*source, top, left, lanes], inside))
 
         return seq(lets_block, loops.serial("tile", self.size, patch))
 
@@ -394,7 +388,7 @@ class Task:
     def _outputs(self, plan: WinogradPlan, group: Expr) -> Stmt:
         """A^T m A of every tile, written where it lies on the result."""
         def tile_outputs(number: Expr, tile: Expr) -> Stmt:
-            lets, row, column = self._place(plan, tile)
+            lets, row, column = self._first_output(plan, tile)
             vectors = _each("vector", plan.vectors, plan.vectors, lambda vector: self._output_tile(
                 plan, group, number, tile, row, column, vector), self._repeats)
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
@@ -416,9 +410,8 @@ class Task:
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
-            at_row = self._first_of(plan, window.height, row) + y * window.height.dilation
-            at_column = self._first_of(plan, window.width, column) + x * window.width.dilation
-            return window.write((self.image[0], self.image[1] + number), block, at_row, at_column, lanes, value)
+            place = row + y * window.height.dilation, column + x * window.width.dilation
+            return window.write((self.image[0], self.image[1] + number), block, *place, lanes, value)
 
         transform = square(plan.scheme.patch, out, load, plan.scheme.output_line,
                            lambda y, x, value: store(finished, y * out + x, value))

@@ -42,6 +42,10 @@ class Scheme:
             return loops.ceildiv(extent, self.out)
         return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
 
+    def first(self, tile: Expr, dilation: int) -> Expr:
+        """The first output of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
+        return tile * self.out if dilation == 1 else tile // dilation * (self.out * dilation) + tile % dilation
+
     def tile_count(self, extents: Sequence[int], dilation: Sequence[int]) -> int:
         """Returns the tiles of an image of known size."""
         return math.prod(loops.known(self.tiles(E.const(extent), d), "tiles") for extent, d in zip(extents, dilation))

@@ -195,11 +195,6 @@ class WinogradPlan(WinogradProblem):
         return self.out_vectors // self.vectors // self.parts
 
     @property
-    def runs(self) -> tuple[Expr, Expr]:
-        """How many runs of slices there are, and the slices of one."""
-        return self.window.depth.blocks(self.run)
-
-    @property
     def smaller(self) -> Iterator[WinogradPlan]:
         """Plans of smaller tiles with the same filters, of which those for them are the first positions; none of the smallest."""
         for scheme in (s for s in SCHEMES.values() if s.out < self.scheme.out):
@@ -210,7 +205,7 @@ class WinogradPlan(WinogradProblem):
     def work(self) -> Expr:
         """The multiply-adds of a task, of the sizes at run time."""
         window, counts = self.window, self.counts
-        passes = loops.ceildiv(self.count, counts.block) * self.runs[0] * window.batch
+        passes = loops.ceildiv(self.count, counts.block) * window.depth.blocks(self.run)[0] * window.batch
         outer = counts.parts * counts.part_groups * (self.vectors * self.lanes)
         computed = self.count * (window.depth.positions * window.batch)
         return work_of(self.scheme, computed, passes, (counts.in_padded, window.slices, outer), self.target)
