@@ -127,8 +127,8 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     unit, pad_value = Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
     fills = window.padded or pad_value != 0 and window.depth.padded
-    return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size) * window.slices, in_steps,
-                       in_blocks * window.slices, fills or not ready, unit, pad_value)
+    return ConvProblem(window, call.target, dtype, unit, pad_value, -(-in_channels // unit.size) * window.slices, in_steps,
+                       in_blocks * window.slices, fills or not ready)
 
 
 def _joined(call: KernelCall) -> KernelCall:

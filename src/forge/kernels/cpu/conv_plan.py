@@ -12,7 +12,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis
+from forge.kernels.cpu.spatial import SpatialAxis, WindowProblem
 from forge.loops import RegisterTile, product, round_up
 from forge.loops.dots import Group
 from forge.target import Target
@@ -45,26 +45,17 @@ PADDING_SHARE: Final = 50
 
 
 @dataclass(frozen=True)
-class ConvProblem:
+class ConvProblem(WindowProblem):
     """What the choice of a plan depends on.
 
-    ``in_channels`` and ``in_block`` count steps of the reduction, each of a ``unit`` of channels, those of all slices together.
-    Where ``staged``, a task copies the input under it into a local patch, padded with ``pad_value``.
+    ``in_channels`` and ``in_block`` count steps of the reduction, those of all slices together. Where ``staged``, a task copies
+    the input under it into a local patch.
     """
 
-    window: BlockedWindow
-    target: Target
-    dtype: str
     in_channels: int
     in_block: int
     in_blocks: int
     staged: bool
-    unit: Group
-    pad_value: int
-
-    @property
-    def lanes(self) -> int:
-        return tiles.vector_lanes(self.window.out_block, self.target, self.dtype)
 
     @property
     def skips_slices(self) -> bool:
@@ -85,10 +76,6 @@ class ConvProblem:
         """Whether a task leaves out the columns of taps that lie on padding at all its positions, as of a very narrow image."""
         axis = self.window.width
         return not axis.is_known and axis.padded and self.pad_value == 0 and axis.kernel > 3 and self.window.used is None
-
-    @property
-    def out_vectors(self) -> int:
-        return self.window.out_blocks * self.window.out_block // self.lanes
 
     def most_positions(self, vectors: int) -> int:
         """The most output positions that a register tile has."""

@@ -13,7 +13,9 @@ from typing import Any, Final, TypeVar
 from forge import loops
 from forge.backend import Convolution3x3
 from forge.errors import CompileError
+from forge.kernels.cpu import tiles
 from forge.loops.contract import KernelCall, Reader, Writer
+from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
@@ -245,6 +247,29 @@ class BlockedWindow:
         """Writes a vector of finished sums, as `Writer.write` does."""
         value = loops.finished(value, self.result.dtype)
         return self.result.write([*self.indices(image[0], block, image[1]), row, column, lanes], value)
+
+
+@dataclass(frozen=True)
+class WindowProblem:
+    """What the choice of a plan for a convolution depends on.
+
+    Sums of ``dtype`` take a ``unit`` of input channels in a step. Data are padded with ``pad_value``.
+    """
+
+    window: BlockedWindow
+    target: Target
+    dtype: str
+    unit: Group
+    pad_value: int
+
+    @property
+    def lanes(self) -> int:
+        """Output channels of a vector."""
+        return tiles.vector_lanes(self.window.out_block, self.target, self.dtype)
+
+    @property
+    def out_vectors(self) -> int:
+        return self.window.out_blocks * self.window.out_block // self.lanes
 
 
 def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = None) -> BlockedWindow:

@@ -148,7 +148,7 @@ def problem_of(call: KernelCall) -> WinogradProblem:
     """Returns all that the plan of a call depends on."""
     rank = len(call.results[0].shape)
     wanted = "[O/o][16 or 36][I/i][i][o], or with [kd] before [I/i]"
-    out_blocks, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
+    _, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
     window = window_of(call, (*slices, 3, 3))
     axes = (window.height, window.width)
     blocks, steps = (in_block, out_block), [a.stride for a in axes]
@@ -157,13 +157,11 @@ def problem_of(call: KernelCall) -> WinogradProblem:
         raise CompileError(f"{call.name}: Winograd convolution of {positions} positions, blocks {blocks}, strides {steps}; "
                            f"expected {' or '.join(map(str, SCHEMES))}, the blocks of data and result, and 1")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
-    lanes = tiles.vector_lanes(out_block, call.target, dtype)
-    out_vectors = out_blocks * out_block // lanes
-    padded = in_blocks * in_block
+    padded, in_lanes = in_blocks * in_block, tiles.vector_lanes(in_block, call.target, dtype)
     in_channels = int(call.attrs.in_channels or padded)
     note_algorithm(call, window, in_channels * window.slices)
-    return WinogradProblem(scheme, window, call.target, in_channels, padded, tiles.vector_lanes(in_block, call.target, dtype),
-                           out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
+    problem = WinogradProblem(window, call.target, dtype, Group(1, dtype), 0, scheme, in_channels, padded, in_lanes, 1)
+    return replace(problem, vectors=_group_vectors(problem.out_vectors, out_block // problem.lanes))
 
 
 def _group_vectors(out_vectors: int, per_block: int) -> int:

@@ -53,9 +53,9 @@ def build(call: KernelCall, problem: ConvProblem) -> Function:
     """The kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
     wanted = WinogradProblem(
-        winograd_lines.WHOLE_SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
-        problem.in_blocks * window.block, window.block, problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype,
-        problem.unit, problem.pad_value, TRANSFORM_CYCLES, WEIGHT_CYCLES)
+        window, problem.target, problem.dtype, problem.unit, problem.pad_value, winograd_lines.WHOLE_SCHEME_2,
+        problem.in_channels * problem.unit.size, problem.in_blocks * window.block, window.block, _vectors(problem),
+        TRANSFORM_CYCLES, WEIGHT_CYCLES)
     return winograd.in_tasks(call, [plan_tasks(wanted, call.name)], _Task)
 
 

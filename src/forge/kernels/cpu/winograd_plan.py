@@ -11,10 +11,9 @@ from forge import dtypes, loops
 from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.gemm import MIDDLE_TILE_ROWS
-from forge.kernels.cpu.spatial import BlockedWindow
+from forge.kernels.cpu.spatial import WindowProblem
 from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme
 from forge.loops import RegisterTile
-from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.target.choices import LIMIT
@@ -39,27 +38,20 @@ PARTS: Final = 1024
 
 
 @dataclass(frozen=True)
-class WinogradProblem:
+class WinogradProblem(WindowProblem):
     """What the choice of tasks depends on.
 
-    Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data. ``vectors`` vectors of output
-    channels, each of ``lanes`` sums of ``dtype``, are summed together. A step of a sum takes a ``unit`` of input channels. Images
-    are padded with ``pad_value``. Patches and sums are transformed in ``transform_cycles`` per position and vector of channels;
-    where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a step and vector.
+    Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data, in vectors of ``in_lanes``.
+    ``vectors`` vectors of output channels are summed together. Patches and sums are transformed in ``transform_cycles`` per
+    position and vector of channels; where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a
+    step and vector.
     """
 
     scheme: Scheme
-    window: BlockedWindow
-    target: Target
     in_channels: int
     in_padded: int
     in_lanes: int
-    out_vectors: int
     vectors: int
-    lanes: int
-    dtype: str
-    unit: Group
-    pad_value: int = 0
     transform_cycles: float = TRANSFORM_CYCLES
     weight_cycles: float = 0.0
 
