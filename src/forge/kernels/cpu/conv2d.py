@@ -34,7 +34,7 @@ from forge.kernels.cpu.spatial import (
     static_shape,
     window_of,
 )
-from forge.loops import Accumulators
+from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.dots import Group
 from forge.tir import expr as E
@@ -126,7 +126,7 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
     unit, pad_value = Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
-    fills = window.padded or pad_value != 0 and window.depth.padded
+    fills = window.height.padded or window.width.padded or pad_value != 0 and window.depth.padded
     return ConvProblem(window, call.target, dtype, unit, pad_value, -(-in_channels // unit.size) * window.slices, in_steps,
                        in_blocks * window.slices, fills or not ready)
 
@@ -208,8 +208,8 @@ class _Task:
             return seq(self.bindings, patch, chunk(E.const(0)))
         zero, used = E.const(0, plan.dtype, plan.lanes), counts.groups * counts.row_block * counts.column_block * plan.vectors
         clear = loops.serial("p", used, lambda i: store(self.partial, i, zero))
-        return seq(self.bindings, patch, Allocate(self.partial), clear, loops.serial("chunk", counts.chunks, chunk),
-                   self._write_partial())
+        summed = loops.serial("chunk", counts.in_blocks // counts.chunk, chunk)
+        return seq(self.bindings, patch, Allocate(self.partial), clear, summed, self._write_partial())
 
     def _patch(self) -> _Source:
         height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
@@ -240,15 +240,19 @@ class _Task:
             (window.height, window.width), self.block, (self.rows, self.columns)))
         low, high = clamp(zero - first_w, zero, width), clamp(window.width.data - first_w, zero, width)
 
+        def padding(base: Expr, begin: Expr, end: Expr) -> Stmt:
+            dtype = self.plan.unit.copied
+            return self._fill(base, begin, end, lambda x, _: E.const(self.plan.pad_value, dtype, x.lanes))
+
         def row(block: Expr, r: Expr) -> Stmt:
             lets, base = loops.bind("patch_row", source.block(block) + r * source.row_stride)
             h = first_h + r
-            data = seq(self._pad(base, zero, low), self._copy_row(base, first_block + block, h, first_w, low, high),
-                       self._pad(base, high, width))
+            copied = self._copy_row(base, first_block + block, h, first_w, low, high)
+            data = seq(padding(base, zero, low), copied, padding(base, high, width))
             inside = window.height.holds(h)
             if not self.plan.skips_slices:
                 inside = E.logical_and(inside, window.has_slice(self.image, first_block + block))
-            return seq(lets, loops.guard(inside, data, self._pad(base, zero, width)))
+            return seq(lets, loops.guard(inside, data, padding(base, zero, width)))
 
         return loops.serial("block", self.counts.chunk, lambda block: self.where_data(
             first_block + block, loops.serial("r", height, lambda r: row(block, r))))
@@ -257,30 +261,26 @@ class _Task:
         """What is done for a block of channels, but for one of a slice of padding, which adds nothing."""
         return loops.guard(self.window.has_slice(self.image, block), body) if self.plan.skips_slices else body
 
-    def _pad(self, base: Expr, begin: Expr, end: Expr) -> Stmt:
-        """Padding at columns [begin, end)."""
-        dtype, block = self.plan.unit.copied, self.window.block
-        lanes = self.plan.target.lanes(dtype)
+    def _fill(self, base: Expr, begin: Expr, end: Expr, value: Callable[[Expr, Expr | None], Expr]) -> Stmt:
+        """Columns [begin, end) of the row of the patch at ``base``, as ``value(indices, mask)`` gives them."""
+        size = self.window.block
         if E.is_const(end - begin, 0):
             return seq()
-        return loops.each_vector((end - begin) * block, lanes, lambda x, mask: store(
-            self.source.buffer, base + begin * block + x, E.const(self.plan.pad_value, dtype, x.lanes), mask))
+        return loops.each_vector((end - begin) * size, self.plan.target.lanes(self.plan.unit.copied), lambda x, mask: store(
+            self.source.buffer, base + begin * size + x, value(x, mask), mask))
 
     def _copy_row(self, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
         """Columns [low, high) of one row of the patch, from the data."""
-        data, size, dtype = self.window.data, self.window.block, self.plan.dtype
-        if data.buffer is not None:
-            lanes = self.plan.target.lanes(self.plan.unit.copied)
-            start = data.buffer.offset(*self.window.source(self.image, block), h, first_w + low, 0)
-            buffer = data.buffer
-            return loops.each_vector((high - low) * size, lanes, lambda x, mask: store(
-                self.source.buffer, base + low * size + x, self.plan.unit.copy(E.load(buffer, start + x, mask)), mask))
-        lanes = tiles.vector_lanes(size, self.plan.target, dtype)
+        data, size, copy, source = self.window.data, self.window.block, self.plan.unit.copy, self.window.source(self.image, block)
+        buffer = data.buffer
+        if buffer is not None:
+            start = buffer.offset(*source, h, first_w + low, 0)
+            return self._fill(base, low, high, lambda x, mask: copy(E.load(buffer, start + x, mask)))
+        lanes = tiles.vector_lanes(size, self.plan.target, self.plan.dtype)
 
         def column(w: Expr) -> Stmt:
             return loops.each_vector(size, lanes, lambda lane, mask: store(
-                self.source.buffer, base + w * size + lane,
-                self.plan.unit.copy(data.read([*self.window.source(self.image, block), h, first_w + w, lane], mask)), mask))
+                self.source.buffer, base + w * size + lane, copy(data.read([*source, h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
 
@@ -367,7 +367,7 @@ class _Tile:
         self.column = column
         self.width = width
         self.used = used
-        self.acc = Accumulators(self.plan.tile(height, width))
+        self.acc = Accumulators(RegisterTile(height * width, self.plan.vectors, self.plan.lanes, self.plan.dtype))
         self.taps, self.out_block = window.used or UsedTaps(0), task.channel(group, 0)[0]
         self.row_shift, column_shift = (E.const(0) if shift is None else shift(self.out_block)
                                         for shift in (self.taps.row_shift, self.taps.column_shift))

@@ -13,7 +13,7 @@ from forge import dtypes, loops
 from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import SpatialAxis, WindowProblem
-from forge.loops import RegisterTile, product, round_up
+from forge.loops import product, round_up
 from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, group_size
@@ -135,10 +135,6 @@ class Counts:
     row_block: Expr
     column_block: Expr
 
-    @property
-    def chunks(self) -> Expr:
-        return self.in_blocks // self.chunk
-
 
 @dataclass(frozen=True)
 class ConvPlan(ConvProblem):
@@ -252,10 +248,6 @@ class ConvPlan(ConvProblem):
         needed = self.groups * self.row_block * self.column_block * self.vectors
         room = 0 if self.shared is None else _patch_limit(self) // self.sum_bytes(1, 1)
         return max(room, needed)
-
-    def tile(self, height: int, width: int) -> RegisterTile:
-        """Returns the register tile of ``height`` x ``width`` positions."""
-        return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
 
 
 def estimate(convolution: Convolution3x3, target: Target) -> float:

@@ -42,18 +42,12 @@ Taps = tuple[Expr, Expr]
 
 @dataclass(frozen=True)
 class DepthwisePlan:
-    """``width`` outputs of one vector of channels are a tile; ``row_block`` rows of one channel block are a task.
-
-    There are ``row_blocks`` tasks of each channel block of an image.
-    """
+    """``width`` outputs of one vector of channels are a tile."""
 
     window: BlockedWindow
-    blocks: Expr
     lanes: int
     dtype: str
     width: int
-    row_blocks: Expr
-    row_block: Expr
 
 
 def variant(call: KernelCall) -> Variant | None:
@@ -82,18 +76,21 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
         return depthwise_bytes.build(call)
     plan = _plan(call, used)
     window = plan.window
-    extents = [*window.images.values(), plan.blocks, plan.row_blocks]
+    blocks = call.numbers[0] if call.numbers else E.const(window.out_blocks)
+    wanted = loops.ceildiv(E.const(depthwise_bytes.TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
+    row_blocks, row_block = window.height.parts(wanted)
+    extents = [*window.images.values(), blocks, row_blocks]
 
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
-        *places, row_block = loops.unravel(index, extents)
-        volume, number, block, first = (loops.bound(x, lets) for x in (*places, row_block * plan.row_block))
-        rows = E.binary("min", plan.row_block, window.height.positions - first)
+        *places, number = loops.unravel(index, extents)
+        volume, image, block, first = (loops.bound(x, lets) for x in (*places, number * row_block))
+        rows = E.binary("min", row_block, window.height.positions - first)
         own = replace(plan, window=window.of_block(block, lets))
-        return seq(lets, loops.serial("row", rows, lambda row: _row(own, (volume, number), block, row), first))
+        return seq(lets, loops.serial("row", rows, lambda row: _row(own, (volume, image), block, row), first))
 
     taps = window.slices * window.height.kernel * window.width.kernel
-    work = call.typical(plan.row_block) * window.width.out * window.block * taps
+    work = call.typical(row_block) * window.width.out * window.block * taps
     return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task), SHARED_LEVEL)
 
 
@@ -129,10 +126,7 @@ def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     most = 8 if call.target.vector_registers >= 32 else 6
     width = min(window.width.out, most) if window.width.is_known else min(WIDTH, most)
-    blocks = call.numbers[0] if call.numbers else E.const(window.out_blocks)
-    wanted = loops.ceildiv(E.const(depthwise_bytes.TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
-    row_blocks, row_block = window.height.parts(wanted)
-    return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
+    return DepthwisePlan(window, tiles.vector_lanes(block, call.target, dtype), dtype, width)
 
 
 def _row(plan: DepthwisePlan, image: Image, block: Expr, row: Expr) -> Stmt:

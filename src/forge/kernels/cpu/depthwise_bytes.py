@@ -189,24 +189,22 @@ class _Task:
     def _weight_row(self, tap: Expr) -> Stmt:
         """Weights of a row of taps, of which those of odd places are those of even ones after a zero."""
         plan, parts = self.plan, list[Stmt]()
-        even = [loops.bound(self._weight(tap, step), parts, "w") for step in range(plan.steps)]
+        window, lanes = self.window, self.window.block
+        if window.weight.buffer is None:
+            raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
+        first = (self.block * window.height.kernel + tap) * plan.steps
+        packed = (plan.unit.weights(window.weight.buffer, (first + step) * plan.size, lanes) for step in range(plan.steps))
+        even = [loops.bound(E.call("reinterpret", w, dtype=FOUR_BYTES.word, lanes=lanes), parts, "w") for w in packed]
         bits = 32 // plan.unit.size
         for place in range(plan.steps_in_row):
             step = place - plan.steps_from(0)
-            value = even[place] if step < 0 else E.const(0, FOUR_BYTES.word, self.window.block)
+            value = even[place] if step < 0 else E.const(0, FOUR_BYTES.word, lanes)
             if 0 <= step < plan.steps:
                 value = E.binary("shl", even[step], bits)
             if step > 0:
                 value = E.binary("or", value, E.binary("shr", even[step - 1], 32 - bits))
             parts.append(store(self.weights, tap * plan.steps_in_row + place, value))
         return seq(parts)
-
-    def _weight(self, tap: Expr, step: int) -> Expr:
-        plan, buffer, lanes = self.plan, self.window.weight.buffer, self.window.block
-        if buffer is None:
-            raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
-        first = ((self.block * self.window.height.kernel + tap) * plan.steps + step) * plan.size
-        return E.call("reinterpret", plan.unit.weights(buffer, first, lanes), dtype=FOUR_BYTES.word, lanes=lanes)
 
     def _any_strips(self) -> Stmt:
         """Strips of rows whose length is known at run time only."""

@@ -191,10 +191,6 @@ class BlockedWindow:
     used: UsedTaps | None = None
 
     @property
-    def padded(self) -> bool:
-        return self.height.padded or self.width.padded
-
-    @property
     def is_volume(self) -> bool:
         return len(self.data.shape) > 5
 
