@@ -240,9 +240,8 @@ class _Task:
         height, parts = self.window.height, list[Stmt]()
         base = loops.bound(self._slot(number), parts, "slot")
         h = loops.bound(height.start(self.first_row) + number, parts, "h")
-        if not height.padded:
-            return seq(parts, copies.data(base, h))
-        return seq(parts, loops.guard(height.holds(h), copies.data(base, h), copies.padding(base)))
+        inside = height.holds(h) if height.padded else E.const(True, "bool")
+        return seq(parts, loops.guard(inside, copies.data(base, h), copies.padding(base)))
 
     def _slot(self, number: Expr) -> Expr:
         """Where row ``number`` of those under the task begins in the copies."""

@@ -87,7 +87,7 @@ class SpatialAxis:
         return E.logical_and(index >= 0, index < self.data)
 
     def is_there(self, index: Expr, number: int, count: int) -> Expr:
-        """Tells the same of element ``number`` of ``count`` under neighbouring positions, asking only what may be so."""
+        """Tells whether element ``number`` of ``count`` under neighbouring positions lies on data; asks only what may differ."""
         inside: Expr = E.const(True, "bool") if self.ahead is not None and number >= self.ahead else index >= 0
         may_be_past = self.after is None or count - number <= self.after
         return E.logical_and(index < self.data, inside) if may_be_past else inside

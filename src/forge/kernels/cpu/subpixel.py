@@ -126,7 +126,6 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
 
     def along(axis: int, block: Expr) -> tuple[Expr, Expr]:
         phase, numbers = _phase(call, axes, axis, block), call.attrs.taps[axis]
-
         begin, end = map(E.as_expr, numbers[1:3])
         for first, later_begin, later_end in zip(numbers[3::3], numbers[4::3], numbers[5::3]):
             begin = E.select(phase >= first, E.const(later_begin), begin)
@@ -144,9 +143,23 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
 
 def _of_image(call: KernelCall, axes: Sequence[_Axis]) -> KernelCall:
     """The convolution, whose output channels are written to their places."""
-    data, weight = call.readers
-    shape = (data.shape[0], weight.shape[0], *(axis.positions for axis in axes), call.results[0].shape[-1])
-    return replace(call, results=(_pixels(call, axes, shape),))
+    (data, weight), result = call.readers, call.results[0]
+    phases = [*(E.const(axis.phases) for axis in axes), result.shape[1]]
+
+    def write(indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt:
+        image, block, *positions, lane = indices
+        lets: list[Stmt] = []
+        *own, channels = loops.unravel(block, phases)
+        places: list[Expr] = []
+        inside: Expr = E.const(True, "bool")
+        for axis, position, phase in zip(axes, positions, own):
+            place, is_inside = axis.pixel(position, phase)
+            places.append(loops.bound(place, lets, "pixel"))
+            inside = E.logical_and(inside, is_inside)
+        return seq(lets, loops.guard(inside, result.write([image, channels, *places, lane], value, mask)))
+
+    shape = (data.shape[0], weight.shape[0], *(axis.positions for axis in axes), result.shape[-1])
+    return replace(call, results=(Writer(shape, result.dtype, write),))
 
 
 def _with_blocks_repeated(call: KernelCall) -> KernelCall:
@@ -159,23 +172,3 @@ def _with_blocks_repeated(call: KernelCall) -> KernelCall:
         return data.read([image, block % blocks, *place], mask)
 
     return replace(call, operands=(Reader((batch, weight.shape[0], *rest), data.dtype, read, None), weight))
-
-
-def _pixels(call: KernelCall, axes: Sequence[_Axis], shape: tuple[Expr, ...]) -> Writer:
-    """The result as the convolution sees it, of ``shape``."""
-    result = call.results[0]
-    blocks = result.shape[1]
-
-    def write(indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt:
-        image, block, *positions, lane = indices
-        lets: list[Stmt] = []
-        *own, channels = loops.unravel(block, [*(E.const(axis.phases) for axis in axes), blocks])
-        places: list[Expr] = []
-        inside: Expr = E.const(True, "bool")
-        for axis, position, phase in zip(axes, positions, own):
-            place, is_inside = axis.pixel(position, phase)
-            places.append(loops.bound(place, lets, "pixel"))
-            inside = E.logical_and(inside, is_inside)
-        return seq(lets, loops.guard(inside, result.write([image, channels, *places, lane], value, mask)))
-
-    return Writer(shape, result.dtype, write)

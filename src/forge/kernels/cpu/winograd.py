@@ -114,9 +114,8 @@ class Choice:
 
     def statement(self, of_plan: Callable[[WinogradPlan], Stmt]) -> Stmt:
         """Returns the loops of the plan that is chosen at run time."""
-        *others, last = enumerate(map(of_plan, self.plans))
-        chosen = last[1]
-        for number, statement in reversed(others):
+        *others, chosen = map(of_plan, self.plans)
+        for number, statement in reversed(list(enumerate(others))):
             chosen = loops.guard(self.number.eq(number), statement, chosen)
         return chosen
 

@@ -87,7 +87,7 @@ class WinogradProblem(WindowProblem):
         return -(-self.in_channels // self.unit.size) if slices == 1 else slices * self.in_padded // self.unit.size
 
     def in_stride(self, run: int) -> int:
-        """Elements from tile to tile of transformed patches, of slices of data under ``run`` neighbouring ones of the result."""
+        """Returns ``stride`` for tasks of ``run`` slices."""
         return _off_sets(self.window.depth.span(run) * self.in_padded, self.in_lanes, self.element, 2048)
 
     def rows(self, block: int) -> int:
@@ -157,7 +157,7 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def stride(self) -> int:
-        """That of the slices of a task."""
+        """Elements from tile to tile of transformed patches, of all slices under those of a task."""
         return self.in_stride(self.run)
 
     @property
