@@ -21,8 +21,6 @@ _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
 _PAIR_PENALTY: Final = {1: 1.15, 2: 1.0, 3: 1.1}
 # Sums of this many products of 8 bits by 12 bits fit into 32 bits.
 _MAX_IN_PAIRS: Final = 4096
-# The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
-_WINOGRAD_MARGIN: Final = 1.1
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class CpuLayouts:
         target = self.target
         if convolution.in_channels // convolution.slices < self.channel_block():
             return 0
-        cycles = {s.out: winograd_plan.estimate(convolution, s, target) * _WINOGRAD_MARGIN for s in SCHEMES.values()}
+        cycles = {s.out: winograd_plan.estimate(convolution, s, target) * winograd_plan.MARGIN for s in SCHEMES.values()}
         cycles[0] = conv_plan.estimate(convolution, target)
         best, *others = sorted(cycles, key=lambda tile: (cycles[tile], tile))
         key = winograd_key(convolution, target)

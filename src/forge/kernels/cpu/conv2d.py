@@ -28,17 +28,17 @@ from forge.kernels.cpu.spatial import (
     Image,
     SpatialAxis,
     UsedTaps,
+    clamp,
     each_axis,
     note_algorithm,
-    padding,
     static_shape,
     window_of,
 )
-from forge.loops import Accumulators
+from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.dots import Group
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr, ExprLike
+from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 # A register tile prefetches what it reads of the next channel block where there are at least this many: with large images the
@@ -95,12 +95,11 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     extents = {**window.images, "row_block": rows, "column_block": columns, "group_block": group_blocks}
 
     def task(index: Expr) -> Stmt:
-        lets, parts = loops.bound_indices(index, extents)
-        *image, row, column, group = parts
+        lets, (volume, number, row, column, group) = loops.bound_indices(index, extents)
         place = (row * row_block, row_block, column * column_block, column_block)
-        computed = _Task(plan, tuple(image), *place, group).statement()
+        computed = _Task(plan, (volume, number), *place, group).statement()
         if rest is not None:
-            last = _Task(rest, tuple(image), *place, E.const(0)).statement()
+            last = _Task(rest, (volume, number), *place, E.const(0)).statement()
             computed = loops.guard(group < counts.group_blocks, computed, last)
         return seq(lets, computed)
 
@@ -127,9 +126,9 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
     unit, pad_value = Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
-    fills = window.padded or pad_value != 0 and window.depth is not None and window.depth.padded
-    return ConvProblem(window, call.target, dtype, -(-in_channels // unit.size) * window.slices, in_steps,
-                       in_blocks * window.slices, fills or not ready, unit, pad_value)
+    fills = window.height.padded or window.width.padded or pad_value != 0 and window.depth.padded
+    return ConvProblem(window, call.target, dtype, unit, pad_value, -(-in_channels // unit.size) * window.slices, in_steps,
+                       in_blocks * window.slices, fills or not ready)
 
 
 def _joined(call: KernelCall) -> KernelCall:
@@ -138,7 +137,7 @@ def _joined(call: KernelCall) -> KernelCall:
     if data is None or data.buffer is None or weight is None or not result.joins or len(data.shape) < 5:
         return call
     inner, axes = slice(2, len(data.shape) - 1), len(data.shape) - 3
-    moves = (*each_axis(call.attrs.strides, axes), *(1 if p == 0 else 0 for p in padding(call.attrs.padding, axes)))
+    moves = (*each_axis(call.attrs.strides, axes), *(1 if p == 0 else 0 for p in each_axis(call.attrs.padding, 2 * axes)))
     if {loops.static(d) for d in weight.shape[inner]} | set(moves) != {1} or None not in map(loops.static, data.shape[inner]):
         return call
 
@@ -156,11 +155,11 @@ class _Source:
     buffer: Buffer
     base: Expr
     block: Callable[[Expr], Expr]
-    row_stride: ExprLike
+    row_stride: Expr
     unit: Group
 
-    def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
-        return self.unit.load(self.buffer, self.base + self.block(block) + row * self.row_stride + x * self.unit.size)
+    def place(self, block: Expr, row: Expr, x: Expr) -> Expr:
+        return self.base + self.block(block) + row * self.row_stride + x * self.unit.size
 
 
 class _Task:
@@ -170,18 +169,16 @@ class _Task:
                  group_block: Expr) -> None:
         self.plan = plan
         self.window = plan.window
-        self.micro = micro_kernel(plan.unit, plan.target)
         self.image = image
         self.bindings: list[Stmt] = []
         self.first_row, self.rows = self._positions(self.window.height, first_row, rows)
         self.first_column, self.columns = self._positions(self.window.width, first_column, columns)
         self.counts = plan.counts
         self.first_group = group_block * self.counts.groups
-        self.block = rows, columns
-        self.patch_height = self.window.height.span(plan.row_block)
-        self.patch_width = self.window.width.span(plan.column_block)
+        self.block = (rows, columns) if plan.is_packed else (E.const(plan.row_block), E.const(plan.column_block))
         self.columns_on_data = self._columns_on_data() if plan.skips_columns else None
         self.partial = loops.local("partial", plan.dtype, plan.partial_size, plan.lanes)
+        self.source = self._patch() if plan.staged else self._direct_source()
 
     def _positions(self, axis: SpatialAxis, first: Expr, count: Expr) -> tuple[Expr, Expr]:
         """The first position of the task along an axis, and how many it has."""
@@ -193,37 +190,33 @@ class _Task:
     def _columns_on_data(self) -> tuple[Expr, Expr]:
         """The first column of taps and the end of those that lie on data at any position of the task."""
         axis, lets = self.window.width, self.bindings
-        begin = self.first_column * axis.stride - axis.pad
+        begin = axis.start(self.first_column)
         first = axis.taps_on_data(begin + (self.columns - 1) * axis.stride, lets, E.const(0), E.const(axis.kernel))[0]
         return first, axis.taps_on_data(begin, lets, first, E.const(axis.kernel))[1]
 
     def statement(self) -> Stmt:
-        computed = self._computed()
-        return seq(self.bindings, computed)
-
-    def _computed(self) -> Stmt:
-        if not self.plan.staged:
-            return self._all_tiles(self._direct_source(), E.const(0))
-        row_size = self.patch_width * self.window.block
-        patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size)
-        source = _Source(patch, E.const(0), lambda block: block * (self.patch_height * row_size), row_size, self.plan.unit)
-        if self.plan.is_packed:
-            height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
-            row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
-            block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
-            source = replace(source, block=lambda block: block * block_stride, row_stride=row_stride)
+        plan, counts = self.plan, self.counts
+        if not plan.staged:
+            return seq(self.bindings, self._all_tiles(E.const(0)))
 
         def chunk(index: Expr) -> Stmt:
-            lets, first_block = loops.bind("first_block", index * self.counts.chunk)
-            return seq(lets, self._copy(source, first_block), self._all_tiles(source, first_block))
+            lets, first_block = loops.bind("first_block", index * counts.chunk)
+            return seq(lets, self._copy(first_block), self._all_tiles(first_block))
 
-        if self.plan.chunks == 1:
-            return seq(Allocate(patch), chunk(E.const(0)))
-        zero = E.const(0, self.plan.dtype, self.plan.lanes)
-        used = self.counts.groups * self.counts.row_block * self.counts.column_block * self.plan.vectors
+        patch = Allocate(self.source.buffer)
+        if plan.chunks == 1:
+            return seq(self.bindings, patch, chunk(E.const(0)))
+        zero, used = E.const(0, plan.dtype, plan.lanes), counts.groups * counts.row_block * counts.column_block * plan.vectors
         clear = loops.serial("p", used, lambda i: store(self.partial, i, zero))
-        return seq(Allocate(patch), Allocate(self.partial), clear, loops.serial("chunk", self.counts.chunks, chunk),
-                   self._write_partial())
+        summed = loops.serial("chunk", counts.in_blocks // counts.chunk, chunk)
+        return seq(self.bindings, patch, Allocate(self.partial), clear, summed, self._write_partial())
+
+    def _patch(self) -> _Source:
+        height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
+        row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
+        block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
+        patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size)
+        return _Source(patch, E.const(0), lambda block: block * block_stride, row_stride, self.plan.unit)
 
     def _direct_source(self) -> _Source:
         window = self.window
@@ -231,229 +224,88 @@ class _Task:
             raise CompileError("conv2d_nchwc: input without a buffer was not staged")
         row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
         image_stride = loops.bound(window.height.data * row_stride, self.bindings, "image_stride")
-        block_stride, slices = image_stride, window.slices
-        first: Expr = E.const(0)
-        if window.depth is not None:
-            block_stride = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride")
-            first = window.slice_of(self.image, E.const(0)) * image_stride
-        tap_stride = image_stride * (1 if window.depth is None else window.depth.dilation)
+        block_stride, slices = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride"), window.slices
+        first = window.slice_of(self.image, E.const(0)) * image_stride
+        tap_stride = image_stride * window.depth.dilation
         base = (self.image[0] * window.data.shape[1] * block_stride + first
                 + self.first_row * (window.height.stride * row_stride) + self.first_column * (window.width.stride * window.block))
         return _Source(window.data.buffer, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
                        row_stride, self.plan.unit)
 
-    def _copy(self, source: _Source, first_block: Expr) -> Stmt:
+    def _copy(self, first_block: Expr) -> Stmt:
         """Fills the patch with the input of a chunk of channel blocks, padding where there is none."""
-        window = self.window
-        first_h = self.first_row * window.height.stride - window.height.pad
-        first_w = self.first_column * window.width.stride - window.width.pad
-        height = E.const(self.patch_height) if window.height.is_known else window.height.span(self.rows)
-        width = E.const(self.patch_width) if window.width.is_known else window.width.span(self.columns)
-        low = _clamp(E.const(0) - first_w, width)
-        high = _clamp(window.width.data - first_w, width)
+        window, source, zero = self.window, self.source, E.const(0)
+        first_h, first_w = window.height.start(self.first_row), window.width.start(self.first_column)
+        height, width = (axis.span(block if axis.is_known else count) for axis, block, count in zip(
+            (window.height, window.width), self.block, (self.rows, self.columns)))
+        low, high = clamp(zero - first_w, zero, width), clamp(window.width.data - first_w, zero, width)
+
+        def padding(base: Expr, begin: Expr, end: Expr) -> Stmt:
+            dtype = self.plan.unit.copied
+            return self._fill(base, begin, end, lambda x, _: E.const(self.plan.pad_value, dtype, x.lanes))
 
         def row(block: Expr, r: Expr) -> Stmt:
             lets, base = loops.bind("patch_row", source.block(block) + r * source.row_stride)
             h = first_h + r
-            data = seq(self._zero(source, base, E.const(0), low),
-                       self._copy_row(source, base, first_block + block, h, first_w, low, high),
-                       self._zero(source, base, high, width))
-            inside = E.logical_and(h >= 0, h < window.height.data)
+            copied = self._copy_row(base, first_block + block, h, first_w, low, high)
+            data = seq(padding(base, zero, low), copied, padding(base, high, width))
+            inside = window.height.holds(h)
             if not self.plan.skips_slices:
                 inside = E.logical_and(inside, window.has_slice(self.image, first_block + block))
-            return seq(lets, loops.guard(inside, data, self._zero(source, base, E.const(0), width)))
+            return seq(lets, loops.guard(inside, data, padding(base, zero, width)))
 
-        return loops.serial("block", self.counts.chunk, lambda block: self._where_data(
+        return loops.serial("block", self.counts.chunk, lambda block: self.where_data(
             first_block + block, loops.serial("r", height, lambda r: row(block, r))))
 
-    def _where_data(self, block: Expr, body: Stmt) -> Stmt:
+    def where_data(self, block: Expr, body: Stmt) -> Stmt:
         """What is done for a block of channels, but for one of a slice of padding, which adds nothing."""
         return loops.guard(self.window.has_slice(self.image, block), body) if self.plan.skips_slices else body
 
-    def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
-        """Padding at columns [begin, end)."""
-        dtype, block = self.plan.unit.copied, self.window.block
-        lanes = self.plan.target.lanes(dtype)
+    def _fill(self, base: Expr, begin: Expr, end: Expr, value: Callable[[Expr, Expr | None], Expr]) -> Stmt:
+        """Columns [begin, end) of the row of the patch at ``base``, as ``value(indices, mask)`` gives them."""
+        size = self.window.block
         if E.is_const(end - begin, 0):
             return seq()
-        return loops.each_vector((end - begin) * block, lanes, lambda x, mask: store(
-            source.buffer, base + begin * block + x, E.const(self.plan.pad_value, dtype, x.lanes), mask))
+        return loops.each_vector((end - begin) * size, self.plan.target.lanes(self.plan.unit.copied), lambda x, mask: store(
+            self.source.buffer, base + begin * size + x, value(x, mask), mask))
 
-    def _copy_row(self, source: _Source, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
+    def _copy_row(self, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
         """Columns [low, high) of one row of the patch, from the data."""
-        data, size, dtype = self.window.data, self.window.block, self.plan.dtype
-        if data.buffer is not None:
-            lanes = self.plan.target.lanes(self.plan.unit.copied)
-            start = data.buffer.offset(*self.window.source(self.image, block), h, first_w + low, 0)
-            buffer = data.buffer
-            return loops.each_vector((high - low) * size, lanes, lambda x, mask: store(
-                source.buffer, base + low * size + x, self.plan.unit.copy(E.load(buffer, start + x, mask)), mask))
-        lanes = tiles.vector_lanes(size, self.plan.target, dtype)
+        data, size, copy, source = self.window.data, self.window.block, self.plan.unit.copy, self.window.source(self.image, block)
+        buffer = data.buffer
+        if buffer is not None:
+            start = buffer.offset(*source, h, first_w + low, 0)
+            return self._fill(base, low, high, lambda x, mask: copy(E.load(buffer, start + x, mask)))
+        lanes = tiles.vector_lanes(size, self.plan.target, self.plan.dtype)
 
         def column(w: Expr) -> Stmt:
             return loops.each_vector(size, lanes, lambda lane, mask: store(
-                source.buffer, base + w * size + lane,
-                self.plan.unit.copy(data.read([*self.window.source(self.image, block), h, first_w + w, lane], mask)), mask))
+                self.source.buffer, base + w * size + lane, copy(data.read([*source, h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
 
-    def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
-        plan = self.plan
-
-        def tile(group: Expr, row: Expr, height: int, column: Expr, width: int, used: Expr | None) -> Stmt:
-            return self._tile(source, first_block, group, row, height, column, width, used)
-
+    def _all_tiles(self, first_block: Expr) -> Stmt:
+        plan, window = self.plan, self.window
         return loops.serial("group", self.counts.groups, lambda group: _cover(
-            "row_tile", self.rows, self.window.height, plan.tile_height, plan, lambda row, height, _: _cover(
-                "column_tile", self.columns, self.window.width, plan.tile_width, plan,
-                lambda column, width, used: tile(group, row, height, column, width, used))))
+            "row_tile", self.rows, window.height, plan.tile_height, plan, lambda row, height, _: _cover(
+                "column_tile", self.columns, window.width, plan.tile_width, plan,
+                lambda column, width, used: _Tile(self, first_block, group, row, height, column, width, used).statement())))
 
-    def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
-              used: Expr | None) -> Stmt:
-        """One register tile at local position (row, column), of which ``used`` columns are there, if not all.
-
-        The others are read from wherever a copy has room, or are the last one once more, and not written.
-        """
-        window, plan = self.window, self.plan
-        acc = Accumulators(plan.tile(height, width))
-        used_taps, out_block = window.used or UsedTaps(0), self._channel(group, 0)[0]
-        shifts = [E.const(0) if shift is None else shift(out_block) for shift in (used_taps.row_shift, used_taps.column_shift)]
-        lets_row, source_row = loops.bind("source_row", row * window.height.stride + shifts[0])
-        lets_column, source_x = loops.bind("source_x", (column * window.width.stride + shifts[1]) * plan.block)
-
-        def inner(j: Expr) -> Expr:
-            return j if used is None else E.binary("min", j, used - 1)
-
-        def scalar(block: Expr, tap: Expr, x: Expr) -> Callable[[Expr], Expr]:
-            def at(position: Expr) -> Expr:
-                i, j = position // width, position % width if plan.staged else inner(position % width)
-                return source.element(block, source_row + i * window.height.stride + tap * window.height.dilation,
-                                      source_x + j * (window.width.stride * plan.block) + x)
-            return at
-
-        def partial(position: Expr, vector: int) -> Expr:
-            return self._partial_index(group, row + position // width, column + inner(position % width), vector)
-
-        begin = acc.clear()
-        finish = self._finish(acc, group, row, height, column, width, used)
-        if plan.chunks > 1:
-            begin = acc.each(lambda p, v: acc.set(p, v, E.load(self.partial, partial(p, v))))
-            finish = acc.each(lambda p, v: _if_used(p % width, used, store(self.partial, partial(p, v), acc.get(p, v))))
-
-        def ahead(block: Expr) -> Stmt:
-            return self._prefetch_input(source, block + 1, source_row, height, source_x, width) if _runs_ahead(plan) else seq()
-
-        start = (self.first_row + row) * window.height.stride + shifts[0] - window.height.pad
-        reduce = self._reduction(acc, first_block, group, start if plan.skips_rows and height == 1 else None, scalar, ahead)
-        return seq(acc.allocate(), lets_row, lets_column, begin, reduce, finish)
-
-    def _finish(self, acc: Accumulators, group: Expr, row: Expr, height: int, column: Expr, width: int, used: Expr | None
-                ) -> Stmt:
-        """Hands the sums of a register tile to the writer: written out, or in a loop where that makes much code of each."""
-        one = self._write(group, row, column, 0, acc.get(0, 0))
-        if height * width == 1 or loops.statement_cost(one) <= WRITTEN_OUT:
-            return acc.each(lambda p, v: _if_used(p % width, used, self._write(
-                group, row + p // width, column + p % width, v, acc.get(p, v))))
-        vectors, lanes = self.plan.vectors, self.plan.lanes
-        sums = loops.local("sums", acc.tile.dtype, height * width * vectors, lanes)
-
-        def position(i: Expr, j: Expr) -> Stmt:
-            first = (i * width + j) * vectors
-            return seq(self._write(group, row + i, column + j, v, E.load(sums, first + v)) for v in range(vectors))
-
-        kept = acc.each(lambda p, v: store(sums, p * vectors + v, acc.get(p, v)))
-        columns = width if used is None else used
-        written = loops.serial("i", height, lambda i: loops.serial("j", columns, lambda j: position(i, j)))
-        return seq(Allocate(sums), kept, written)
-
-    def _prefetch_input(self, source: _Source, block: Expr, first_row: Expr, height: int, x: Expr, width: int) -> Stmt:
-        """Prefetches what a register tile reads of a channel block, whose rows lie far from those of the block before."""
-        window, plan = self.window, self.plan
-        line = tiles.CACHE_LINE // dtypes.itemsize(window.data.dtype)
-        size = ((width - 1) * window.width.stride + 1) * window.block
-        begin = source.base + source.block(block) + first_row * source.row_stride + x * plan.unit.size
-        return seq(Prefetch(source.buffer, begin + i * window.height.stride * source.row_stride + offset)
-                   for i in range(height) for offset in range(0, size, line))
-
-    def _partial_index(self, group: Expr, row: Expr, column: Expr, vector: int) -> Expr:
-        rows, columns = self.block if self.plan.is_packed else (self.plan.row_block, self.plan.column_block)
+    def partial_index(self, group: Expr, row: Expr, column: Expr, vector: int) -> Expr:
+        rows, columns = self.block
         return ((group * rows + row) * columns + column) * self.plan.vectors + vector
 
     def _write_partial(self) -> Stmt:
         """Hands the finished sums of all chunks to the writer."""
 
         def position(group: Expr, row: Expr, column: Expr) -> Stmt:
-            return seq(self._write(group, row, column, v, E.load(self.partial, self._partial_index(group, row, column, v)))
+            return seq(self.write(group, row, column, v, E.load(self.partial, self.partial_index(group, row, column, v)))
                        for v in range(self.plan.vectors))
 
         return loops.serial("group", self.counts.groups, lambda group: loops.serial(
             "row", self.rows, lambda row: loops.serial("column", self.columns, lambda column: position(group, row, column))))
 
-    def _reduction(self, acc: Accumulators, first_block: Expr, group: Expr, start: Expr | None,
-                   scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]], ahead: Callable[[Expr], Stmt]) -> Stmt:
-        """All taps and channels of the chunk of blocks from ``first_block``; with a ``start``, of rows of data from there."""
-        plan = self.plan
-        slices = self.window.slices
-        whole, rest = divmod(plan.in_channels // slices, plan.in_block)
-        full_blocks = E.const(whole * slices) if rest else self.counts.in_blocks
-        count = E.binary("min", self.counts.chunk, full_blocks - first_block) if rest or plan.chunks > 1 else full_blocks
-
-        lets: list[Stmt] = []
-        out_block, used = self._channel(group, 0)[0], self.window.used or UsedTaps(0)
-        first_row, end_row = (E.const(0), E.const(self.window.height.kernel)) if used.rows is None else (
-            loops.bound(tap, lets, "tap") for tap in used.rows(out_block))
-        if start is not None:
-            first_row, end_row = self.window.height.taps_on_data(start, lets, first_row, end_row)
-        columns = self.columns_on_data if used.columns is None else [
-            loops.bound(tap, lets, "tap") for tap in used.columns(out_block)]
-
-        def block_taps(channels: int) -> Callable[[Expr], Stmt]:
-            def taps(block: Expr) -> Stmt:
-                rows = loops.serial("tap_row", end_row - first_row, lambda tap: self._tap_row(
-                    acc, first_block, block, tap, channels, group, scalar, columns), first_row)
-                has_taps = used.has_block(out_block, first_block + block)
-                return self._where_data(first_block + block, loops.guard(has_taps, seq(ahead(block), rows)))
-            return taps
-
-        body = seq(lets, loops.serial("in_block", count, block_taps(plan.in_block)) if whole else seq())
-        if rest == 0:
-            return body
-        if slices == 1:
-            last = full_blocks - first_block
-            return seq(body, loops.guard(last < plan.chunk, block_taps(rest)(last)))
-        last = E.binary("max", full_blocks - first_block, 0)
-        return seq(body, loops.serial("last_block", plan.chunk - last, block_taps(rest), last))
-
-    def _tap_row(self, acc: Accumulators, first_block: Expr, block: Expr, tap: Expr, channels: int, group: Expr,
-                 scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]], columns: Sequence[Expr] | None) -> Stmt:
-        """One row of taps. Undilated taps of whole blocks are neighbours in input and weight: one loop over both.
-
-        ``columns``: the first tap and the end of those that are used, if not all.
-        """
-        plan, width = self.plan, self.window.width
-        size = width.kernel * plan.in_block
-
-        def steps(x: Expr, first: Expr, count: int, unroll: int) -> Stmt:
-            """``count`` steps, from number x of the data and ``first`` of the weights on."""
-            return self.micro.steps(
-                acc, lambda row, k: scalar(block, tap, x + k)(row),
-                lambda k, v: self._weight(group, first_block + block, tap, first + k, v), count, unroll,
-                lambda k: self._prefetch(group, first_block + block, tap, first + k))
-
-        are_neighbours = width.dilation == 1 and channels == plan.in_block == plan.block
-        if columns is None and (width.kernel == 1 or are_neighbours):
-            extent = size if channels == plan.in_block else channels
-            return steps(E.const(0), E.const(0), extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent))
-        unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
-        if columns is not None and are_neighbours and channels % unroll == 0:
-            part = channels // unroll
-            return loops.serial("part", (columns[1] - columns[0]) * part,
-                                lambda i: steps(i * unroll, i * unroll, unroll, unroll), columns[0] * part)
-        shift = width.dilation * plan.block
-        first, end = (E.const(0), E.const(width.kernel)) if columns is None else columns
-        return loops.serial("tap", end - first, lambda t: steps(t * shift, t * plan.in_block, channels, unroll), first)
-
-    def _channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
+    def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
         """Output block and channel inside it of a vector of a (task-local) group."""
         plan, per_block = self.plan, self.window.out_block // self.plan.lanes
         absolute = self.first_group + group
@@ -463,7 +315,7 @@ class _Task:
         per_group = per_block // plan.vectors
         return absolute // per_group, (absolute % per_group * plan.vectors + vector) * plan.lanes
 
-    def _weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
+    def weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
         plan, window = self.plan, self.window
         if window.weight.buffer is None:
@@ -474,11 +326,11 @@ class _Task:
     def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
         plan, window = self.plan, self.window
-        out_block, lane = self._channel(group, vector)
+        out_block, lane = self.channel(group, vector)
         row = (out_block * self.counts.in_blocks + block) * window.height.kernel + tap
         return (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
 
-    def _prefetch(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
+    def prefetch(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
         """Prefetches the weights of the next group; after the last one, those of the next chunk."""
         plan, counts, weight = self.plan, self.counts, self.window.weight.buffer
         if weight is None or not plan.prefetches:
@@ -491,23 +343,165 @@ class _Task:
         size = plan.unit.size
         return seq(Prefetch(weight, self._weight_place(following, place, tap, k, v) * size) for v in range(plan.vectors))
 
-    def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
-        block, lane = self._channel(group, vector)
-        lanes, finished = E.ramp(lane, 1, self.plan.lanes), loops.finished(value, self.window.result.dtype)
-        return self.window.write(self.image, block, self.first_row + row, self.first_column + column, lanes, finished)
+    def write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
+        block, lane = self.channel(group, vector)
+        lanes = E.ramp(lane, 1, self.plan.lanes)
+        return self.window.write(self.image, block, self.first_row + row, self.first_column + column, lanes, value)
+
+
+class _Tile:
+    """One register tile at local position (row, column) of a task, of which ``used`` columns are there, if not all.
+
+    The others are read from wherever a copy has room, or are the last one once more, and not written.
+    """
+
+    def __init__(self, task: _Task, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
+                 used: Expr | None) -> None:
+        self.task = task
+        self.plan = task.plan
+        self.window = window = task.window
+        self.first_block = first_block
+        self.group = group
+        self.row = row
+        self.height = height
+        self.column = column
+        self.width = width
+        self.used = used
+        self.acc = Accumulators(RegisterTile(height * width, self.plan.vectors, self.plan.lanes, self.plan.dtype))
+        self.taps, self.out_block = window.used or UsedTaps(0), task.channel(group, 0)[0]
+        self.row_shift, column_shift = (E.const(0) if shift is None else shift(self.out_block)
+                                        for shift in (self.taps.row_shift, self.taps.column_shift))
+        self.bindings: list[Stmt] = []
+        self.source_row = loops.bound(row * window.height.stride + self.row_shift, self.bindings, "source_row")
+        source_x = (column * window.width.stride + column_shift) * self.plan.block
+        self.source_x = loops.bound(source_x, self.bindings, "source_x")
+
+    def statement(self) -> Stmt:
+        acc, partial = self.acc, self.task.partial
+        if self.plan.chunks == 1:
+            begin, finish = acc.clear(), self._finish()
+        else:
+            begin = acc.each(lambda p, v: acc.set(p, v, E.load(partial, self._partial_index(p, v))))
+            finish = acc.each(lambda p, v: self._if_used(p, store(partial, self._partial_index(p, v), acc.get(p, v))))
+        return seq(acc.allocate(), self.bindings, begin, self._reduction(), finish)
+
+    def _if_used(self, position: Expr, statement: Stmt) -> Stmt:
+        return statement if self.used is None else loops.guard(position % self.width < self.used, statement)
+
+    def _column(self, position: Expr) -> Expr:
+        """The column of a position, or the last one that is there."""
+        column = position % self.width
+        return column if self.used is None else E.binary("min", column, self.used - 1)
+
+    def _partial_index(self, position: Expr, vector: int) -> Expr:
+        row, column = self.row + position // self.width, self.column + self._column(position)
+        return self.task.partial_index(self.group, row, column, vector)
+
+    def _element(self, block: Expr, tap: Expr, x: Expr, position: Expr) -> Expr:
+        """What position ``position`` multiplies at element ``x`` of a row of taps."""
+        plan, height, width, source = self.plan, self.window.height, self.window.width, self.task.source
+        i, j = position // self.width, position % self.width if plan.staged else self._column(position)
+        place = source.place(block, self.source_row + i * height.stride + tap * height.dilation,
+                             self.source_x + j * (width.stride * plan.block) + x)
+        return plan.unit.load(source.buffer, place)
+
+    def _finish(self) -> Stmt:
+        """Hands the sums of a register tile to the writer: written out, or in a loop where that makes much code of each."""
+        acc, width = self.acc, self.width
+
+        def write(i: Expr, j: Expr, vector: int, value: Expr) -> Stmt:
+            return self.task.write(self.group, self.row + i, self.column + j, vector, value)
+
+        one = write(E.const(0), E.const(0), 0, acc.get(0, 0))
+        if self.height * width == 1 or loops.statement_cost(one) <= WRITTEN_OUT:
+            return acc.each(lambda p, v: self._if_used(p, write(p // width, p % width, v, acc.get(p, v))))
+        vectors = self.plan.vectors
+        sums = loops.local("sums", acc.tile.dtype, self.height * width * vectors, self.plan.lanes)
+
+        def position(i: Expr, j: Expr) -> Stmt:
+            first = (i * width + j) * vectors
+            return seq(write(i, j, v, E.load(sums, first + v)) for v in range(vectors))
+
+        kept = acc.each(lambda p, v: store(sums, p * vectors + v, acc.get(p, v)))
+        columns = width if self.used is None else self.used
+        written = loops.serial("i", self.height, lambda i: loops.serial("j", columns, lambda j: position(i, j)))
+        return seq(Allocate(sums), kept, written)
+
+    def _prefetch_input(self, block: Expr) -> Stmt:
+        """Prefetches what the tile reads of a channel block, whose rows lie far from those of the block before."""
+        window, source = self.window, self.task.source
+        if not _runs_ahead(self.plan):
+            return seq()
+        line = tiles.CACHE_LINE // dtypes.itemsize(window.data.dtype)
+        size = ((self.width - 1) * window.width.stride + 1) * window.block
+        begin = source.place(block, self.source_row, self.source_x)
+        return seq(Prefetch(source.buffer, begin + i * window.height.stride * source.row_stride + offset)
+                   for i in range(self.height) for offset in range(0, size, line))
+
+    def _reduction(self) -> Stmt:
+        """All taps and channels of the chunk of blocks."""
+        plan, task, axis, first_block = self.plan, self.task, self.window.height, self.first_block
+        slices = self.window.slices
+        whole, rest = divmod(plan.in_channels // slices, plan.in_block)
+        full_blocks = E.const(whole * slices) if rest else task.counts.in_blocks
+        left = full_blocks - first_block
+        count = E.binary("min", task.counts.chunk, left) if rest or plan.chunks > 1 else full_blocks
+
+        lets: list[Stmt] = []
+        used = self.taps
+        first_row, end_row = (E.const(0), E.const(axis.kernel)) if used.rows is None else (
+            loops.bound(tap, lets, "tap") for tap in used.rows(self.out_block))
+        if plan.skips_rows and self.height == 1:
+            start = (task.first_row + self.row) * axis.stride + self.row_shift - axis.pad
+            first_row, end_row = axis.taps_on_data(start, lets, first_row, end_row)
+        columns = task.columns_on_data if used.columns is None else [
+            loops.bound(tap, lets, "tap") for tap in used.columns(self.out_block)]
+
+        def taps(block: Expr, channels: int) -> Stmt:
+            rows = loops.serial(
+                "tap_row", end_row - first_row, lambda tap: self._tap_row(block, tap, channels, columns), first_row)
+            has_taps = used.has_block(self.out_block, first_block + block)
+            return task.where_data(first_block + block, loops.guard(has_taps, seq(self._prefetch_input(block + 1), rows)))
+
+        body = seq(lets, loops.serial("in_block", count, lambda block: taps(block, plan.in_block)) if whole else seq())
+        if rest == 0:
+            return body
+        if slices == 1:
+            return seq(body, loops.guard(left < plan.chunk, taps(left, rest)))
+        last = E.binary("max", left, 0)
+        return seq(body, loops.serial("last_block", plan.chunk - last, lambda block: taps(block, rest), last))
+
+    def _tap_row(self, block: Expr, tap: Expr, channels: int, columns: Sequence[Expr] | None) -> Stmt:
+        """One row of taps. Undilated taps of whole blocks are neighbours in input and weight: one loop over both.
+
+        ``columns``: the first tap and the end of those that are used, if not all.
+        """
+        plan, task, width, group, in_block = self.plan, self.task, self.window.width, self.group, self.first_block + block
+
+        def steps(x: Expr, first: Expr, count: int, unroll: int) -> Stmt:
+            """``count`` steps, from number x of the data and ``first`` of the weights on."""
+            return micro_kernel(plan.unit, plan.target).steps(
+                self.acc, lambda row, k: self._element(block, tap, x + k, row),
+                lambda k, v: task.weight(group, in_block, tap, first + k, v), count, unroll,
+                lambda k: task.prefetch(group, in_block, tap, first + k))
+
+        are_neighbours = width.dilation == 1 and channels == plan.in_block == plan.block
+        if columns is None and (width.kernel == 1 or are_neighbours):
+            extent = width.kernel * channels
+            return steps(E.const(0), E.const(0), extent, tiles.unroll_for(self.acc.tile.rows * plan.vectors, extent))
+        unroll = tiles.unroll_for(self.acc.tile.rows * plan.vectors, channels)
+        if columns is not None and are_neighbours and channels % unroll == 0:
+            part = channels // unroll
+            return loops.serial("part", (columns[1] - columns[0]) * part,
+                                lambda i: steps(i * unroll, i * unroll, unroll, unroll), columns[0] * part)
+        shift = width.dilation * plan.block
+        first, end = (E.const(0), E.const(width.kernel)) if columns is None else columns
+        return loops.serial("tap", end - first, lambda t: steps(t * shift, t * plan.in_block, channels, unroll), first)
 
 
 def _runs_ahead(plan: ConvPlan) -> bool:
     """Whether tiles prefetch what they read of the next channel block."""
     return not plan.staged and (plan.in_blocks >= MANY_BLOCKS or plan.shared is not None)
-
-
-def _clamp(x: Expr, high: Expr) -> Expr:
-    return E.binary("max", E.binary("min", x, high), E.const(0))
-
-
-def _if_used(column: Expr, used: Expr | None, statement: Stmt) -> Stmt:
-    return statement if used is None else loops.guard(column < used, statement)
 
 
 def _cover(name: str, count: Expr, axis: SpatialAxis, tile: int, plan: ConvPlan, body: Callable[[Expr, int, Expr | None], Stmt]

@@ -12,8 +12,8 @@ from typing import Final
 from forge import dtypes, loops
 from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis
-from forge.loops import RegisterTile, product, round_up
+from forge.kernels.cpu.spatial import SpatialAxis, WindowProblem
+from forge.loops import product, round_up
 from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block, group_size
@@ -45,31 +45,22 @@ PADDING_SHARE: Final = 50
 
 
 @dataclass(frozen=True)
-class ConvProblem:
+class ConvProblem(WindowProblem):
     """What the choice of a plan depends on.
 
-    ``in_channels`` and ``in_block`` count steps of the reduction, each of a ``unit`` of channels, those of all slices together.
-    Where ``staged``, a task copies the input under it into a local patch, padded with ``pad_value``.
+    ``in_channels`` and ``in_block`` count steps of the reduction, those of all slices together. Where ``staged``, a task copies
+    the input under it into a local patch.
     """
 
-    window: BlockedWindow
-    target: Target
-    dtype: str
     in_channels: int
     in_block: int
     in_blocks: int
     staged: bool
-    unit: Group
-    pad_value: int
-
-    @property
-    def lanes(self) -> int:
-        return tiles.vector_lanes(self.window.out_block, self.target, self.dtype)
 
     @property
     def skips_slices(self) -> bool:
         """Whether slices of padding are left out of the sums."""
-        return self.window.depth is not None and self.window.depth.padded and self.pad_value == 0
+        return self.window.depth.padded and self.pad_value == 0
 
     @property
     def skips_rows(self) -> bool:
@@ -85,10 +76,6 @@ class ConvProblem:
         """Whether a task leaves out the columns of taps that lie on padding at all its positions, as of a very narrow image."""
         axis = self.window.width
         return not axis.is_known and axis.padded and self.pad_value == 0 and axis.kernel > 3 and self.window.used is None
-
-    @property
-    def out_vectors(self) -> int:
-        return self.window.out_blocks * self.window.out_block // self.lanes
 
     def most_positions(self, vectors: int) -> int:
         """The most output positions that a register tile has."""
@@ -112,14 +99,19 @@ class ConvProblem:
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
         blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit.size} {self.out_vectors}x{self.lanes}"
         copied = " copied" if self.staged else ""
-        copied += f" of {self.window.slices} slices" if self.window.depth is not None else ""
+        copied += f" of {self.window.slices} slices" if self.window.is_volume else ""
         copied += " of any size" if not self.window.is_known else ""
         copied += f" taps of {self.window.used.blocks} blocks" if self.window.used is not None else ""
-        return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
+        data = f"{self.window.image_count}x{self.in_channels}x{extent}"
+        return f"conv2d {data} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
 
-    @property
-    def batch(self) -> int:
-        return self.window.image_count
+    def weight_bytes(self, vectors: int) -> int:
+        """Bytes of the weights of a group of vectors of output channels."""
+        return vectors * self.lanes * self.steps * self.unit.size * dtypes.itemsize(self.window.weight.dtype)
+
+    def sum_bytes(self, positions: int, vectors: int) -> int:
+        """Bytes of the sums of ``positions`` of a group of vectors of output channels."""
+        return positions * vectors * self.lanes * dtypes.itemsize(self.dtype)
 
     def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
         """Bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
@@ -142,10 +134,6 @@ class Counts:
     group_blocks: Expr
     row_block: Expr
     column_block: Expr
-
-    @property
-    def chunks(self) -> Expr:
-        return self.in_blocks // self.chunk
 
 
 @dataclass(frozen=True)
@@ -239,10 +227,11 @@ class ConvPlan(ConvProblem):
     @property
     def prefetches(self) -> bool:
         """Whether the tiles of a task prefetch weights; there may be few of them where sizes are known at run time only."""
+        shared = self.weight_bytes(self.vectors) // self.chunks
         if not self.window.is_known:
-            return self.group_bytes // self.chunks <= tiles.prefetch_bytes(self.target)
+            return shared <= tiles.prefetch_bytes(self.target)
         count = -(-self.row_block // self.tile_height) * -(-self.column_block // self.tile_width)
-        return tiles.prefetches(count, self.group_bytes // self.chunks, self.target)
+        return tiles.prefetches(count, shared, self.target)
 
     @property
     def patch_size(self) -> int:
@@ -257,22 +246,8 @@ class ConvPlan(ConvProblem):
     def partial_size(self) -> int:
         """Vectors of sums that are kept from chunk to chunk; of code that calls share, as many as any may need."""
         needed = self.groups * self.row_block * self.column_block * self.vectors
-        room = 0 if self.shared is None else _patch_limit(self) // (self.lanes * dtypes.itemsize(self.dtype))
+        room = 0 if self.shared is None else _patch_limit(self) // self.sum_bytes(1, 1)
         return max(room, needed)
-
-    @property
-    def group_bytes(self) -> int:
-        """Bytes of the weights of one group."""
-        return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit.size)
-
-    def tile(self, height: int, width: int) -> RegisterTile:
-        """Returns the register tile of ``height`` x ``width`` positions."""
-        return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
-
-
-def _weight_bytes(window: BlockedWindow, channels: int) -> int:
-    """Of one output channel."""
-    return channels * window.height.kernel * window.width.kernel * dtypes.itemsize(window.weight.dtype)
 
 
 def estimate(convolution: Convolution3x3, target: Target) -> float:
@@ -395,7 +370,7 @@ def _choose_task(problem: ConvProblem, height: int, width: int, vectors: int) ->
         return *task, _chunk(problem, vectors, math.prod(task))
     if not problem.staged:
         return height, problem.window.width.out, problem.out_vectors // vectors, problem.in_blocks
-    return _narrow_task(problem, height, width, vectors, _patch_limit(problem))
+    return _narrow_task(problem, height, width, vectors)
 
 
 def _chunk(problem: ConvProblem, vectors: int, positions: int) -> int:
@@ -404,8 +379,7 @@ def _chunk(problem: ConvProblem, vectors: int, positions: int) -> int:
     All of them, where that is so anyway, or partial sums of ``positions`` in all groups of a task would need the cache, or more
     than their half of the stack.
     """
-    weights = vectors * problem.lanes * _weight_bytes(problem.window, problem.in_channels * problem.unit.size)
-    partial = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
+    weights, partial = problem.weight_bytes(vectors), problem.sum_bytes(positions, vectors)
     most = tiles.prefetch_bytes(problem.target)
     if not problem.staged or weights <= most or partial > min(most, tiles.STACK_LIMIT // 2):
         return problem.in_blocks
@@ -438,26 +412,21 @@ def _makespan(problem: ConvProblem, vectors: int, rows: int, columns: int, group
     """Cycles until the last core has finished."""
     window, cores, costs = problem.window, problem.target.num_cores, problem.target.costs
     places = -(-window.height.out // rows) * -(-window.width.out // columns)
-    tasks = problem.batch * places * problem.out_vectors / vectors / groups
+    tasks = window.image_count * places * problem.out_vectors / vectors / groups
     compute = rows * columns * groups * vectors * problem.steps / costs.multiply_adds
     copied = problem.patch_bytes(rows, columns, problem.in_blocks) / (problem.target.vector_bits / 8)
     task = compute + costs.task_overhead + (costs.copy * copied if problem.staged else 0)
     return -(-tasks // cores) * task
 
 
-def _narrow_task(problem: ConvProblem, height: int, width: int, vectors: int, limit: int) -> tuple[int, int, int, int]:
-    """A task of one row of tiles whose input, or whose share of the channels, fits."""
-    out_w = problem.window.width.out
-    for chunk in tiles.divisors(problem.in_blocks, problem.in_blocks):
-        if problem.patch_bytes(height, out_w, chunk) <= limit:
-            return height, out_w, _partial_groups(problem, height * out_w, vectors, limit), chunk
-    columns = width
-    while problem.patch_bytes(height, 2 * columns, 1) <= limit:
-        columns *= 2
-    return height, columns, _partial_groups(problem, height * columns, vectors, limit), 1
-
-
-def _partial_groups(problem: ConvProblem, positions: int, vectors: int, limit: int) -> int:
-    """Most groups whose partial sums fit next to the patch."""
-    size = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
-    return tiles.divisors(problem.out_vectors // vectors, max(1, limit // size))[0]
+def _narrow_task(problem: ConvProblem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
+    """A task of one row of tiles whose input, or whose share of the channels, fits, and whose partial sums fit next to it."""
+    limit, columns = _patch_limit(problem), problem.window.width.out
+    chunks = tiles.divisors(problem.in_blocks, problem.in_blocks)
+    chunk = next((count for count in chunks if problem.patch_bytes(height, columns, count) <= limit), None)
+    if chunk is None:
+        chunk, columns = 1, width
+        while problem.patch_bytes(height, 2 * columns, 1) <= limit:
+            columns *= 2
+    most = max(1, limit // problem.sum_bytes(height * columns, vectors))
+    return height, columns, tiles.divisors(problem.out_vectors // vectors, most)[0], chunk

@@ -14,22 +14,20 @@ that are not inside ask of their first and last columns whether they are there, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import depthwise_bytes, tiles
-from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, UsedTaps, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Image, SpatialAxis, UsedTaps, known_tiles, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Variant, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
-# The image is cut into about this many tasks per core.
-TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 3
 # Outputs of a tile of rows whose length is known at run time only: networks make images of multiples of seven and of eight, and
@@ -40,23 +38,16 @@ SHARED_LEVEL: Final = 2
 
 Taps = tuple[Expr, Expr]
 """The first tap, and the end of them."""
-TileBuilder = Callable[[Expr, int, "int | Guarded | None"], Stmt]
 
 
 @dataclass(frozen=True)
 class DepthwisePlan:
-    """``width`` outputs of one vector of channels are a tile; ``row_block`` rows of one channel block are a task.
-
-    There are ``row_blocks`` tasks of each channel block of an image.
-    """
+    """``width`` outputs of one vector of channels are a tile."""
 
     window: BlockedWindow
-    blocks: Expr
     lanes: int
     dtype: str
     width: int
-    row_blocks: Expr
-    row_block: Expr
 
 
 def variant(call: KernelCall) -> Variant | None:
@@ -85,18 +76,21 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
         return depthwise_bytes.build(call)
     plan = _plan(call, used)
     window = plan.window
-    extents = [*window.images.values(), plan.blocks, plan.row_blocks]
+    blocks = call.numbers[0] if call.numbers else E.const(window.out_blocks)
+    wanted = loops.ceildiv(E.const(depthwise_bytes.TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
+    row_blocks, row_block = window.height.parts(wanted)
+    extents = [*window.images.values(), blocks, row_blocks]
 
     def task(index: Expr) -> Stmt:
         lets: list[Stmt] = []
-        *places, row_block = loops.unravel(index, extents)
-        *image, block, first = (loops.bound(x, lets) for x in (*places, row_block * plan.row_block))
-        rows = E.binary("min", plan.row_block, window.height.positions - first)
+        *places, number = loops.unravel(index, extents)
+        volume, image, block, first = (loops.bound(x, lets) for x in (*places, number * row_block))
+        rows = E.binary("min", row_block, window.height.positions - first)
         own = replace(plan, window=window.of_block(block, lets))
-        return seq(lets, loops.serial("row", rows, lambda row: _row(own, tuple(image), block, row), first))
+        return seq(lets, loops.serial("row", rows, lambda row: _row(own, (volume, image), block, row), first))
 
     taps = window.slices * window.height.kernel * window.width.kernel
-    work = call.typical(plan.row_block) * window.width.out * window.block * taps
+    work = call.typical(row_block) * window.width.out * window.block * taps
     return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task), SHARED_LEVEL)
 
 
@@ -132,158 +126,121 @@ def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     most = 8 if call.target.vector_registers >= 32 else 6
     width = min(window.width.out, most) if window.width.is_known else min(WIDTH, most)
-    blocks = call.numbers[0] if call.numbers else E.const(window.out_blocks)
-    wanted = loops.ceildiv(E.const(TASKS_PER_CORE * call.target.num_cores), blocks * window.image_count)
-    row_blocks, row_block = window.height.parts(wanted)
-    return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_blocks, row_block)
+    return DepthwisePlan(window, tiles.vector_lanes(block, call.target, dtype), dtype, width)
 
 
 def _row(plan: DepthwisePlan, image: Image, block: Expr, row: Expr) -> Stmt:
     """One output row of one channel block."""
-    let_row, out_row = loops.bind("out_row", row)
-    lets, rows = _taps_inside(plan.window.height, out_row)
-    slices: Taps = (E.const(0), E.const(1))
-    if plan.window.depth is not None:
-        more, slices = _taps_inside(plan.window.depth, image[1])
-        lets += more
+    lets = list[Stmt]()
+    out_row = loops.bound(row, lets, "out_row")
+    rows = _taps_inside(plan.window.height, out_row, lets)
+    slices = _taps_inside(plan.window.depth, image[1], lets)
 
     def vector(index: Expr) -> Stmt:
-        def tile(first: Expr, width: int, border: int | Guarded | None) -> Stmt:
-            lane = index * plan.lanes
-            return _Tile(plan, image, block, out_row, lane, first, width, border).statement(slices, rows)
+        return _Row(plan, image, block, out_row, slices, rows, E.ramp(index * plan.lanes, 1, plan.lanes)).statement()
 
-        if not plan.window.width.is_known:
-            return _any_run(plan, tile)
-        return seq(_run(plan, begin, end, tile) for begin, end in _runs(plan.window.width, plan.width))
-
-    return seq(let_row, lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
+    return seq(lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
 
 
-def _taps_inside(axis: SpatialAxis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Expr]]:
+def _taps_inside(axis: SpatialAxis, position: Expr, lets: list[Stmt]) -> Taps:
     """Bounds of the taps that lie on data at this position."""
-    if not axis.padded:
-        return [], (E.const(0), E.const(axis.kernel))
-    lets: list[Stmt] = []
-    taps = axis.taps_on_data(position * axis.stride - axis.pad, lets, E.const(0), E.const(axis.kernel))
-    return lets, taps
+    every = E.const(0), E.const(axis.kernel)
+    return axis.taps_on_data(axis.start(position), lets, *every) if axis.padded else every
 
 
-def _runs(axis: SpatialAxis, width: int) -> list[tuple[int, int]]:
-    """Tiles of a row as ranges [begin, end) of positions: neighbouring whole tiles off the border share one range."""
-    runs: list[tuple[int, int]] = []
-    whole = axis.out - axis.out % width
-    for begin in range(0, axis.out, width):
-        end = min(begin + width, axis.out)
-        inner = begin < whole and not _on_border(axis, begin, end)
-        if inner and runs and not _on_border(axis, *runs[-1]) and runs[-1][1] == begin:
-            runs[-1] = (runs[-1][0], end)
-        else:
-            runs.append((begin, end))
-    return runs
+@dataclass(frozen=True)
+class _Row:
+    """Tiles of one output row of a vector of channels, whose ``slices`` and ``rows`` of taps lie on data."""
 
+    plan: DepthwisePlan
+    image: Image
+    block: Expr
+    row: Expr
+    slices: Taps
+    rows: Taps
+    lanes: Expr
 
-def _on_border(axis: SpatialAxis, begin: int, end: int) -> bool:
-    return not (axis.inside(begin, 0) and axis.inside(end - 1, axis.kernel - 1))
+    def statement(self) -> Stmt:
+        axis, width = self.plan.window.width, self.plan.width
+        if not axis.is_known:
+            return self._any_tiles()
 
+        def is_inside(begin: int) -> bool:
+            return axis.inside(begin, 0) and axis.inside(begin + width - 1, axis.kernel - 1)
 
-def _run(plan: DepthwisePlan, begin: int, end: int, tile: TileBuilder) -> Stmt:
-    if _on_border(plan.window.width, begin, end) or end - begin <= plan.width:
-        return tile(E.const(begin), end - begin, begin)
-    return loops.serial("tile", (end - begin) // plan.width, lambda i: tile(i * plan.width + begin, plan.width, None))
+        return known_tiles("tile", axis.out, width, is_inside, self._tile)
 
+    def _any_tiles(self) -> Stmt:
+        """Tiles of a row of any length: wide ones, then narrow ones. The last one repeats some outputs of the one before."""
+        axis, width, narrow = self.plan.window.width, self.plan.width, self.plan.width // 2
+        positions, parts = axis.positions, list[Stmt]()
+        wide = E.select(positions >= width, loops.ceildiv(positions - narrow, width), E.const(0))
+        wide = loops.bound(wide, parts, "wide")
 
-class Guarded:
-    """Stands for the position of a tile whose first and last input columns may lie outside."""
+        def one(number: Expr) -> Stmt:
+            lets, first = loops.bind("first", E.binary("min", number * width, positions - width))
+            if not axis.padded:
+                return seq(lets, self._tile(first, width))
+            column = axis.start(first)
+            inside = E.logical_and(column >= 0, column + axis.span(width) <= axis.data)
+            return seq(lets, loops.guard(inside, self._tile(first, width), self._tile(first, width, guarded=True)))
 
+        def rest(number: Expr) -> Stmt:
+            lets, first = loops.bind("first", E.binary("min", wide * width + number * narrow, positions - narrow))
+            return seq(lets, self._tile(first, narrow, guarded=True))
 
-def _any_run(plan: DepthwisePlan, tile: TileBuilder) -> Stmt:
-    """Tiles of a row of any length: wide ones, then narrow ones. The last one computes some outputs of the one before again."""
-    axis, width, narrow = plan.window.width, plan.width, plan.width // 2
-    positions, parts = axis.positions, list[Stmt]()
-    wide = E.select(positions >= width, loops.ceildiv(positions - narrow, width), E.const(0))
-    wide = loops.bound(wide, parts, "wide")
+        parts += [loops.serial("tile", wide, one), loops.serial("rest", loops.ceildiv(positions - wide * width, narrow), rest)]
+        single = loops.serial("position", positions, lambda i: self._tile(i, 1, guarded=True))
+        return loops.guard(positions >= narrow, seq(parts), single)
 
-    def one(number: Expr) -> Stmt:
-        lets, first = loops.bind("first", E.binary("min", number * width, positions - width))
-        if not axis.padded:
-            return seq(lets, tile(first, width, None))
-        column = first * axis.stride - axis.pad
-        inside = E.logical_and(column >= 0, column + axis.span(width) <= axis.data)
-        return seq(lets, loops.guard(inside, tile(first, width, None), tile(first, width, Guarded())))
+    def _tile(self, first: Expr, width: int, guarded: bool = False) -> Stmt:
+        """``width`` neighbouring outputs; where ``guarded``, the first and last input columns under them may lie outside."""
+        window, plan = self.plan.window, self.plan
+        acc = Accumulators(RegisterTile(width, 1, plan.lanes, plan.dtype))
+        columns = self._columns(first, width)
 
-    def rest(number: Expr) -> Stmt:
-        lets, first = loops.bind("first", E.binary("min", wide * width + number * narrow, positions - narrow))
-        return seq(lets, tile(first, narrow, Guarded()))
+        def write(position: Expr, _: int) -> Stmt:
+            return window.write(self.image, self.block, self.row, first + position, self.lanes, acc.get(position, 0))
 
-    parts += [loops.serial("tile", wide, one), loops.serial("rest", loops.ceildiv(positions - wide * width, narrow), rest)]
-    single = loops.serial("position", positions, lambda i: tile(i, 1, Guarded()))
-    return loops.guard(positions >= narrow, seq(parts), single)
-
-
-class _Tile:
-    """``width`` neighbouring outputs of one row; ``border`` is their static position where taps may lie outside."""
-
-    def __init__(self, plan: DepthwisePlan, image: Image, block: Expr, row: Expr, lane: Expr, first: Expr, width: int,
-                 border: int | Guarded | None) -> None:
-        self.plan = plan
-        self.window = plan.window
-        self.image = image
-        self.block = block
-        self.row = row
-        self.lanes = E.ramp(lane, 1, plan.lanes)
-        self.first = first
-        self.width = width
-        self.border = border
-        self.acc = Accumulators(RegisterTile(width, 1, plan.lanes, plan.dtype))
-
-    def statement(self, slices: Taps, rows: Taps) -> Stmt:
         def of_slice(tap: Expr) -> Stmt:
-            return loops.serial("tap_row", rows[1] - rows[0], lambda row: self._tap_row(tap, row), rows[0])
+            return loops.serial("tap_row", self.rows[1] - self.rows[0],
+                                lambda row: self._tap_row(acc, tap, row, first, columns, guarded), self.rows[0])
 
-        reduce = loops.serial("tap_slice", slices[1] - slices[0], of_slice, slices[0])
-        return seq(self.acc.allocate(), self.acc.clear(), reduce, self.acc.each(lambda p, _: self._write(p)))
+        reduce = loops.serial("tap_slice", self.slices[1] - self.slices[0], of_slice, self.slices[0])
+        return seq(acc.allocate(), acc.clear(), reduce, acc.each(write))
 
-    def _write(self, position: Expr) -> Stmt:
-        value = loops.finished(self.acc.get(position, 0), self.window.result.dtype)
-        return self.window.write(self.image, self.block, self.row, self.first + position, self.lanes, value)
+    def _columns(self, first: Expr, width: int) -> dict[int, list[tuple[int, int]]]:
+        """Input columns under a tile (counted from its first tap), each with the (position, tap) pairs that read it.
 
-    def _is_inside(self, column: int, columns: int, w: Expr) -> Expr:
-        """Whether the input column at ``w`` is there."""
-        inside: Expr = E.const(True, "bool")
-        if isinstance(self.border, Guarded):
-            before, past = self.window.width.may_be_outside(columns, column)
-            inside = E.logical_and(w >= 0, inside) if before else inside
-            inside = E.logical_and(w < self.window.width.data, inside) if past else inside
-        return inside
-
-    def _tap_row(self, tap_slice: Expr, tap: Expr) -> Stmt:
-        """One row of taps: each input column once."""
-        height, width = self.window.height, self.window.width
-        body: list[Stmt] = []
-        h = loops.bound(self.row * height.stride + (tap * height.dilation - height.pad), body, "h")
-        source = self.window.source(self.image, self.block * self.window.slices + tap_slice)
-        weights: list[Expr] = []
-        for k in range(width.kernel):
-            taps = [tap, E.const(k)] if self.window.depth is None else [tap_slice, tap, E.const(k)]
-            value = self.window.weight.read([self.block, *taps, self.lanes])
-            weights.append(loops.bound(E.cast(value, self.plan.dtype), body, f"weight{k}"))
-        columns = self._columns()
-        for column, meeting in columns.items():
-            w = self.first * width.stride + (column - width.pad)
-            updates: list[Stmt] = []
-            inside = self._is_inside(column, max(columns) + 1, w)
-            value = self.window.data.read([*source, h, w, self.lanes])
-            x = loops.bound(E.cast(value, self.plan.dtype), updates, "x")
-            updates += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
-            body.append(loops.guard(inside, seq(updates)))
-        return seq(body)
-
-    def _columns(self) -> dict[int, list[tuple[int, int]]]:
-        """Input columns under the tile (counted from its first tap), each with the (position, tap) pairs that read it."""
-        axis = self.window.width
+        Of rows of known length, tiles that are not inside begin at a constant.
+        """
+        axis = self.plan.window.width
+        begin = loops.static(first) if axis.is_known else None
         columns: dict[int, list[tuple[int, int]]] = {}
-        for position in range(self.width):
+        for position in range(width):
             for tap in range(axis.kernel):
-                if not isinstance(self.border, int) or axis.inside(self.border + position, tap):
+                if begin is None or axis.inside(begin + position, tap):
                     columns.setdefault(position * axis.stride + tap * axis.dilation, []).append((position, tap))
         return dict(sorted(columns.items()))
+
+    def _tap_row(self, acc: Accumulators, tap_slice: Expr, tap: Expr, first: Expr, columns: dict[int, list[tuple[int, int]]],
+                 guarded: bool) -> Stmt:
+        """One row of taps: each input column once."""
+        window, dtype = self.plan.window, self.plan.dtype
+        height, width = window.height, window.width
+        body: list[Stmt] = []
+        h = loops.bound(self.row * height.stride + (tap * height.dilation - height.pad), body, "h")
+        source = window.source(self.image, self.block * window.slices + tap_slice)
+        weights: list[Expr] = []
+        for k in range(width.kernel):
+            taps = [tap_slice, tap, E.const(k)] if window.is_volume else [tap, E.const(k)]
+            value = window.weight.read([self.block, *taps, self.lanes])
+            weights.append(loops.bound(E.cast(value, dtype), body, f"weight{k}"))
+        for column, meeting in columns.items():
+            w = first * width.stride + (column - width.pad)
+            updates: list[Stmt] = []
+            inside = width.is_there(w, column, max(columns) + 1) if guarded else E.const(True, "bool")
+            x = loops.bound(E.cast(window.data.read([*source, h, w, self.lanes]), dtype), updates, "x")
+            updates += [acc.set(p, 0, loops.multiply_add(x, weights[k], acc.get(p, 0))) for p, k in meeting]
+            body.append(loops.guard(inside, seq(updates)))
+        return seq(body)

@@ -13,23 +13,25 @@ that fit into the first-level cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu.micro import micro_kernel
-from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Image, clamp, known_tiles, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall
 from forge.loops.dots import FOUR_BYTES, Group
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr, ExprLike
+from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
-# The image is cut into about this many tasks per core.
+WEIGHT: Final = "[C/c][kh][kw/g][c][g]"
+# An image is cut into about this many tasks per core.
 TASKS_PER_CORE: Final = 4
 # A multiply-add takes as long as this many in a kernel that reuses its operands.
 MEMORY_FACTOR: Final = 2
@@ -54,7 +56,6 @@ class BytesPlan:
     """
 
     window: BlockedWindow
-    blocks: int
     unit: Group
     steps: int
     pad_value: int
@@ -69,10 +70,6 @@ class BytesPlan:
         """Numbers in a group of positions of all channels."""
         return self.window.block * self.unit.size
 
-    @property
-    def is_ring(self) -> bool:
-        return self.slots < self.window.height.span(self.row_block)
-
     def steps_from(self, parity: int) -> int:
         """Groups under the taps of an output whose window begins ``parity`` after the first position of one."""
         return -(-(self.window.width.kernel + parity) // self.unit.size)
@@ -84,7 +81,11 @@ class BytesPlan:
 
     def groups(self, outputs: int) -> int:
         """Groups under ``outputs`` neighbouring positions, of which the first begins at a group."""
-        return max(max(self.meeting(outputs)) // STEP + 1, 1)
+        return max(self.meeting(outputs)) // STEP + 1
+
+    def row_bytes(self, outputs: int) -> int:
+        """Returns the bytes of the groups under ``outputs`` of a row."""
+        return self.groups(outputs) * self.window.block * 4
 
     def meeting(self, outputs: int) -> dict[int, list[tuple[int, int]]]:
         """Groups under neighbouring outputs by their first position, each with the (output, group of weights) that read it."""
@@ -100,17 +101,18 @@ class BytesPlan:
 
 def build(call: KernelCall) -> Function:
     """The kernel of a depthwise convolution whose weight is in groups."""
-    window = _window(call)
+    kernel_h = static_shape(call, call.operands[1], 5, WEIGHT)[1]
+    window = window_of(call, (kernel_h, int(call.attrs.kernel_size[-1])))
     plan = _plan(call, window)
     row_blocks, rows = window.height.blocks(plan.row_block)
-    extents = {"image": window.batch, "block": E.const(plan.blocks), "row_block": row_blocks}
+    extents = {**window.images, "block": E.const(window.out_blocks), "row_block": row_blocks}
     short = _short_plan(call, window)
 
     def task(index: Expr) -> Stmt:
-        lets, (image, block, row_block) = loops.bound_indices(index, extents)
+        lets, (image, number, block, row_block) = loops.bound_indices(index, extents)
 
         def code(plan: BytesPlan) -> Stmt:
-            return _Task(plan, image, block, row_block * rows, rows).statement()
+            return _Task(plan, (image, number), block, row_block * rows, rows).statement()
 
         if short is None:
             return seq(lets, code(plan))
@@ -134,49 +136,36 @@ def _short_plan(call: KernelCall, window: BlockedWindow) -> BytesPlan | None:
     return _plan(call, replace(window, width=known))
 
 
-def _window(call: KernelCall) -> BlockedWindow:
-    kernel_h = static_shape(call, call.operands[1], 5, "[C/c][kh][kw/g][c][g]")[1]
-    return window_of(call, (kernel_h, int(call.attrs.kernel_size[1])))
-
-
 def _plan(call: KernelCall, window: BlockedWindow) -> BytesPlan:
-    blocks, _, steps, block, group = static_shape(call, call.operands[1], 5, "[C/c][kh][kw/g][c][g]")
+    _, _, steps, block, group = static_shape(call, call.operands[1], 5, WEIGHT)
     if not block == window.block == window.out_block or window.width.dilation != 1:
         raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
                            f"{window.out_block}, dilation along rows {window.width.dilation}; expected equal blocks and 1")
-    images = loops.static(window.batch) or 1
-    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
+    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (window.image_count * window.out_blocks))
     row_block = -(-window.height.out // min(wanted, window.height.out))
     unit = Group.of("int8", group, "int32")
     width = 8 if call.target.vector_registers >= 32 else 6
     if window.width.is_known:
         width = min(window.width.out, width)
-
-    def plan(strip: int, slots: int) -> BytesPlan:
-        return BytesPlan(window, blocks, unit, steps, int(call.attrs.pad_value), row_block, strip, width, slots, call.target)
-
     rows, ring = window.height.span(row_block), loops.next_power_of_two(window.height.reach)
-    if rows * _row_bytes(plan(window.width.out, rows), window.width.out) <= call.target.l1_cache // 2 or rows <= ring:
-        ring = rows
+    plan = BytesPlan(window, unit, steps, int(call.attrs.pad_value), row_block, window.width.out, width, rows, call.target)
+    cache = call.target.l1_cache
+    slots = ring if rows > ring and rows * plan.row_bytes(window.width.out) > cache // 2 else rows
     strip = window.width.out if window.width.is_known else loops.round_up(window.width.out, width)
-    while strip > 2 * width and ring * _row_bytes(plan(strip, ring), strip) > call.target.l1_cache:
+    while strip > 2 * width and slots * plan.row_bytes(strip) > cache:
         strip = loops.round_up(-(-strip // 2), width)
-    return plan(strip, ring)
-
-
-def _row_bytes(plan: BytesPlan, outputs: int) -> int:
-    """Bytes of the groups under ``outputs`` of a row."""
-    return plan.groups(outputs) * plan.window.block * 4
+    return replace(plan, strip=strip, slots=slots)
 
 
 class _Task:
     """Statements of one task: rows of one channel block."""
 
-    def __init__(self, plan: BytesPlan, image: Expr, block: Expr, first_row: Expr, rows: Expr) -> None:
+    def __init__(self, plan: BytesPlan, image: Image, block: Expr, first_row: Expr, rows: Expr) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
         self.block = block
+        self.source = plan.window.source(image, block)
         self.first_row = first_row
         self.rows = E.binary("min", rows, self.window.height.positions - first_row)
         self.row_size = plan.groups(plan.strip) * plan.size
@@ -187,17 +176,29 @@ class _Task:
         rows = loops.serial("tap_row", self.window.height.kernel, self._weight_row)
         if self.window.height.kernel <= MAX_ROWS:
             rows = loops.unroll("tap_row", self.window.height.kernel, self._weight_row)
-        outputs = [self._run(*run) for run in self._runs()] if self.window.width.is_known else [self._any_strips()]
-        return seq(Allocate(self.patch), Allocate(self.weights), rows, outputs)
+        axis, plan = self.window.width, self.plan
+
+        def is_inside(begin: int) -> bool:
+            """Whether all positions under the strip from output ``begin`` are on data."""
+            first = begin * axis.stride - axis.before
+            return first >= 0 and first + (plan.groups(plan.strip) - 1) * STEP + plan.unit.size <= axis.extent
+
+        strips = known_tiles("strip", axis.out, plan.strip, is_inside, self._strip) if axis.is_known else self._any_strips()
+        return seq(Allocate(self.patch), Allocate(self.weights), rows, strips)
 
     def _weight_row(self, tap: Expr) -> Stmt:
         """Weights of a row of taps, of which those of odd places are those of even ones after a zero."""
         plan, parts = self.plan, list[Stmt]()
-        even = [loops.bound(self._weight(tap, step), parts, "w") for step in range(plan.steps)]
+        window, lanes = self.window, self.window.block
+        if window.weight.buffer is None:
+            raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
+        first = (self.block * window.height.kernel + tap) * plan.steps
+        packed = (plan.unit.weights(window.weight.buffer, (first + step) * plan.size, lanes) for step in range(plan.steps))
+        even = [loops.bound(E.call("reinterpret", w, dtype=FOUR_BYTES.word, lanes=lanes), parts, "w") for w in packed]
         bits = 32 // plan.unit.size
         for place in range(plan.steps_in_row):
             step = place - plan.steps_from(0)
-            value = even[place] if step < 0 else E.const(0, FOUR_BYTES.word, self.window.block)
+            value = even[place] if step < 0 else E.const(0, FOUR_BYTES.word, lanes)
             if 0 <= step < plan.steps:
                 value = E.binary("shl", even[step], bits)
             if step > 0:
@@ -205,55 +206,22 @@ class _Task:
             parts.append(store(self.weights, tap * plan.steps_in_row + place, value))
         return seq(parts)
 
-    def _weight(self, tap: Expr, step: int) -> Expr:
-        plan, buffer, lanes = self.plan, self.window.weight.buffer, self.window.block
-        if buffer is None:
-            raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
-        first = ((self.block * self.window.height.kernel + tap) * plan.steps + step) * plan.size
-        return E.call("reinterpret", plan.unit.weights(buffer, first, lanes), dtype=FOUR_BYTES.word, lanes=lanes)
-
-    def _runs(self) -> list[tuple[int, int]]:
-        """Strips as ranges [begin, end) of outputs: neighbouring ones off the borders share one range."""
-        runs: list[tuple[int, int]] = []
-        out, strip = self.window.width.out, self.plan.strip
-        for begin in range(0, out, strip):
-            end = min(begin + strip, out)
-            is_inner = end - begin == strip and self._is_inside(begin)
-            if is_inner and runs and runs[-1][1] == begin and self._is_inside(runs[-1][0]):
-                runs[-1] = (runs[-1][0], end)
-            else:
-                runs.append((begin, end))
-        return runs
-
-    def _is_inside(self, begin: int) -> bool:
-        """Whether all positions under the strip from output ``begin`` are on data."""
-        axis = self.window.width
-        first = begin * axis.stride - axis.before
-        return first >= 0 and first + (self.plan.groups(self.plan.strip) - 1) * STEP + self.plan.unit.size <= axis.extent
-
-    def _run(self, begin: int, end: int) -> Stmt:
-        strip = self.plan.strip
-        if end - begin <= strip:
-            return self._strip(E.const(begin), end - begin)
-        return loops.serial("strip", (end - begin) // strip, lambda i: self._strip(i * strip + begin, strip))
-
     def _any_strips(self) -> Stmt:
         """Strips of rows whose length is known at run time only."""
         plan, axis = self.plan, self.window.width
         count, size = axis.blocks(plan.strip, plan.width)
 
         def strip(number: Expr) -> Stmt:
-            lets, first = loops.bind("first", number * size)
-            lets_count, outputs = loops.bind("outputs", axis.rest(size, first))
-            return seq(lets, lets_count, self._strip(first, outputs))
+            lets = list[Stmt]()
+            first = loops.bound(number * size, lets, "first")
+            outputs = loops.bound(axis.rest(size, first), lets, "outputs")
+            return seq(lets, self._strip(first, outputs))
 
         return loops.serial("strip", count, strip)
 
     def _strip(self, first: Expr, outputs: int | Expr) -> Stmt:
         """All rows of ``outputs`` from column ``first``, which is a constant at borders of rows of known length."""
-        height, plan = self.window.height, self.plan
-        copies: _RowCopies
-        copies = _AnyCopies(self, first, outputs) if isinstance(outputs, Expr) else _Copies(self, first, plan.groups(outputs))
+        height, copies = self.window.height, _Copies(self, first, outputs)
         overlap = max(0, height.reach - height.stride)
 
         def row(number: Expr) -> Stmt:
@@ -267,18 +235,18 @@ class _Task:
 
         return loops.serial("row", self.rows, row)
 
-    def _copy_row(self, copies: _RowCopies, number: Expr) -> Stmt:
+    def _copy_row(self, copies: _Copies, number: Expr) -> Stmt:
         """Row ``number`` of those under the task."""
         height, parts = self.window.height, list[Stmt]()
         base = loops.bound(self._slot(number), parts, "slot")
-        h = loops.bound(self.first_row * height.stride - height.pad + number, parts, "h")
-        if not height.padded:
-            return seq(parts, copies.data(base, h))
-        return seq(parts, loops.guard(E.logical_and(h >= 0, h < height.data), copies.data(base, h), copies.padding(base)))
+        h = loops.bound(height.start(self.first_row) + number, parts, "h")
+        inside = height.holds(h) if height.padded else E.const(True, "bool")
+        return seq(parts, loops.guard(inside, copies.data(base, h), copies.padding(base)))
 
     def _slot(self, number: Expr) -> Expr:
         """Where row ``number`` of those under the task begins in the copies."""
-        return (number % self.plan.slots if self.plan.is_ring else number) * self.row_size
+        is_ring = self.plan.slots < self.window.height.span(self.plan.row_block)
+        return (number % self.plan.slots if is_ring else number) * self.row_size
 
     def _place(self, row: Expr, tap: Expr) -> Expr:
         height = self.window.height
@@ -287,18 +255,12 @@ class _Task:
     def _tiles(self, row: Expr, bases: list[Expr], first: Expr, outputs: int | Expr) -> Stmt:
         """The outputs of one row; tiles have an even number of them, so that each begins at a group."""
         width = self.plan.width
-
-        def tile(begin: Expr, count: int) -> Stmt:
-            return self._tile(row, bases, first, begin, count)
-
-        if not isinstance(outputs, int):
-            return self._any_tiles(outputs, lambda *args: self._tile(row, bases, first, *args))
+        tile = partial(self._tile, row, bases, first)
+        if isinstance(outputs, Expr):
+            return self._any_tiles(outputs, tile)
         if width < outputs:
             width -= width % STEP
-
-        whole, rest = divmod(outputs, width)
-        full = loops.serial("tile", whole, lambda i: tile(i * width, width)) if whole else seq()
-        return seq(full, tile(E.const(whole * width), rest) if rest else seq())
+        return known_tiles("tile", outputs, width, lambda _: True, tile)
 
     def _any_tiles(self, outputs: Expr, tile: Callable[..., Stmt]) -> Stmt:
         """Wide tiles, then narrow ones. The last one begins so early that at most its last output is one too many."""
@@ -318,7 +280,7 @@ class _Task:
         self, row: Expr, bases: list[Expr], first: Expr, begin: Expr, count: int, limit: Expr | None = None, sure: int = 0,
     ) -> Stmt:
         """``count`` outputs from ``begin`` of a strip; those from ``limit`` on are not written, but the ``sure`` first."""
-        plan, result = self.plan, self.window.result
+        plan = self.plan
         acc = Accumulators(RegisterTile(count, 1, self.window.block, "int32"))
         start = begin * plan.window.width.stride // STEP * plan.size
         if bases:
@@ -328,8 +290,8 @@ class _Task:
                                 lambda tap: self._tap_row(acc, tap, self._place(row, tap) + start))
 
         def write(position: Expr) -> Stmt:
-            indices = [self.image, self.block, self.first_row + row, first + begin + position, E.ramp(0, 1, self.window.block)]
-            written = result.write(indices, loops.finished(acc.get(position, 0), result.dtype))
+            written = self.window.write(self.image, self.block, self.first_row + row, first + begin + position,
+                                        E.ramp(0, 1, self.window.block), acc.get(position, 0))
             return written if limit is None else loops.guard(position < E.binary("max", limit - begin, sure), written)
 
         return seq(acc.allocate(), acc.clear(), sums, acc.each(lambda position, _: write(position)))
@@ -345,20 +307,27 @@ class _Task:
         return seq(parts)
 
 
-class _RowCopies:
-    """What copies ``count`` groups of a row under a strip that begins with output ``first``."""
+class _Copies:
+    """What copies the groups of a row under ``outputs`` outputs from ``first`` on.
 
-    def __init__(self, task: _Task, first: Expr, count: ExprLike) -> None:
+    Of rows of known length, both are numbers where groups may reach outside of data.
+    """
+
+    def __init__(self, task: _Task, first: Expr, outputs: int | Expr) -> None:
         self.task = task
-        self.plan = task.plan
+        self.plan = plan = task.plan
         self.data_in = task.window.data
-        self.groups = count
-        axis = task.window.width
-        self.start = first * axis.stride - axis.pad
+        self.axis = axis = task.window.width
+        self.start = axis.start(first)
+        self.outputs = outputs
+        self.groups: Expr = E.const(plan.groups(plan.strip if isinstance(outputs, Expr) else outputs))
+        if isinstance(outputs, Expr):
+            reach = (max(plan.steps_from(0), plan.steps_from(1)) - 1) * plan.unit.size
+            self.groups = E.binary("min", self.groups, ((outputs - 1) * axis.stride + reach) // STEP + 1)
 
     def data(self, base: Expr, h: Expr) -> Stmt:
         """Row ``h`` of the data, and padding on both sides of it."""
-        raise NotImplementedError
+        return self._any_data(base, h) if isinstance(self.outputs, Expr) else self._known_data(base, h)
 
     def padding(self, base: Expr) -> Stmt:
         """A row outside of data."""
@@ -366,67 +335,51 @@ class _RowCopies:
 
     def _read(self, h: Expr, place: Expr) -> Expr:
         """A group's positions from ``place`` on; those past the end of a row are those before it."""
-        task, size, block, extent = self.task, self.plan.unit.size, self.task.window.block, self.task.window.width.extent
-        if not task.window.width.is_known:
-            extent = max(extent, size)  # the caller asked
+        task, size, block = self.task, self.plan.unit.size, self.task.window.block
+        extent = self.axis.extent if self.axis.is_known else size  # the caller asked
         buffer = self.data_in.buffer
         if buffer is not None and extent >= size:
-            return E.load(buffer, E.ramp(buffer.offset(task.image, task.block, h, place, 0), 1, size * block))
+            return E.load(buffer, E.ramp(buffer.offset(*task.source, h, place, 0), 1, size * block))
         places = [place + k if extent >= size else E.const(min(k, extent - 1)) for k in range(size)]
-        parts = [self.data_in.read([task.image, task.block, h, w, E.ramp(0, 1, block)]) for w in places]
+        parts = [self.data_in.read([*task.source, h, w, E.ramp(0, 1, block)]) for w in places]
         while len(parts) > 1:
             parts = [_shuffled(a, b, range(2 * a.lanes)) for a, b in zip(parts[::2], parts[1::2])]
         return parts[0]
 
-    def _grouped(self, values: Expr, sources: list[int | None] | None) -> Expr:
+    def _grouped(self, values: Expr, sources: Sequence[int | None] = ()) -> Expr:
         """Positions of all channels as channels of all positions.
 
-        ``sources`` says which position is in which place, None: padding.
+        ``sources`` says which position is in which place, if not each in its own, None: padding.
         """
         block, size = self.task.window.block, self.plan.unit.size
-        if sources is None:
-            return _shuffled(values, values, [k * block + c for c in range(block) for k in range(size)])
-        order = [values.lanes if k is None else k * block + c for c in range(block) for k in sources]
-        return _shuffled(values, E.const(self.plan.pad_value, values.dtype, values.lanes), order)
+        order = [values.lanes if k is None else k * block + c for c in range(block) for k in sources or range(size)]
+        return _shuffled(values, E.const(self.plan.pad_value, values.dtype, values.lanes) if sources else values, order)
 
     def _pads(self) -> Expr:
         return E.const(self.plan.pad_value, self.data_in.dtype, self.plan.size)
 
     def _store(self, base: Expr, number: Expr, values: Expr) -> Stmt:
-        buffer: Buffer = self.task.patch
         place = E.ramp(base + number * self.plan.size, 1, self.plan.size)
-        return store(buffer, place, E.cast(values, self.plan.unit.copied))
+        return store(self.task.patch, place, E.cast(values, self.plan.unit.copied))
 
+    def _known_data(self, base: Expr, h: Expr) -> Stmt:
+        """Of rows of known length, groups that reach outside of data are written out."""
+        count, first = loops.known(self.groups, "groups of a row"), loops.static(self.start)
+        inside = range(count)
+        if first is not None:
+            on_data = [k for k in inside if 0 <= first + k * STEP <= self.axis.extent - self.plan.unit.size]
+            inside = range(on_data[0], on_data[-1] + 1) if on_data else range(0)
 
-class _Copies(_RowCopies):
-    """Of rows of known length; the first output is a constant at borders."""
-
-    def __init__(self, task: _Task, first: Expr, count: int) -> None:
-        super().__init__(task, first, count)
-        self.count = count
-        self.inner = self._inner(task.window.width)
-
-    def _inner(self, axis: SpatialAxis) -> range:
-        """Groups all of whose positions are on data."""
-        start = loops.static(self.start)
-        if start is None:
-            return range(self.count)
-        on_data = [k for k in range(self.count) if 0 <= start + k * STEP <= axis.extent - self.plan.unit.size]
-        return range(on_data[0], on_data[-1] + 1) if on_data else range(0)
-
-    def data(self, base: Expr, h: Expr) -> Stmt:
-        """Row ``h`` of the data, and padding on both sides of it."""
         def inner(k: Expr) -> Stmt:
-            place = self.start + (k + self.inner.start) * STEP
-            return self._store(base, k + self.inner.start, self._grouped(self._read(h, place), None))
+            place = self.start + (k + inside.start) * STEP
+            return self._store(base, k + inside.start, self._grouped(self._read(h, place)))
 
-        borders = (self._border(base, h, k) for k in range(self.count) if k not in self.inner)
-        copied = loops.unroll_by("k", len(self.inner), COPIES, inner) if self.inner else seq()
-        return seq(copied, borders)
+        copied = loops.unroll_by("k", len(inside), COPIES, inner) if inside else seq()
+        return seq(copied, (self._border(base, h, k) for k in range(count) if k not in inside))
 
     def _border(self, base: Expr, h: Expr, number: int) -> Stmt:
         """A group with positions outside of data."""
-        extent, size = self.task.window.width.extent, self.plan.unit.size
+        extent, size = self.axis.extent, self.plan.unit.size
         begin = loops.known(self.start, "the first column at a border") + number * STEP
         held = min(max(begin, 0), max(0, extent - size))
         sources = [place - held if 0 <= place < extent else None for place in range(begin, begin + size)]
@@ -434,26 +387,17 @@ class _Copies(_RowCopies):
             return self._store(base, E.const(number), self._pads())
         return self._store(base, E.const(number), self._grouped(self._read(h, E.const(held)), sources))
 
-
-class _AnyCopies(_RowCopies):
-    """Of rows whose length is known at run time only, under ``outputs`` outputs."""
-
-    def __init__(self, task: _Task, first: Expr, outputs: Expr) -> None:
-        plan, axis = task.plan, task.window.width
-        reach = (max(plan.steps_from(0), plan.steps_from(1)) - 1) * plan.unit.size
-        groups = ((outputs - 1) * axis.stride + reach) // STEP + 1
-        super().__init__(task, first, E.binary("min", E.const(plan.groups(plan.strip)), groups))
-
-    def data(self, base: Expr, h: Expr) -> Stmt:
-        axis, count, parts = self.task.window.width, E.as_expr(self.groups), list[Stmt]()
+    def _any_data(self, base: Expr, h: Expr) -> Stmt:
+        """Of rows whose length is known at run time only, groups that reach outside of data are in loops."""
+        axis, count, parts = self.axis, self.groups, list[Stmt]()
         start = loops.bound(self.start, parts, "start")
         # Groups from ``low`` to ``high`` have all of their positions on data.
         inside = loops.ceildiv(E.const(0) - start, STEP) if axis.padded else E.const(0)
-        low = loops.bound(_clamp(inside, E.const(0), count), parts, "low")
-        high = loops.bound(_clamp((axis.data - start - self.plan.unit.size) // STEP + 1, low, count), parts, "high")
+        low = loops.bound(clamp(inside, E.const(0), count), parts, "low")
+        high = loops.bound(clamp((axis.data - start - self.plan.unit.size) // STEP + 1, low, count), parts, "high")
 
         def inner(k: Expr) -> Stmt:
-            return self._store(base, low + k, self._grouped(self._read(h, start + (low + k) * STEP), None))
+            return self._store(base, low + k, self._grouped(self._read(h, start + (low + k) * STEP)))
 
         def border(k: Expr) -> Stmt:
             return self._any_border(base, h, k, start + k * STEP)
@@ -465,19 +409,18 @@ class _AnyCopies(_RowCopies):
         """A group of which any position may be outside of data."""
         task, size, block = self.task, self.plan.unit.size, self.task.window.block
         if self.data_in.buffer is not None and loops.supports_masks(self.plan.target, {dtypes.itemsize(self.data_in.dtype)}):
-            return self._store(base, number, self._grouped(self._masked(h, place), None))
+            return self._store(base, number, self._grouped(self._masked(h, place)))
         border = loops.local("border", self.data_in.dtype, size * block)
 
         def position(k: Expr) -> Stmt:
             at = E.ramp(k * block, 1, block)
-            value = self.data_in.read([task.image, task.block, h, place + k, E.ramp(0, 1, block)])
-            inside = E.logical_and(place + k >= 0, place + k < task.window.width.data)
+            value = self.data_in.read([*task.source, h, place + k, E.ramp(0, 1, block)])
             outside = E.const(self.plan.pad_value, value.dtype, block)
-            return loops.guard(inside, store(border, at, value), store(border, at, outside))
+            return loops.guard(self.axis.holds(place + k), store(border, at, value), store(border, at, outside))
 
         filled = loops.serial("position", size, position)
         values = E.load(border, E.ramp(0, 1, size * block))
-        return seq(Allocate(border), filled, self._store(base, number, self._grouped(values, None)))
+        return seq(Allocate(border), filled, self._store(base, number, self._grouped(values)))
 
     def _masked(self, h: Expr, place: Expr) -> Expr:
         """A group's positions from ``place`` on, of which those outside of data, which are not read, are padding."""
@@ -486,20 +429,13 @@ class _AnyCopies(_RowCopies):
 
         def before(end: Expr) -> Expr:
             """The lanes of positions before ``end``."""
-            count = E.cast(_clamp((end - place) * block, E.const(0), E.const(lanes)), "int8")
+            count = E.cast(clamp((end - place) * block, E.const(0), E.const(lanes)), "int8")
             return E.ramp(E.const(0, "int8"), E.const(1, "int8"), lanes) < E.broadcast(count, lanes)
 
-        on_data = E.logical_and(before(self.task.window.width.data), E.logical_not(before(E.const(0))))
-        offset = buffer.offset(self.task.image, self.task.block, h, place, 0)
+        on_data = E.logical_and(before(self.axis.data), E.logical_not(before(E.const(0))))
+        offset = buffer.offset(*self.task.source, h, place, 0)
         return E.select(on_data, E.load(buffer, E.ramp(offset, 1, lanes), on_data), self._pads())
-
-
-def _clamp(x: Expr, low: Expr, high: Expr) -> Expr:
-    return E.binary("max", E.binary("min", x, high), low)
 
 
 def _shuffled(a: Expr, b: Expr, order: list[int] | range) -> Expr:
     return E.call("shuffle", a, b, *(E.const(k) for k in order), lanes=len(order))
-
-
-__all__ = ["BytesPlan", "build"]

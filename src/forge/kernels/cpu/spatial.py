@@ -1,6 +1,7 @@
 """Geometry of windows over blocked activations: images [N][C/c][H][W][c], volumes [N][C/c][D][H][W][c].
 
-To kernels the slices of a volume are images, and the slices under one of the result are blocks of channels.
+To kernels the slices of a volume are images, and the slices under one of the result are blocks of channels. An image is a volume
+of one slice.
 """
 
 from __future__ import annotations
@@ -11,28 +12,28 @@ from typing import Any, Final, TypeVar
 
 from forge import loops
 from forge.backend import Convolution3x3
-from forge.dims import Dim
 from forge.errors import CompileError
+from forge.kernels.cpu import tiles
 from forge.loops.contract import KernelCall, Reader, Writer
+from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike
-from forge.tir.stmt import Stmt
+from forge.tir.stmt import Stmt, seq
 
 Count = TypeVar("Count", int, Expr)
 
 
-def each_axis(value: Any, axes: int) -> tuple[int, ...]:
-    """An attribute along the spatial axes, which may be one number for all."""
-    values = value if isinstance(value, tuple) else (value,)
-    return tuple(map(int, values * axes if len(values) == 1 else values))
+def clamp(x: Expr, low: Expr, high: Expr) -> Expr:
+    """Moves ``x`` into the range from ``low`` to ``high``."""
+    return E.binary("max", E.binary("min", x, high), low)
 
 
-def padding(value: Any, axes: int) -> tuple[Dim, ...]:
-    """All begins, then all ends, from Relay's one number, one for each axis, or all of them."""
+def each_axis(value: Any, count: int) -> tuple[Any, ...]:
+    """Returns an attribute of ``count`` numbers, which may be one for all, or half of them for both halves."""
     values = value if isinstance(value, tuple) else (value,)
-    return values if len(values) == 2 * axes else (values * axes if len(values) == 1 else values) * 2
+    return values * (count // len(values))
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,19 @@ class SpatialAxis:
         """Whether this tap of this position lies on data, where sizes are known."""
         return 0 <= position * self.stride - self.before + tap * self.dilation < self.extent
 
-    def may_be_outside(self, columns: int, column: int) -> tuple[bool, bool]:
-        """Whether one of the ``columns`` elements under neighbouring positions may lie before the data, and past them."""
-        return self.ahead is None or column < self.ahead, self.after is None or columns - column <= self.after
+    def start(self, position: Expr) -> Expr:
+        """Returns the element under the first tap of a position."""
+        return position * self.stride - self.pad
+
+    def holds(self, index: Expr) -> Expr:
+        """Tells whether an element lies on data."""
+        return E.logical_and(index >= 0, index < self.data)
+
+    def is_there(self, index: Expr, number: int, count: int) -> Expr:
+        """Tells whether element ``number`` of ``count`` under neighbouring positions lies on data; asks only what may differ."""
+        inside: Expr = E.const(True, "bool") if self.ahead is not None and number >= self.ahead else index >= 0
+        may_be_past = self.after is None or count - number <= self.after
+        return E.logical_and(index < self.data, inside) if may_be_past else inside
 
     def taps_on_data(self, start: Expr, lets: list[Stmt], first: Expr, end: Expr) -> tuple[Expr, Expr]:
         """Returns the taps from ``first`` to ``end`` that lie on data at the position that begins at ``start``."""
@@ -112,11 +123,33 @@ class SpatialAxis:
         return E.binary("min", block, self.positions - first)
 
 
+def known_tiles(name: str, count: int, size: int, is_inside: Callable[[int], bool], tile: Callable[[Expr, int], Stmt]) -> Stmt:
+    """Covers ``count`` positions with tiles of ``size``, the last one maybe smaller: ``tile(first, size)``.
+
+    Neighbouring whole tiles that are inside share a loop; others begin at a constant. ``is_inside`` is asked of whole tiles.
+    """
+    runs: list[range] = []
+    for begin in range(0, count, size):
+        end = min(begin + size, count)
+        joins = runs and end - begin == size and is_inside(begin) and is_inside(runs[-1].start)
+        runs.append(range(runs.pop().start if joins else begin, end))
+
+    def run(positions: range) -> Stmt:
+        if len(positions) <= size:
+            return tile(E.const(positions.start), len(positions))
+        return loops.serial(name, len(positions) // size, lambda number: tile(number * size + positions.start, size))
+
+    return seq(map(run, runs))
+
+
 WRITTEN_OUT: Final = 8
 """Vector operations of an epilogue, from the sum to what is stored, that is written out for every sum of a tile."""
 
-Image = tuple[Expr, ...]
-"""The number of an image of the result; of volumes, that of the volume and of its slice."""
+Image = tuple[Expr, Expr]
+"""The number of a volume of the result, and of its slice; of images, the latter is 0."""
+
+ONE_SLICE: Final = SpatialAxis(1, 1, 1, 1, 1, 0, E.const(1), E.const(1), E.const(0), False)
+"""The depth of images."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +182,7 @@ class BlockedWindow:
     weight: Reader
     result: Writer
     batch: Expr
-    depth: SpatialAxis | None
+    depth: SpatialAxis
     height: SpatialAxis
     width: SpatialAxis
     block: int
@@ -158,28 +191,28 @@ class BlockedWindow:
     used: UsedTaps | None = None
 
     @property
-    def padded(self) -> bool:
-        return self.height.padded or self.width.padded
+    def is_volume(self) -> bool:
+        return len(self.data.shape) > 5
 
     @property
     def is_known(self) -> bool:
         """Whether the sizes of all axes are numbers."""
-        return all(axis.is_known for axis in (self.depth, self.height, self.width) if axis is not None)
+        return self.depth.is_known and self.height.is_known and self.width.is_known
 
     @property
     def images(self) -> dict[str, Expr]:
         """How many of each number of an image there are."""
-        return {"image": self.batch} if self.depth is None else {"volume": self.batch, "slice": self.depth.positions}
+        return {"volume" if self.is_volume else "image": self.batch, "slice": self.depth.positions}
 
     @property
     def image_count(self) -> int:
         """Images, for plans."""
-        return (loops.static(self.batch) or 1) * (1 if self.depth is None else self.depth.out)
+        return (loops.static(self.batch) or 1) * self.depth.out
 
     @property
     def slices(self) -> int:
         """Slices of data under an image of the result."""
-        return 1 if self.depth is None else self.depth.kernel
+        return self.depth.kernel
 
     def of_block(self, block: Expr, lets: list[Stmt]) -> BlockedWindow:
         """Returns the window of a block of output channels that begins later: it has less padding before the data."""
@@ -192,23 +225,47 @@ class BlockedWindow:
 
     def slice_of(self, image: Image, block: Expr) -> Expr:
         """The slice of data under an image of a volume that is its block of channels; before or after all, where padded."""
-        assert self.depth is not None
         return image[1] * self.depth.stride + block % self.slices * self.depth.dilation - self.depth.pad
 
     def has_slice(self, image: Image, block: Expr) -> Expr:
         """Whether a block of channels of an image is data, and not padding."""
-        if self.depth is None or not self.depth.padded:
-            return E.const(True, "bool")
-        place = self.slice_of(image, block)
-        return E.logical_and(place >= 0, place < self.depth.data)
+        return self.depth.holds(self.slice_of(image, block)) if self.depth.padded else E.const(True, "bool")
 
-    def source(self, image: Image, block: Expr) -> Image:
+    def source(self, image: Image, block: Expr) -> list[Expr]:
         """The indices of a block of channels of an image in data."""
-        return (image[0], block) if self.depth is None else (image[0], block // self.slices, self.slice_of(image, block))
+        return self.indices(image[0], block // self.slices, self.slice_of(image, block))
+
+    def indices(self, volume: Expr, block: Expr, number: Expr) -> list[Expr]:
+        """The first indices of data or the result: those of a block of channels of a slice."""
+        return [volume, block, number] if self.is_volume else [volume, block]
 
     def write(self, image: Image, block: Expr, row: Expr, column: Expr, lanes: Expr, value: Expr) -> Stmt:
-        """Writes a vector, as `Writer.write` does."""
-        return self.result.write([image[0], block, *image[1:], row, column, lanes], value)
+        """Writes a vector of finished sums, as `Writer.write` does."""
+        value = loops.finished(value, self.result.dtype)
+        return self.result.write([*self.indices(image[0], block, image[1]), row, column, lanes], value)
+
+
+@dataclass(frozen=True)
+class WindowProblem:
+    """What the choice of a plan for a convolution depends on.
+
+    Sums of ``dtype`` take a ``unit`` of input channels in a step. Data are padded with ``pad_value``.
+    """
+
+    window: BlockedWindow
+    target: Target
+    dtype: str
+    unit: Group
+    pad_value: int
+
+    @property
+    def lanes(self) -> int:
+        """Output channels of a vector."""
+        return tiles.vector_lanes(self.window.out_block, self.target, self.dtype)
+
+    @property
+    def out_vectors(self) -> int:
+        return self.window.out_blocks * self.window.out_block // self.lanes
 
 
 def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = None) -> BlockedWindow:
@@ -222,7 +279,7 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
     block, out_block = (loops.known(r.shape[-1], f"{call.name}: the channel block") for r in (data, result))
     strides, dilation = each_axis(call.attrs.strides, axes), each_axis(call.attrs.dilation, axes)
-    pads, shifts = padding(call.attrs.padding, axes), (*(0,) * (axes - 2), *(used or UsedTaps(0)).shifts)
+    pads, shifts = each_axis(call.attrs.padding, 2 * axes), (*(0,) * (axes - 2), *(used or UsedTaps(0)).shifts)
 
     def axis(k: int) -> SpatialAxis:
         extent, positions, pad = data.shape[2 + k], result.shape[2 + k], call.dim(pads[k])
@@ -238,8 +295,8 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
             padded = not all(isinstance(p, int) and p <= 0 for p in (pads[k], pads[k + axes]))
         return replace(found, padded=padded)
 
-    *depth, height, width = map(axis, range(axes))
-    return BlockedWindow(data, weight, result, data.shape[0], depth[0] if depth else None, height, width, block, out_block,
+    depth, height, width = [ONE_SLICE, *map(axis, range(axes))][-3:]
+    return BlockedWindow(data, weight, result, data.shape[0], depth, height, width, block, out_block,
                          call.typical(result.shape[1]), used)
 
 
@@ -253,15 +310,16 @@ def winograd_key(convolution: Convolution3x3, target: Target) -> str:
     return f"winograd {c.images} x {c.in_channels} x {outer} x {c.height} x {c.width}{narrow}"
 
 
+def convolution_of(window: BlockedWindow, in_channels: int) -> Convolution3x3:
+    """Returns what the choice of an algorithm for a 3x3 convolution depends on."""
+    sizes = (window.image_count, in_channels, window.out_blocks * window.out_block, window.height.out, window.width.out)
+    return Convolution3x3(window.data.dtype, *sizes, window.slices, (window.height.dilation, window.width.dilation))
+
+
 def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) -> None:
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
-    axes = (window.height, window.width)
-    if [(a.kernel, a.stride) for a in axes] == [(3, 1)] * 2:
-        channels = in_channels, window.out_blocks * window.out_block
-        sizes = (window.image_count, *channels, window.height.out, window.width.out, window.slices)
-        dilation = (window.height.dilation, window.width.dilation)
-        convolution = Convolution3x3(window.data.dtype, *sizes, dilation)
-        call.target.choices.note(winograd_key(convolution, call.target), call.name)
+    if all((axis.kernel, axis.stride) == (3, 1) for axis in (window.height, window.width)):
+        call.target.choices.note(winograd_key(convolution_of(window, in_channels), call.target), call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:

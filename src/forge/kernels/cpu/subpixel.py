@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from forge import loops
 from forge.kernels.cpu import conv2d, depthwise
-from forge.kernels.cpu.spatial import UsedTaps
+from forge.kernels.cpu.spatial import UsedTaps, each_axis
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -89,24 +88,6 @@ class _Axis:
         return place, E.logical_and(inside, place < self.image) if end else inside
 
 
-@dataclass(frozen=True)
-class _Window:
-    """Attributes of the families that compute it."""
-
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[int, ...]
-    kernel_size: tuple[int, ...]
-    in_channels: int
-    pad_value: int
-
-    @staticmethod
-    def of(call: KernelCall, axes: Sequence[_Axis]) -> _Window:
-        strides, dilation, befores, afters, sizes = zip(*((a.stride, a.dilation, a.before, a.after, a.kernel) for a in axes))
-        channels, pad_value = int(call.attrs.in_channels), int(call.attrs.pad_value)
-        return _Window(strides, dilation, (*befores, *afters), sizes, channels, pad_value)
-
-
 def _axes(call: KernelCall) -> list[_Axis]:
     data, weight = call.readers
     count, attrs = len(data.shape) - 3, call.attrs
@@ -114,15 +95,10 @@ def _axes(call: KernelCall) -> list[_Axis]:
     sizes = [loops.known(extent, f"{call.name}: taps") for extent in weight.shape[begin : begin + count]]
     if len(weight.shape) == count + 3:  # taps of bytes in groups
         sizes[-1] = int(attrs.kernel_size[-1])
-    pads, crop = _numbers(attrs.padding, 2 * count), _numbers(attrs.crop, 2 * count)
+    pads, crop = each_axis(attrs.padding, 2 * count), each_axis(attrs.crop, 2 * count)
     return [_Axis(*numbers) for numbers in zip(
-        data.shape[2:-1], sizes, _numbers(attrs.strides, count), _numbers(attrs.dilation, count), pads[:count], pads[count:],
-        call.results[0].shape[2:-1], _numbers(attrs.phases, count), crop[:count], crop[count:])]
-
-
-def _numbers(value: Sequence[Any], count: int) -> tuple[int, ...]:
-    """An attribute of ``count`` numbers, of which it may have an even part that is repeated."""
-    return tuple(int(v) for v in value) * (count // len(value))
+        data.shape[2:-1], sizes, each_axis(attrs.strides, count), each_axis(attrs.dilation, count), pads[:count], pads[count:],
+        call.results[0].shape[2:-1], each_axis(attrs.phases, count), crop[:count], crop[count:])]
 
 
 def _channel_blocks(call: KernelCall) -> int:
@@ -131,12 +107,10 @@ def _channel_blocks(call: KernelCall) -> int:
 
 def _shifts(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps:
     """All taps, and where windows of blocks of output channels begin."""
-    *_, rows, columns = range(len(axes))
-
     def shift(axis: int) -> Callable[[Expr], Expr] | None:
         return (lambda block: axes[axis].first(_phase(call, axes, axis, block))) if axes[axis].shift else None
 
-    return UsedTaps(_channel_blocks(call), (axes[rows].shift, axes[columns].shift), shift(rows), shift(columns))
+    return UsedTaps(_channel_blocks(call), (axes[-2].shift, axes[-1].shift), shift(-2), shift(-1))
 
 
 def _phase(call: KernelCall, axes: Sequence[_Axis], axis: int, block: Expr) -> Expr:
@@ -152,30 +126,40 @@ def _used_taps(call: KernelCall, axes: Sequence[_Axis]) -> UsedTaps | None:
 
     def along(axis: int, block: Expr) -> tuple[Expr, Expr]:
         phase, numbers = _phase(call, axes, axis, block), call.attrs.taps[axis]
-
-        def of_phase(known: Sequence[int]) -> Expr:
-            found: Expr = E.const(known[0])
-            for first, later in zip(numbers[3::3], known[1:]):
-                found = E.select(phase >= first, E.const(later), found)
-            return found
-
-        return of_phase(numbers[1::3]), of_phase(numbers[2::3])
+        begin, end = map(E.as_expr, numbers[1:3])
+        for first, later_begin, later_end in zip(numbers[3::3], numbers[4::3], numbers[5::3]):
+            begin = E.select(phase >= first, E.const(later_begin), begin)
+            end = E.select(phase >= first, E.const(later_end), end)
+        return begin, end
 
     def has_block(block: Expr, data_block: Expr) -> Expr:
         begin, end = along(0, block)
         tap = data_block % axes[0].kernel
         return E.logical_and(tap >= begin, tap < end)
 
-    *_, rows, columns = range(len(axes))
-    used = replace(used, rows=partial(along, rows), columns=partial(along, columns))
+    used = replace(used, rows=partial(along, -2), columns=partial(along, -1))
     return replace(used, has_block=has_block) if len(axes) == 3 else used
 
 
 def _of_image(call: KernelCall, axes: Sequence[_Axis]) -> KernelCall:
     """The convolution, whose output channels are written to their places."""
-    data, weight = call.readers
-    shape = (data.shape[0], weight.shape[0], *(axis.positions for axis in axes), call.results[0].shape[-1])
-    return replace(call, attrs=_Window.of(call, axes), results=(_pixels(call, axes, shape),))
+    (data, weight), result = call.readers, call.results[0]
+    phases = [*(E.const(axis.phases) for axis in axes), result.shape[1]]
+
+    def write(indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt:
+        image, block, *positions, lane = indices
+        lets: list[Stmt] = []
+        *own, channels = loops.unravel(block, phases)
+        places: list[Expr] = []
+        inside: Expr = E.const(True, "bool")
+        for axis, position, phase in zip(axes, positions, own):
+            place, is_inside = axis.pixel(position, phase)
+            places.append(loops.bound(place, lets, "pixel"))
+            inside = E.logical_and(inside, is_inside)
+        return seq(lets, loops.guard(inside, result.write([image, channels, *places, lane], value, mask)))
+
+    shape = (data.shape[0], weight.shape[0], *(axis.positions for axis in axes), result.shape[-1])
+    return replace(call, results=(Writer(shape, result.dtype, write),))
 
 
 def _with_blocks_repeated(call: KernelCall) -> KernelCall:
@@ -188,23 +172,3 @@ def _with_blocks_repeated(call: KernelCall) -> KernelCall:
         return data.read([image, block % blocks, *place], mask)
 
     return replace(call, operands=(Reader((batch, weight.shape[0], *rest), data.dtype, read, None), weight))
-
-
-def _pixels(call: KernelCall, axes: Sequence[_Axis], shape: tuple[Expr, ...]) -> Writer:
-    """The result as the convolution sees it, of ``shape``."""
-    result = call.results[0]
-    blocks = result.shape[1]
-
-    def write(indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt:
-        image, block, *positions, lane = indices
-        lets: list[Stmt] = []
-        *own, channels = loops.unravel(block, [*(E.const(axis.phases) for axis in axes), blocks])
-        places: list[Expr] = []
-        inside: Expr = E.const(True, "bool")
-        for axis, position, phase in zip(axes, positions, own):
-            place, is_inside = axis.pixel(position, phase)
-            places.append(loops.bound(place, lets, "pixel"))
-            inside = E.logical_and(inside, is_inside)
-        return seq(lets, loops.guard(inside, result.write([image, channels, *places, lane], value, mask)))
-
-    return Writer(shape, result.dtype, write)

@@ -23,7 +23,7 @@ time only, each call takes the m with the least work for them: the weights for 2
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from forge import dtypes, loops
@@ -31,7 +31,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.micro import micro_kernel
-from forge.kernels.cpu.spatial import WRITTEN_OUT, Image, SpatialAxis, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import WRITTEN_OUT, Image, SpatialAxis, clamp, note_algorithm, static_shape, window_of
 from forge.kernels.cpu.winograd_lines import SCHEMES, place, square, square_in_loops
 from forge.kernels.cpu.winograd_plan import Counts, WinogradPlan, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall, Variant, kernel
@@ -39,8 +39,6 @@ from forge.loops.dots import Group
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
-
-IndexBody = Callable[[Expr], Stmt]
 
 # The weights of each block of output channels are prefetched this many bytes ahead of the multiply-adds.
 PREFETCH_BYTES: Final = 4096
@@ -85,7 +83,11 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
 
 
 class Choice:
-    """Which of some plans takes the least work for the sizes that there are."""
+    """Which of some plans takes the least work for the sizes that there are, and its numbers.
+
+    There are ``blocks`` of ``block`` of the ``tiles`` of an image. Patches have ``positions``, from each to the next ``patches``
+    elements of patches and ``sums`` of sums, the first of which is ``first_sum``.
+    """
 
     def __init__(self, plans: Sequence[WinogradPlan], lets: list[Stmt]) -> None:
         self.plans = plans
@@ -95,8 +97,15 @@ class Choice:
             least, work = (loops.bound(w, lets, "work") for w in (least, plan.work))
             self.number = loops.bound(E.select(work < least, E.const(number), self.number), lets, "plan")
             least = E.binary("min", work, least)
+        self.blocks = loops.bound(self._of(lambda p: p.blocks[0]), lets, "blocks")
+        self.block = loops.bound(self._of(lambda p: p.blocks[1]), lets, "block_size")
+        numbers: tuple[Callable[[WinogradPlan], ExprLike], ...] = (
+            lambda p: p.scheme.positions, lambda p: p.patch_places, lambda p: p.sum_places, lambda p: p.first_sum,
+            lambda p: p.count)
+        self.positions, self.patches, self.sums, self.first_sum, self.tiles = (
+            loops.bound(self._of(number), lets, "places") for number in numbers)
 
-    def of(self, value: Callable[[WinogradPlan], ExprLike]) -> Expr:
+    def _of(self, value: Callable[[WinogradPlan], ExprLike]) -> Expr:
         """A number of the plan."""
         first, *others = (E.as_expr(value(plan)) for plan in self.plans)
         for number, other in enumerate(others, 1):
@@ -105,9 +114,8 @@ class Choice:
 
     def statement(self, of_plan: Callable[[WinogradPlan], Stmt]) -> Stmt:
         """Returns the loops of the plan that is chosen at run time."""
-        *others, last = enumerate(map(of_plan, self.plans))
-        chosen = last[1]
-        for number, statement in reversed(others):
+        *others, chosen = map(of_plan, self.plans)
+        for number, statement in reversed(list(enumerate(others))):
             chosen = loops.guard(self.number.eq(number), statement, chosen)
         return chosen
 
@@ -117,26 +125,18 @@ def in_tasks(call: KernelCall, plans: Sequence[WinogradPlan], kind: type[Task]) 
     before: list[Stmt] = []
     plan, choice = plans[0], Choice(plans, before)
     depth, counts = plan.window.depth, plan.counts
-    blocks = loops.bound(choice.of(lambda p: p.blocks[0]), before, "blocks")
-    block = loops.bound(choice.of(lambda p: p.blocks[1]), before, "block_size")
-    numbers: tuple[Callable[[WinogradPlan], ExprLike], ...] = (
-        lambda p: p.scheme.positions, lambda p: p.patch_places, lambda p: p.sum_places, lambda p: p.first_sum,
-        lambda p: p.count)
-    places = Places(*(loops.bound(choice.of(number), before, "places") for number in numbers))
-    runs, run = plan.runs
-    extents = {"image": plan.window.batch, "run": runs, "block": blocks, "part": counts.parts}
+    runs, run = depth.blocks(plan.run)
+    extents = {"image": plan.window.batch, "run": runs, "block": choice.blocks, "part": counts.parts}
 
     def task(index: Expr) -> Stmt:
-        let, (image, number, block_number, part) = loops.bound_indices(index, extents)
+        let, (image, number, block, part) = loops.bound_indices(index, extents)
         lets: list[Stmt] = [let]
-        slices = Slices.of_image(image)
-        if depth is not None:
-            first_slice = loops.bound(number * run, lets, "first_slice")
-            slices = Slices((image, first_slice), loops.bound(depth.rest(run, first_slice), lets, "slices"))
-        first = loops.bound(block_number * block, lets, "first_tile")
+        first_slice = loops.bound(number * run, lets, "first_slice")
+        slices = loops.bound(depth.rest(run, first_slice), lets, "slices")
+        first = loops.bound(block * choice.block, lets, "first_tile")
         group = loops.bound(part * counts.part_groups, lets, "first_group")
-        size = block if plan.is_known else loops.bound(E.binary("min", block, places.tiles - first), lets, "tiles")
-        return seq(lets, kind(choice, places, slices, first, size, group).statement())
+        left = choice.block if plan.is_known else E.binary("min", choice.block, choice.tiles - first)
+        return seq(lets, kind(choice, (image, first_slice), slices, first, loops.bound(left, lets, "tiles"), group).statement())
 
     steps = E.const(plan.steps * plan.unit.size) if plan.shared is None else counts.in_padded
     sums = counts.block * counts.part_groups * (plan.run * plan.scheme.positions * plan.vectors * plan.tile.lanes)
@@ -147,7 +147,7 @@ def problem_of(call: KernelCall) -> WinogradProblem:
     """Returns all that the plan of a call depends on."""
     rank = len(call.results[0].shape)
     wanted = "[O/o][16 or 36][I/i][i][o], or with [kd] before [I/i]"
-    out_blocks, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
+    _, positions, *slices, in_blocks, in_block, out_block = static_shape(call, call.operands[1], rank, wanted)
     window = window_of(call, (*slices, 3, 3))
     axes = (window.height, window.width)
     blocks, steps = (in_block, out_block), [a.stride for a in axes]
@@ -156,13 +156,11 @@ def problem_of(call: KernelCall) -> WinogradProblem:
         raise CompileError(f"{call.name}: Winograd convolution of {positions} positions, blocks {blocks}, strides {steps}; "
                            f"expected {' or '.join(map(str, SCHEMES))}, the blocks of data and result, and 1")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
-    lanes = tiles.vector_lanes(out_block, call.target, dtype)
-    out_vectors = out_blocks * out_block // lanes
-    padded = in_blocks * in_block
+    padded, in_lanes = in_blocks * in_block, tiles.vector_lanes(in_block, call.target, dtype)
     in_channels = int(call.attrs.in_channels or padded)
     note_algorithm(call, window, in_channels * window.slices)
-    return WinogradProblem(scheme, window, call.target, in_channels, padded, tiles.vector_lanes(in_block, call.target, dtype),
-                           out_vectors, _group_vectors(out_vectors, out_block // lanes), lanes, dtype, Group(1, dtype))
+    problem = WinogradProblem(window, call.target, dtype, Group(1, dtype), 0, scheme, in_channels, padded, in_lanes, 1)
+    return replace(problem, vectors=_group_vectors(problem.out_vectors, out_block // problem.lanes))
 
 
 def _group_vectors(out_vectors: int, per_block: int) -> int:
@@ -171,42 +169,17 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
     return 2 if 2 in fitting else fitting[0]
 
 
-@dataclass(frozen=True)
-class Places:
-    """Positions of a patch; elements from one to the next of patches, and of sums; the first sum; tiles of an image."""
-
-    positions: Expr
-    patches: Expr
-    sums: Expr
-    first_sum: Expr
-    tiles: Expr
-
-
-@dataclass(frozen=True)
-class Slices:
-    """The image of a task; of volumes, ``count`` slices from that one on."""
-
-    image: Image
-    count: Expr
-
-    @staticmethod
-    def of_image(number: Expr) -> Slices:
-        """Returns image ``number`` as the only slice."""
-        return Slices((number,), E.const(1))
-
-    def at(self, number: Expr) -> Image:
-        """The image that is slice ``number`` of the task."""
-        return self.image if len(self.image) == 1 else (self.image[0], self.image[1] + number)
-
-
 class Task:
-    """Statements of one task, of ``size`` tiles; where their number is known, some of them may be past the last one."""
+    """Statements of one task: ``size`` tiles of ``slices`` images from ``image`` on.
 
-    def __init__(self, choice: Choice, places: Places, slices: Slices, first: Expr, size: Expr, first_group: Expr) -> None:
+    Where the number of tiles is known, some of them may be past the last one.
+    """
+
+    def __init__(self, choice: Choice, image: Image, slices: Expr, first: Expr, size: Expr, first_group: Expr) -> None:
         self.choice = choice
         self.plan = plan = choice.plans[0]
         self.window = plan.window
-        self.places = places
+        self.image = image
         self.slices = slices
         self.first = first
         self.size = size
@@ -223,7 +196,7 @@ class Task:
             return seq(lets, self.prepare(group), self._all_products(group),
                        self.choice.statement(lambda p: self._outputs(p, group)))
 
-        first, count = self._slices()
+        first, count = self._on_data(E.const(0), self.window.depth.span(self.slices))
         plan = self.plan
         used = E.const(-(-plan.in_channels // plan.in_lanes)) if plan.shared is None else self.counts.in_padded // plan.in_lanes
         transformed = self.choice.statement(lambda p: loops.serial("slice", count, lambda place: loops.serial(
@@ -247,26 +220,20 @@ class Task:
     def _may_be_past(self) -> bool:
         return self.plan.is_known and self.plan.tile_count % self.plan.block != 0
 
-    def _place(self, plan: WinogradPlan, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
-        """Row and column of a tile among all tiles; past the last one, that of the last."""
-        number = self.first + tile
+    def _first_output(self, plan: WinogradPlan, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
+        """Row and column of the first output of a tile; past the last one, of that of the last."""
+        number, lets = self.first + tile, list[Stmt]()
         if self._may_be_past:
             number = E.binary("min", number, plan.tile_count - 1)
-        lets_row, row = loops.bind("tile_row", number // plan.wide)
-        lets_column, column = loops.bind("tile_column", number % plan.wide)
-        return lets_row + lets_column, row, column
+        row, column = (loops.bound(place, lets, name) for place, name in (
+            (number // plan.wide, "tile_row"), (number % plan.wide, "tile_column")))
+        return lets, plan.scheme.first(row, self.window.height.dilation), plan.scheme.first(column, self.window.width.dilation)
 
-    def _first_of(self, plan: WinogradPlan, axis: SpatialAxis, tile: Expr) -> Expr:
-        """The first position of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
-        out, step = plan.scheme.out, axis.dilation
-        return tile * out if step == 1 else tile // step * (out * step) + tile % step
-
-    def _left(self, plan: WinogradPlan, axis: SpatialAxis, tile: Expr) -> Expr:
+    def _left(self, plan: WinogradPlan, axis: SpatialAxis, first: Expr) -> Expr:
         """Outputs of a tile that lie on the result."""
-        out, first = plan.scheme.out, self._first_of(plan, axis, tile)
         if axis.dilation == 1:
-            return axis.rest(E.const(out), first)
-        return E.binary("min", loops.ceildiv(axis.positions - first, axis.dilation), out)
+            return axis.rest(E.const(plan.scheme.out), first)
+        return E.binary("min", loops.ceildiv(axis.positions - first, axis.dilation), plan.scheme.out)
 
     def _transform_vector(self, plan: WinogradPlan, number: Expr, vector: Expr) -> Stmt:
         """B^T d B of all patches of one vector of channels of slice ``number`` of those under the task.
@@ -278,43 +245,31 @@ class Task:
         lets_block, block = loops.bind("block", vector // vectors)
         lanes = E.ramp(vector % vectors * plan.in_lanes, 1, plan.in_lanes)
         channel = number * self.counts.in_padded + vector * plan.in_lanes
+        source = window.indices(self.image[0], block, self._first_slice + number)
 
         def patch(tile: Expr) -> Stmt:
-            lets, row, column = self._place(plan, tile)
-            lets_h, top = loops.bind("top", self._first_of(plan, window.height, row) - window.height.pad)
-            lets_w, left = loops.bind("left", self._first_of(plan, window.width, column) - window.width.pad)
+            lets, row, column = self._first_output(plan, tile)
+            top = loops.bound(row - window.height.pad, lets, "top")
+            left = loops.bound(column - window.width.pad, lets, "left")
             inside = E.logical_and(*(E.logical_and(first >= 0, first < axis.data - (plan.scheme.patch - 1) * axis.dilation)
                                      for axis, first in ((window.height, top), (window.width, left))))
-            source = (*self._source(number, block), top, left, lanes)
-            return seq(lets, lets_h, lets_w, self._transform_patch(plan, tile, channel, source, inside))
+            return seq(lets, self._transform_patch(plan, tile, channel, [*source, top, left, lanes], inside))
 
         return seq(lets_block, loops.serial("tile", self.size, patch))
 
     @property
     def _first_slice(self) -> Expr:
         """The slice of data, or of the padding before it, that is the first one under those of the task."""
-        return self.window.slice_of(self.slices.image, E.const(0))
+        return self.window.slice_of(self.image, E.const(0))
 
-    def _slices(self) -> tuple[Expr, Expr]:
-        """Of the slices under those of the task, the first one that is data, and how many are."""
-        depth = self.window.depth
-        if depth is None:
-            return E.const(0), E.const(1)
+    def _on_data(self, number: Expr, count: Expr) -> tuple[Expr, Expr]:
+        """Of ``count`` slices from slice ``number`` of those under the task, the first one that is data, and how many are."""
+        depth, zero = self.window.depth, E.const(0)
         if not depth.padded:
-            return E.const(0), depth.span(self.slices.count)
-        return _within_extent(self._first_slice, depth.span(self.slices.count), depth.data)
-
-    def _taps(self, number: Expr) -> tuple[Expr, Expr]:
-        """Of the slices under slice ``number`` of the task, the first one that is data, and how many are."""
-        depth = self.window.depth
-        if depth is None or not depth.padded:
-            return E.const(0), E.const(self.window.slices)
-        return _within_extent(self._first_slice + number * depth.stride, E.const(depth.kernel), depth.data)
-
-    def _source(self, number: Expr, block: Expr) -> Image:
-        """The indices in data of a block of channels of slice ``number`` of those under the task."""
-        volume = self.slices.image[0]
-        return (volume, block) if self.window.depth is None else (volume, block, self._first_slice + number)
+            return zero, count
+        first = self._first_slice + number
+        skipped = clamp(zero - first, zero, count)
+        return skipped, E.binary("max", E.binary("min", depth.data - first, count) - skipped, 0)
 
     def _transform_patch(self, plan: WinogradPlan, tile: Expr, channel: Expr, source: Sequence[Expr], inside: Expr) -> Stmt:
         """One vector of channels of one patch, whose first element is at ``source``: read in place where all of it is data."""
@@ -338,7 +293,7 @@ class Task:
 
         def fill(buffer: Buffer, index: Expr, y: Expr, x: Expr) -> Stmt:
             row, column = at(y, x)
-            here = E.logical_and(_within(row, window.height.data), _within(column, window.width.data))
+            here = E.logical_and(window.height.holds(row), window.width.holds(column))
             outside = E.const(plan.pad_value, plan.element, plan.in_lanes)
             return loops.guard(here, store(buffer, index, data(y, x)), store(buffer, index, outside))
 
@@ -362,36 +317,36 @@ class Task:
 
     def _products(self, plan: WinogradPlan, group: Expr) -> Stmt:
         """For every position: patches times weights."""
-        counts, depth = self.counts, self.window.depth
+        counts, choice, window = self.counts, self.choice, self.window
         rows = Rows(E.const(0), self.size, loops.static(self.size), plan.block)
 
         def products(p: Expr, number: Expr) -> Stmt:
             lets: list[Stmt] = []
-            steps: Expr = E.const(plan.steps) if plan.shared is None else counts.in_padded * self.window.slices
+            steps: Expr = E.const(plan.steps) if plan.shared is None else counts.in_padded * window.slices
             first: Expr = E.const(0)
-            tap, taps = self._taps(number)
+            begin = number * window.depth.stride
+            tap, taps = self._on_data(begin, E.const(window.slices))
             skipped = tap * counts.in_padded
-            if loops.static(taps) != self.window.slices:
+            if loops.static(taps) != window.slices:
                 steps = loops.bound(taps * (counts.in_padded // plan.unit.size), lets, "steps")
                 first = loops.bound(skipped // plan.unit.size, lets, "first_step")
-            start = number * (1 if depth is None else depth.stride) * counts.in_padded + skipped
-            start = loops.bound(start + p * self.places.patches, lets, "start")
+            start = loops.bound(begin * counts.in_padded + skipped + p * choice.patches, lets, "start")
             product = Product(
                 plan.tile, steps,
                 lambda row, k: plan.unit.load(self.patches, row * counts.stride + start + k * plan.unit.size),
                 lambda k, v: self.weight(p, group, first + k, v), micro_kernel(plan.unit, plan.target),
-                lambda row, value: seq(store(self.sums, self._sums_at(p * self.places.sums, number, row, v), value(v))
+                lambda row, value: seq(store(self.sums, self._sums_at(p * choice.sums, number, row, v), value(v))
                                        for v in range(plan.tile.vectors)),
                 prefetch=lambda k: self.prefetch(p, group, first + k))
             return seq(lets, gemm.row_tiles(product, rows))
 
-        return loops.serial("position", self.places.positions, lambda p: loops.serial(
-            "slice", self.slices.count, lambda number: products(p, number)))
+        return loops.serial("position", choice.positions, lambda p: loops.serial(
+            "slice", self.slices, lambda number: products(p, number)))
 
     def _sums_at(self, position: Expr, number: Expr, row: Expr, vector: ExprLike) -> Expr:
         """Where a vector of sums is, of those whose position begins ``position`` elements after the first."""
         tile = self.plan.tile
-        first = self.places.first_sum + position
+        first = self.choice.first_sum + position
         return E.ramp(((row + number * self.size) * tile.vectors + vector) * tile.lanes + first, 1, tile.lanes)
 
     def channel(self, group: Expr, vector: ExprLike) -> tuple[Expr, Expr]:
@@ -418,26 +373,25 @@ class Task:
 
     def weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         """Loads a vector of transformed weights."""
-        block, lane = self.channel(group, vector)
-        inner = self.window.block
-        weight = self.window.weight
-        if weight.buffer is None:
+        weight, lanes, inner = self.window.weight, self.plan.tile.lanes, self.window.block
+        if weight.buffer is not None:
+            value = E.load(weight.buffer, E.ramp(self._weight_place(position, group, k, vector), 1, lanes))
+        else:
+            block, lane = self.channel(group, vector)
             places = loops.unravel(k // inner, weight.shape[2:-2])
-            indices = [block, position, *places, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
-            return E.cast(weight.read(indices), self.plan.tile.dtype)
-        place = E.ramp(self._weight_place(position, group, k, vector), 1, self.plan.tile.lanes)
-        return E.cast(E.load(weight.buffer, place), self.plan.tile.dtype)
+            value = weight.read([block, position, *places, k % inner, E.ramp(lane, 1, lanes)])
+        return E.cast(value, self.plan.tile.dtype)
 
     def _outputs(self, plan: WinogradPlan, group: Expr) -> Stmt:
         """A^T m A of every tile, written where it lies on the result."""
         def tile_outputs(number: Expr, tile: Expr) -> Stmt:
-            lets, row, column = self._place(plan, tile)
-            vectors = _each(E.const(plan.tile.vectors), plan.tile.vectors, "vector", lambda vector: self._output_tile(
+            lets, row, column = self._first_output(plan, tile)
+            vectors = _each("vector", plan.vectors, plan.vectors, lambda vector: self._output_tile(
                 plan, group, number, tile, row, column, vector), self._repeats)
             written = loops.guard(self.first + tile < plan.tile_count, vectors) if self._may_be_past else vectors
             return seq(lets, written)
 
-        return loops.serial("slice", self.slices.count, lambda number: loops.serial(
+        return loops.serial("slice", self.slices, lambda number: loops.serial(
             "tile", self.size, lambda tile: tile_outputs(number, tile)))
 
     def _output_tile(
@@ -453,14 +407,13 @@ class Task:
 
         def write(y: Expr, x: Expr) -> Stmt:
             value = E.cast(self.finish(E.load(finished, y * out + x)), window.result.dtype)
-            at_row = self._first_of(plan, window.height, row) + y * window.height.dilation
-            at_column = self._first_of(plan, window.width, column) + x * window.width.dilation
-            return window.write(self.slices.at(number), block, at_row, at_column, lanes, value)
+            place = row + y * window.height.dilation, column + x * window.width.dilation
+            return window.write((self.image[0], self.image[1] + number), block, *place, lanes, value)
 
         transform = square(plan.scheme.patch, out, load, plan.scheme.output_line,
                            lambda y, x, value: store(finished, y * out + x, value))
         high, wide = self._left(plan, window.height, row), self._left(plan, window.width, column)
-        rows = _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x)), self._repeats)
+        rows = _each("y", high, out, lambda y: _each("x", wide, out, lambda x: write(y, x)), self._repeats)
         return seq(Allocate(finished), transform, rows)
 
     @property
@@ -468,22 +421,13 @@ class Task:
         """Whether loops over vectors and rows of outputs stay loops: where calls share code, and an epilogue makes it long."""
         window, lanes = self.window, self.plan.tile.lanes
         zero, value = E.const(0), E.const(0, window.result.dtype, lanes)
-        written = window.write(self.slices.at(zero), zero, zero, zero, E.ramp(zero, 1, lanes), value)
+        written = window.write(self.image, zero, zero, zero, E.ramp(zero, 1, lanes), value)
         return self.plan.shared is not None and loops.statement_cost(written) > WRITTEN_OUT
 
 
-def _within_extent(first: Expr, count: Expr, extent: Expr) -> tuple[Expr, Expr]:
-    """Of ``count`` indices from ``first`` on, which is the first that is not negative, and how many from there to ``extent``."""
-    skipped = E.binary("max", E.binary("min", E.const(0) - first, count), 0)
-    return skipped, E.binary("max", E.binary("min", extent - first, count) - skipped, 0)
-
-
-def _within(index: Expr, extent: Expr) -> Expr:
-    return E.logical_and(index >= 0, index < extent)
-
-
-def _each(count: Expr, most: int, name: str, body: IndexBody, repeat: bool = False) -> Stmt:
+def _each(name: str, count: ExprLike, most: int, body: Callable[[Expr], Stmt], repeat: bool = False) -> Stmt:
     """``body`` for each index below ``count``, which is at most ``most``: written out, unless the same code is to ``repeat``."""
+    count = E.as_expr(count)
     if repeat:
         return loops.serial(name, count, body)
     known = loops.static(count)

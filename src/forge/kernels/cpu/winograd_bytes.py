@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from forge import loops
-from forge.backend import Convolution3x3
 from forge.errors import CompileError
 from forge.kernels.cpu import winograd, winograd_lines
 from forge.kernels.cpu.conv_plan import ConvProblem
-from forge.kernels.cpu.spatial import winograd_key
+from forge.kernels.cpu.spatial import convolution_of, winograd_key
 from forge.kernels.cpu.tiles import CACHE_LINE, STACK_LIMIT
-from forge.kernels.cpu.winograd_plan import WinogradProblem, plan_tasks
+from forge.kernels.cpu.winograd_plan import MARGIN, WinogradProblem, plan_tasks
 from forge.loops.contract import KernelCall
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -32,34 +31,31 @@ MAX_CHANNELS: Final = (1 << 31) // (4 * 9 * 255 * 128)
 TRANSFORM_CYCLES: Final = 4.0
 # Transforming the weights of a pair of input channels and a vector of output channels takes this many cycles.
 WEIGHT_CYCLES: Final = 21.0
-# The direct sum stays where the estimated gain is less than this factor.
-MARGIN: Final = 1.1
 
 
 def is_faster(problem: ConvProblem, kernel: str) -> bool:
     """Whether this algorithm applies to a convolution, and is estimated or measured to be faster than the direct sum."""
     window, target = problem.window, problem.target
     axes, channels = (window.height, window.width), problem.in_channels * problem.unit.size
-    if window.depth is not None or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
+    if window.is_volume or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
         return False
     if problem.unit.dtype != "int16" or window.data.dtype != "uint8":
         return False  # transformed data of int16 do not fit into 16 bits
     blocked = window.block == problem.in_block * problem.unit.size and window.out_block == problem.lanes
     if window.data.buffer is None or not blocked or channels > MAX_CHANNELS or not _vectors(problem):
         return False
-    convolution = Convolution3x3("uint8", problem.batch, channels, problem.out_vectors * problem.lanes, axes[0].out,
-                                 axes[1].out)
     default = 2 if _cycles(problem) * MARGIN < 9 * _products(problem, window.height.out * window.width.out) else 0
-    return target.choices.pick(winograd_key(convolution, target), (default,), lambda: ((0,), (2,)), kernel) == (2,)
+    key = winograd_key(convolution_of(window, channels), target)
+    return target.choices.pick(key, (default,), lambda: ((0,), (2,)), kernel) == (2,)
 
 
 def build(call: KernelCall, problem: ConvProblem) -> Function:
     """The kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
     wanted = WinogradProblem(
-        winograd_lines.WHOLE_SCHEME_2, window, problem.target, problem.in_channels * problem.unit.size,
-        problem.in_blocks * window.block, window.block, problem.out_vectors, _vectors(problem), problem.lanes, problem.dtype,
-        problem.unit, problem.pad_value, TRANSFORM_CYCLES, WEIGHT_CYCLES)
+        window, problem.target, problem.dtype, problem.unit, problem.pad_value, winograd_lines.WHOLE_SCHEME_2,
+        problem.in_channels * problem.unit.size, problem.in_blocks * window.block, window.block, _vectors(problem),
+        TRANSFORM_CYCLES, WEIGHT_CYCLES)
     return winograd.in_tasks(call, [plan_tasks(wanted, call.name)], _Task)
 
 
@@ -71,14 +67,14 @@ def _vectors(problem: ConvProblem) -> int:
 
 def _products(problem: ConvProblem, places: int) -> float:
     """Cycles of the products of one position of all patches, or one tap of all outputs."""
-    return problem.in_channels * problem.out_vectors * places * problem.batch / problem.target.costs.multiply_adds
+    return problem.in_channels * problem.out_vectors * places * problem.window.image_count / problem.target.costs.multiply_adds
 
 
 def _cycles(problem: ConvProblem) -> float:
     """Cycles of the products and all transformations."""
     scheme, steps, vectors = winograd_lines.WHOLE_SCHEME_2, problem.in_channels, problem.out_vectors
-    tiles = -(-problem.window.height.out // scheme.out) * -(-problem.window.width.out // scheme.out)
-    changes = TRANSFORM_CYCLES / 2 * scheme.positions * tiles * problem.batch
+    tiles = scheme.tile_count((problem.window.height.out, problem.window.width.out), (1, 1))
+    changes = TRANSFORM_CYCLES / 2 * scheme.positions * tiles * problem.window.image_count
     return (scheme.positions * _products(problem, tiles) + changes * (steps * problem.unit.size / problem.window.block + vectors)
             + WEIGHT_CYCLES * steps * vectors)
 
@@ -105,10 +101,8 @@ class _Task(winograd.Task):
 
     def prepare(self, group: Expr) -> Stmt:
         """Transforms the weights of a group of output channels."""
-        def step(k: Expr) -> Stmt:
-            return seq(self._transform_weights(group, k, v) for v in range(self.plan.vectors))
-
-        return loops.serial("k", self.plan.steps, step)
+        return loops.serial("k", self.plan.steps, lambda k: seq(
+            self._transform_weights(group, k, vector) for vector in range(self.plan.vectors)))
 
     def _transform_weights(self, group: Expr, k: Expr, vector: int) -> Stmt:
         """2 G g (2 G)^T of a pair of input channels."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -35,16 +36,19 @@ class Scheme:
     def positions(self) -> int:
         return self.patch**2
 
-    def tiles(self, extent: int, dilation: int = 1) -> int:
+    def tiles(self, extent: Expr, dilation: int = 1) -> Expr:
         """Tiles along an axis: each has ``out`` outputs, as far from each other as the taps of a dilated kernel."""
-        whole, rest = divmod(extent, self.out * dilation)
-        return whole * dilation + min(rest, dilation)
-
-    def tiles_of(self, extent: Expr, dilation: int) -> Expr:
-        """Returns `tiles` of an extent that is known at run time only."""
         if dilation == 1:
             return loops.ceildiv(extent, self.out)
         return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
+
+    def first(self, tile: Expr, dilation: int) -> Expr:
+        """The first output of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
+        return tile * self.out if dilation == 1 else tile // dilation * (self.out * dilation) + tile % dilation
+
+    def tile_count(self, extents: Sequence[int], dilation: Sequence[int]) -> int:
+        """Returns the tiles of an image of known size."""
+        return math.prod(loops.known(self.tiles(E.const(extent), d), "tiles") for extent, d in zip(extents, dilation))
 
 
 def place(y: ExprLike, x: int) -> Expr:

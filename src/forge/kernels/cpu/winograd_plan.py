@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -12,10 +11,9 @@ from forge import dtypes, loops
 from forge.backend import Convolution3x3
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.gemm import MIDDLE_TILE_ROWS
-from forge.kernels.cpu.spatial import BlockedWindow
+from forge.kernels.cpu.spatial import WindowProblem
 from forge.kernels.cpu.winograd_lines import SCHEMES, Scheme
 from forge.loops import RegisterTile
-from forge.loops.dots import Group
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.target.choices import LIMIT
@@ -31,6 +29,8 @@ TILE_ROWS: Final = 14
 MAX_RUN: Final = 8
 # Both transformations take this many cycles per position of a patch and vector of channels.
 TRANSFORM_CYCLES: Final = 14.0
+# The direct sum stays where the estimated gain is less than this factor.
+MARGIN: Final = 1.1
 # A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
 OVERHEAD_TILES: Final = 1
 # Fractions of a cycle in which work is counted: whole numbers, so that sizes that are known at run time give the same estimate.
@@ -38,37 +38,27 @@ PARTS: Final = 1024
 
 
 @dataclass(frozen=True)
-class WinogradProblem:
+class WinogradProblem(WindowProblem):
     """What the choice of tasks depends on.
 
-    Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data. ``vectors`` vectors of output
-    channels, each of ``lanes`` sums of ``dtype``, are summed together. A step of a sum takes a ``unit`` of input channels. Images
-    are padded with ``pad_value``. Patches and sums are transformed in ``transform_cycles`` per position and vector of channels;
-    where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a step and vector.
+    Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data, in vectors of ``in_lanes``.
+    ``vectors`` vectors of output channels are summed together. Patches and sums are transformed in ``transform_cycles`` per
+    position and vector of channels; where tasks transform the weights that they take, this needs ``weight_cycles`` for those of a
+    step and vector.
     """
 
     scheme: Scheme
-    window: BlockedWindow
-    target: Target
     in_channels: int
     in_padded: int
     in_lanes: int
-    out_vectors: int
     vectors: int
-    lanes: int
-    dtype: str
-    unit: Group
-    pad_value: int = 0
     transform_cycles: float = TRANSFORM_CYCLES
     weight_cycles: float = 0.0
 
     @property
-    def tiles_wide(self) -> int:
-        return self.scheme.tiles(self.window.width.out, self.window.width.dilation)
-
-    @property
     def tile_count(self) -> int:
-        return self.scheme.tiles(self.window.height.out, self.window.height.dilation) * self.tiles_wide
+        axes = self.window.height, self.window.width
+        return self.scheme.tile_count([axis.out for axis in axes], [axis.dilation for axis in axes])
 
     @property
     def is_known(self) -> bool:
@@ -77,13 +67,13 @@ class WinogradProblem:
 
     @property
     def wide(self) -> Expr:
-        """Tiles in a row of them, as ``tiles_wide``, of the sizes that there are."""
-        return self.scheme.tiles_of(self.window.width.positions, self.window.width.dilation)
+        """Tiles in a row of them, of the sizes that there are."""
+        return self.scheme.tiles(self.window.width.positions, self.window.width.dilation)
 
     @property
     def count(self) -> Expr:
         """Tiles of an image, as ``tile_count``, of the sizes that there are."""
-        return self.scheme.tiles_of(self.window.height.positions, self.window.height.dilation) * self.wide
+        return self.scheme.tiles(self.window.height.positions, self.window.height.dilation) * self.wide
 
     @property
     def element(self) -> str:
@@ -96,13 +86,9 @@ class WinogradProblem:
         slices = self.window.slices
         return -(-self.in_channels // self.unit.size) if slices == 1 else slices * self.in_padded // self.unit.size
 
-    def slices(self, run: int) -> int:
-        """Slices of data under ``run`` neighbouring ones of the result; 1 of images."""
-        return 1 if self.window.depth is None else self.window.depth.span(run)
-
     def in_stride(self, run: int) -> int:
-        """Elements from tile to tile."""
-        return _off_sets(self.slices(run) * self.in_padded, self.in_lanes, self.element, 2048)
+        """Returns ``stride`` for tasks of ``run`` slices."""
+        return _off_sets(self.window.depth.span(run) * self.in_padded, self.in_lanes, self.element, 2048)
 
     def rows(self, block: int) -> int:
         """Rows of the register tiles that share out ``block`` tiles evenly."""
@@ -171,7 +157,7 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def stride(self) -> int:
-        """Elements from tile to tile of transformed patches."""
+        """Elements from tile to tile of transformed patches, of all slices under those of a task."""
         return self.in_stride(self.run)
 
     @property
@@ -201,11 +187,6 @@ class WinogradPlan(WinogradProblem):
         return self.out_vectors // self.vectors // self.parts
 
     @property
-    def runs(self) -> tuple[Expr, Expr]:
-        """How many runs of slices there are, and the slices of one."""
-        return (E.const(1), E.const(1)) if self.window.depth is None else self.window.depth.blocks(self.run)
-
-    @property
     def smaller(self) -> Iterator[WinogradPlan]:
         """Plans of smaller tiles with the same filters, of which those for them are the first positions; none of the smallest."""
         for scheme in (s for s in SCHEMES.values() if s.out < self.scheme.out):
@@ -216,10 +197,10 @@ class WinogradPlan(WinogradProblem):
     def work(self) -> Expr:
         """The multiply-adds of a task, of the sizes at run time."""
         window, counts = self.window, self.counts
-        slices = E.const(1) if window.depth is None else window.depth.positions
-        images, passes = slices * window.batch, loops.ceildiv(self.count, counts.block) * self.runs[0] * window.batch
+        passes = loops.ceildiv(self.count, counts.block) * window.depth.blocks(self.run)[0] * window.batch
         outer = counts.parts * counts.part_groups * (self.vectors * self.lanes)
-        return work_of(self.scheme, self.count * images, passes, (counts.in_padded, window.slices, outer), self.target)
+        computed = self.count * (window.depth.positions * window.batch)
+        return work_of(self.scheme, computed, passes, (counts.in_padded, window.slices, outer), self.target)
 
 
 def work_of(scheme: Scheme, tiles: Expr, passes: Expr, channels: tuple[Expr, int, Expr], target: Target) -> Expr:
@@ -241,8 +222,7 @@ def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> flo
     In the Winograd domain bfloat16 is float32.
     """
     lanes, inner, slices = channel_block(target), convolution.in_channels, convolution.slices
-    extents = (convolution.height, convolution.width)
-    tiles = convolution.images * math.prod(map(scheme.tiles, extents, convolution.dilation))
+    tiles = convolution.images * scheme.tile_count((convolution.height, convolution.width), convolution.dilation)
     held = max(1, _room(target) // (scheme.positions * 4 * (inner + 2 * lanes)))
     channels = E.const(inner // slices), slices, E.const(convolution.out_channels)
     return loops.known(work_of(scheme, E.const(tiles), E.const(-(-tiles // held)), channels, target), "cycles") / PARTS
@@ -287,12 +267,12 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
         products = run * positions * p.out_vectors // p.vectors * -(-block // rows) * one_tile
         transformed = steps * p.out_vectors * p.weight_cycles
         each = max(products, weights) if not transformed else products + transformed
-        changed = p.slices(run) * p.in_padded / p.lanes + run * p.out_vectors / parts
+        changed = depth.span(run) * p.in_padded / p.lanes + run * p.out_vectors / parts
         task = each / parts + block * change * changed
         return -(-images // run * blocks * parts // target.num_cores) * task
 
     def choices() -> Iterator[_Tasks]:
-        for run in range(1, min(MAX_RUN, 1 if depth is None else depth.out) + 1):
+        for run in range(1, min(MAX_RUN, depth.out) + 1):
             least = -(-count // max(1, most_tiles(p, run)))
             if run == 1 or most_tiles(p, run):
                 blocks = range(least, min(count, least + 8 * target.num_cores) + 1)
@@ -302,7 +282,7 @@ def plan_tasks(problem: WinogradProblem, kernel: str = "") -> WinogradPlan:
     divisions = sorted(tiles.divisors(p.out_vectors // p.vectors, target.num_cores))
     best, *others = nsmallest(LIMIT + 1, choices(), key=makespan)
     key = f"winograd tasks {images} {count} {positions} {p.in_padded} {p.out_vectors} {p.vectors} {p.lanes} {p.dtype}"
-    key += "" if depth is None else f" {depth.kernel},{depth.stride} {depth.out}"
+    key += f" {depth.kernel},{depth.stride} {depth.out}" if p.window.is_volume else ""
     blocks, parts, run = target.choices.pick(key, best, lambda: (best, *others), kernel)
     block = -(-count // blocks)
     if not p.is_known:
