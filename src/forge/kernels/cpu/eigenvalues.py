@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 from forge import dtypes
-from forge.kernels.cpu.factorization import Matrix, batch_loops, conjugate, magnitude
-from forge.kernels.cpu.orthogonal import as_number, squared
+from forge.kernels.cpu.factorization import Matrix, as_number, batch_loops, conjugate, magnitude, real_dtype
+from forge.kernels.cpu.orthogonal import squared
 from forge.loops import Cell, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
 ROUNDS: Final = 30
 """For each row, at most; two or three are usual."""
@@ -39,7 +39,7 @@ class _Iteration:
 
     def __init__(self, form: Matrix, vectors: Matrix, size: Expr) -> None:
         self.form, self.vectors, self.size = form, vectors, size
-        self.dtype = form.buffer.dtype
+        self.dtype = form.dtype
         self.is_complex = dtypes.is_complex(self.dtype)
         self.bottom, self.top, self.idle = Cell("bottom"), Cell("top"), Cell("idle")
         self.parts = [Cell(f"part_{k}", self.dtype) for k in range(3)]
@@ -117,8 +117,7 @@ class _Iteration:
     def _chase(self) -> Stmt:
         """Reflections of two or three rows, from the first column on, each of which moves on what the one before left."""
         form, k, third = self.form, E.var("k"), E.var("third")
-        kind = dtypes.part(self.dtype) if self.is_complex else self.dtype
-        scale, beta = (E.Var(kind, 1, name) for name in ("scale", "beta"))
+        scale, beta = (E.Var(real_dtype(self.dtype), 1, name) for name in ("scale", "beta"))
         tau, divisor, second_part, third_part = (E.Var(self.dtype, 1, name) for name in ("tau", "divisor", "second", "third"))
         is_last = (k + 1).eq(self.high)
         zero = E.const(0, self.dtype)
@@ -222,12 +221,11 @@ def schur(call: KernelCall) -> Function:
     element first, so that squares are in range.
     """
     data, given = call.readers
-    failures = call.buffers[-1]
     loops, batch = batch_loops(data.shape)
-    form, vectors, size = Matrix(call.buffers[-3], batch), Matrix(call.buffers[-2], batch), data.shape[-1]
+    (form, vectors, failures), size = (Matrix(buffer, batch) for buffer in call.buffers[-3:]), data.shape[-1]
     iteration, row, column = _Iteration(form, vectors, size), E.var("row"), E.var("column")
     dtype = iteration.dtype
-    kind = dtypes.part(dtype) if iteration.is_complex else dtype
+    kind = real_dtype(dtype)
     largest, scale, nothing = Cell("largest", kind), E.Var(kind, 1, "scale"), E.Var(dtype, 1, "nothing")
     size_of = magnitude(form.load(row, column))
     element = E.select(column + 1 >= row, data.read((*batch, row, column)), E.const(0, dtype))
@@ -244,7 +242,7 @@ def schur(call: KernelCall) -> Function:
                  vectors.store(row, column, given.read((*batch, row, column)) + nothing))),
         iteration.run(),
         each(form.store(row, column, form.load(row, column) * as_number(scale, dtype))),
-        store(failures, failures.offset(*batch), E.cast(iteration.bottom.value + 1, "int32")),
+        failures.store(E.cast(iteration.bottom.value + 1, "int32")),
     )
     return call.function(parallel_nest(loops, body, size * size * size * 10))
 

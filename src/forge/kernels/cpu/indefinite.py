@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from forge.kernels.cpu.factorization import Matrix, batch_loops, exchange_elements
+from forge.kernels.cpu.factorization import Matrix, batch_loops, find_first
 from forge.loops import Cell, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
-from forge.tir.expr import Expr, ExprLike
-from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
 # As in forge.ops.linalg.indefinite.
 THRESHOLD = (1 + math.sqrt(17)) / 8
@@ -20,12 +20,10 @@ def _magnitude(value: Expr) -> Expr:
     return E.call("abs", value)
 
 
-def _find_largest(place: Cell, element: Callable[[Expr], Expr], begin: ExprLike, end: Expr) -> Stmt:
+def _find_largest(place: Cell, element: Callable[[Expr], Expr], begin: Expr, end: Expr) -> Stmt:
     """Sets ``place`` to the first index from ``begin`` to ``end`` whose element is the largest; ``begin`` where there is none."""
-    index = E.var("index")
-    begin = E.as_expr(begin)
-    larger = _magnitude(element(index)) > _magnitude(element(place.value))
-    return seq(place.set(begin), loop(index, E.binary("max", end - begin, E.const(0)), If(larger, place.set(index)), begin=begin))
+    count = E.binary("max", end - begin, E.const(0))
+    return find_first(place, begin, count, lambda a, b: _magnitude(element(a)) > _magnitude(element(b)))
 
 
 class _Elimination:
@@ -33,7 +31,7 @@ class _Elimination:
 
     def __init__(self, out: Matrix, size: Expr) -> None:
         self.out, self.size = out, size
-        dtype = out.buffer.dtype
+        dtype = out.dtype
         self.at, self.count, self.row, self.best = Cell("at"), Cell("count"), Cell("chosen"), Cell("best")
         self.in_row, self.in_column = Cell("in_row", dtype), Cell("in_column", dtype)
         self.k, self.last = E.var("k"), E.var("last")
@@ -54,7 +52,7 @@ class _Elimination:
             If(pivot < largest * THRESHOLD, seq(row.set(best.value), self._row_maximum(), decide)),
         )
         return seq(
-            row.set(k), self.count.set(1), self.in_column.set(E.const(0.0, out.buffer.dtype)), If(k + 1 < self.size, compare))
+            row.set(k), self.count.set(1), self.in_column.set(E.const(0.0, out.dtype)), If(k + 1 < self.size, compare))
 
     def _row_maximum(self) -> Stmt:
         """Sets ``in_row`` to the largest element next to the diagonal in the row that ``row`` names."""
@@ -69,11 +67,7 @@ class _Elimination:
 
     def exchange(self) -> Stmt:
         """Exchanges rows and columns ``last`` and ``row`` of the lower triangle."""
-        i, p, last, k = E.var("i"), self.row.value, self.last, self.k
-
-        def swap(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Stmt:
-            return exchange_elements(self.out.buffer, self.out.place(*a), self.out.place(*b))
-
+        i, p, last, k, swap = E.var("i"), self.row.value, self.last, self.k, self.out.swap
         return seq(
             loop(i, self.size - p - 1, swap((i, last), (i, p)), begin=p + 1),
             loop(i, p - last - 1, swap((i, last), (p, i)), begin=last + 1),
@@ -84,7 +78,7 @@ class _Elimination:
     def one(self) -> Stmt:
         """Subtracts what a pivot of one column makes of the columns after it."""
         out, k, i, j = self.out, self.k, E.var("i"), E.var("j")
-        pivot, factor = (E.Var(out.buffer.dtype, 1, name) for name in ("pivot", "factor"))
+        pivot, factor = (E.Var(out.dtype, 1, name) for name in ("pivot", "factor"))
         column = seq(
             Let(factor, out.load(j, k) / pivot),
             loop(i, self.size - j, out.store(i, j, out.load(i, j) - factor * out.load(i, k)), begin=j),
@@ -96,7 +90,7 @@ class _Elimination:
         """Subtracts what a pivot of two columns makes of the columns after it."""
         out, k, i, j = self.out, self.k, E.var("i"), E.var("j")
         names = ("edge", "upper_pivot", "lower_pivot", "scale", "first", "second", "factor", "other")
-        edge, upper, lower, scale, first, second, factor, other = (E.Var(out.buffer.dtype, 1, name) for name in names)
+        edge, upper, lower, scale, first, second, factor, other = (E.Var(out.dtype, 1, name) for name in names)
         rest = out.load(i, j) - out.load(i, k) * factor - out.load(i, k + 1) * other
         column = seq(
             Let(first, out.load(j, k)),
@@ -111,7 +105,7 @@ class _Elimination:
             Let(edge, out.load(k + 1, k)),
             Let(upper, out.load(k, k) / edge),
             Let(lower, out.load(k + 1, k + 1) / edge),
-            Let(scale, E.const(1.0, out.buffer.dtype) / (upper * lower - 1.0) / edge),
+            Let(scale, E.const(1.0, out.dtype) / (upper * lower - 1.0) / edge),
             loop(j, self.size - k - 2, column, begin=k + 2),
         )
 
@@ -120,14 +114,10 @@ class _Elimination:
 def ldl(call: KernelCall) -> Function:
     """Family of ``linalg.ldl``: operand data; results factors in the lower triangle, in place, and pivots. LAPACK's sytf2."""
     (data,) = call.readers
-    pivots = call.buffers[-1]
     loops, batch = batch_loops(data.shape)
-    out, size = Matrix(call.buffers[-2], batch), data.shape[-1]
+    (out, pivots), size = (Matrix(buffer, batch) for buffer in call.buffers[-2:]), data.shape[-1]
     stage = _Elimination(out, size)
     i, j, k, row = E.var("i"), E.var("j"), stage.k, stage.row.value
-
-    def note(place: Expr, value: Expr) -> Stmt:
-        return store(pivots, pivots.offset(*batch, place), value)
 
     eliminate = seq(
         Let(k, stage.at.value),
@@ -135,11 +125,11 @@ def ldl(call: KernelCall) -> Function:
         Let(stage.last, k + stage.count.value - 1),
         If(row.ne(stage.last), stage.exchange()),
         If(stage.count.value.eq(1),
-           seq(note(k, row + 1), stage.one()),
-           seq(note(k, E.const(-1) - row), note(k + 1, E.const(-1) - row), stage.two())),
+           seq(pivots.store(k, row + 1), stage.one()),
+           seq(pivots.store(k, E.const(-1) - row), pivots.store(k + 1, E.const(-1) - row), stage.two())),
         stage.at.set(k + stage.count.value),
     )
-    copy = out.store(i, j, E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.buffer.dtype)))
+    copy = out.store(i, j, E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.dtype)))
     body = seq(
         [cell.allocate() for cell in stage.cells()],
         loop(i, size, loop(j, size, copy)),
@@ -161,9 +151,7 @@ class _Substitution:
         return loop(c, self.columns, statement(c))
 
     def swap(self, row: Expr) -> Stmt:
-        out = self.out
-        exchange = self._columns(lambda c: exchange_elements(out.buffer, out.place(row, c), out.place(self.chosen, c)))
-        return If(self.chosen.ne(row), exchange)
+        return If(self.chosen.ne(row), self.out.exchange(row, self.chosen, self.columns))
 
     def down(self, column: Expr, begin: Expr) -> Stmt:
         """Subtracts a row, times its column of L, from the rows from ``begin`` on."""
@@ -187,7 +175,7 @@ class _Substitution:
         """Solves the equations of a pivot of two columns."""
         out, k = self.out, self.k
         names = ("edge", "upper_pivot", "lower_pivot", "denominator", "first", "second")
-        edge, upper, lower, denominator, first, second = (E.Var(out.buffer.dtype, 1, name) for name in names)
+        edge, upper, lower, denominator, first, second = (E.Var(out.dtype, 1, name) for name in names)
         return seq(
             Let(edge, self.element(k + 1, k)),
             Let(upper, self.element(k, k) / edge),
@@ -209,7 +197,7 @@ def ldl_solve(call: KernelCall) -> Function:
     loops, batch = batch_loops(b.shape)
     out = Matrix(call.buffers[-1], batch)
     size, columns = b.shape[-2], b.shape[-1]
-    at, step, i, c = Cell("at"), E.var("step"), E.var("i"), E.var("column")
+    at, step = Cell("at"), E.var("step")
     rows = _Substitution(out, size, columns, lambda row, column: factors.read((*batch, row, column)))
     k = rows.k
     pivot = E.cast(pivots.read((*batch, k)), E.INDEX)
@@ -228,7 +216,7 @@ def ldl_solve(call: KernelCall) -> Function:
     )
     body = seq(
         at.allocate(),
-        loop(i, size, loop(c, columns, out.store(i, c, b.read((*batch, i, c))))),
+        out.copy(b),
         at.set(0),
         loop(step, size, If(at.value < size, forward)),
         at.set(size - 1),
