@@ -131,22 +131,14 @@ class AttentionPlan:
         """Elements of a query that one step multiplies; single numbers, times the scale."""
         if self.grouped:
             inside = None if mask is None else self.group.numbers(step) < self.depth
-            return self.group.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
-        x = self._read(self.query, batch, [row, step], mask)
+            return self.group.adjacent(lambda k: self.read(self.query, batch, [row, k], inside), step)
+        x = self.read(self.query, batch, [row, step], mask)
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
-
-    def read_key(self, batch: Sequence[Expr], key: Expr, step: Expr) -> Expr:
-        """Reads numbers of a key, in their own dtype or, one by one, in the accumulators'."""
-        return self._read(self.key, batch, [key, step], None)
-
-    def read_value(self, batch: Sequence[Expr], key: Expr, column: Expr) -> Expr:
-        """Reads numbers of a value."""
-        return self._read(self.value, batch, [key, column], None)
 
     def keys_of(self, batch: Sequence[Expr]) -> Right:
         """The right operand of the first product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
-            return self._read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
+            return self.read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
 
         def read_group(step: Expr, n: Expr, mask: Expr | None) -> Expr:
             if step.lanes > 1:
@@ -160,7 +152,7 @@ class AttentionPlan:
     def values_of(self, batch: Sequence[Expr], first: Expr, count: Expr) -> Right:
         """``count`` values from ``first`` on, as right operand of the second product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
-            return self._read(self.value, batch, [first + k, n], mask)
+            return self.read(self.value, batch, [first + k, n], mask)
 
         def read_group(step: Expr, n: Expr, mask: Expr | None) -> Expr:
             size = self.group.size
@@ -172,15 +164,10 @@ class AttentionPlan:
         by_columns = not self.grouped and along_columns(lambda k, n: read(k, n, None), self.lanes)
         return Right(read_group if self.grouped else read, by_columns, self.size, self.steps(count), self.out_tile)
 
-    def _read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
-        """An element or a vector; a constant of one element is read as a scalar."""
+    def read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None = None) -> Expr:
+        """Reads numbers of an operand, in their own dtype or, one by one, in the accumulators'."""
         value = operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
         return E.broadcast(value if self.grouped else E.cast(value, self.dtype), max(i.lanes for i in matrix))
-
-    def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
-        """Writes a vector of a row of the result."""
-        place = len(batch) - self.inner
-        return self.result.write([*batch[:place], row, *batch[place:], column], E.cast(x, self.result.dtype), mask)
 
 
 def blocks_of_rows(call: KernelCall) -> Stmt:
@@ -296,15 +283,10 @@ class Task:
     def _stage_query(self) -> Stmt:
         """Copies the rows of query."""
 
-        def copy_row(row: Expr) -> Stmt:
-            def vector(k: Expr, mask: Expr | None) -> Stmt:
-                base = k.base if isinstance(k, E.Ramp) else k
-                x = self.plan.read_query(self.batch, self.rows.begin + row, k, mask)
-                return store(self.query, E.ramp(row * self.depth + base, 1, k.lanes), x, mask)
+        def read(row: Expr, k: Expr, mask: Expr | None) -> Expr:
+            return self.plan.read_query(self.batch, row, k, mask)
 
-            return loops.each_vector(self.depth, self.plan.lanes, vector)
-
-        return loops.serial("row", self.rows.count, copy_row)
+        return gemm.copy_rows(self.query, self.rows, self.depth, self.depth, self.plan.lanes, read)
 
     def _keys_of_rows(self, first: Expr, count: Expr) -> Stmt:
         """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
@@ -532,11 +514,13 @@ class Task:
 
     def _write_row(self, row: Expr, column: Expr, value: RowValue) -> Stmt:
         """Writes one row of a column tile."""
+        plan, result = self.plan, self.plan.result
+        place = len(self.batch) - plan.inner
 
         def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
-            return self.plan.write(self.batch, row, columns, x, mask)
+            return result.write([*self.batch[:place], row, *self.batch[place:], columns], E.cast(x, result.dtype), mask)
 
-        return gemm.write_row(self.plan.out_tile, column, self.plan.size, value, write)
+        return gemm.write_row(plan.out_tile, column, plan.size, value, write)
 
 
 def _vector_pass(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:

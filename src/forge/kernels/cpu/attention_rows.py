@@ -85,7 +85,8 @@ def _with_joined_heads(call: KernelCall, rows: int) -> KernelCall | None:
         return result.write([*heads[:place], inner_row, *heads[place:], last], x, mask)
 
     operands = (joined(query, True), joined(key, False), joined(value, False), None if mask is None else joined(mask, True))
-    return replace(call, operands=operands, results=(Writer((*kept, E.const(count), result.shape[-1]), result.dtype, write),))
+    writer = Writer((*kept, E.const(count), result.shape[-1]), result.dtype, write)
+    return replace(call, operands=operands, results=(writer,))
 
 
 def _aligned(operand: Reader, rank: int) -> list[Expr]:
@@ -132,9 +133,9 @@ class _FewRows(Task):
         """The value of this number, and the key that comes later."""
         plan = self.plan
         found: list[Stmt] = []
-        for read, extent, at in ((plan.read_value, plan.size, row), (plan.read_key, plan.depth, row + AHEAD)):
+        for operand, extent, at in ((plan.value, plan.size, row), (plan.key, plan.depth, row + AHEAD)):
             for first in range(0, loops.known(extent, "attention"), CACHE_LINE // dtypes.itemsize(plan.dtype)):
-                vector = loaded(read(self.batch, at, E.ramp(E.const(first), 1, plan.lanes)))
+                vector = loaded(plan.read(operand, self.batch, [at, E.ramp(E.const(first), 1, plan.lanes)]))
                 if vector is not None and isinstance(vector.index, E.Ramp):
                     found.append(Prefetch(vector.buffer, vector.index.base))
         return seq(found)
@@ -146,7 +147,7 @@ class _FewRows(Task):
         lets, place = loops.bind("place", offset)
 
         def key(k: Expr, n: int) -> Expr:
-            return plan.read_key(self.batch, first + place + n, k)
+            return plan.read(plan.key, self.batch, [first + place + n, k])
 
         def step(v: Expr) -> Stmt:
             at = E.ramp(v * tile.lanes, 1, tile.lanes)
@@ -181,4 +182,5 @@ class _FewRows(Task):
 
     def _values(self, first: Expr, number: Expr, column: Expr) -> tuple[list[Stmt], VectorElement]:
         plan = self.plan
-        return [], lambda k, v: plan.read_value(self.batch, first + k, E.ramp(column + v * plan.lanes, 1, plan.lanes))
+        return [], lambda k, v: plan.read(
+            plan.value, self.batch, [first + k, E.ramp(column + v * plan.lanes, 1, plan.lanes)])
