@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.moments import moments
+from forge.kernels.cpu.panels import broadcast_indices
 from forge.kernels.cpu.rows import AlongRow, KernelRow, Position, Step, row_function, row_problem
-from forge.loops import guard, static
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops import bound, guard, static
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Let, Stmt, seq
@@ -34,8 +35,8 @@ def layer_norm(call: KernelCall) -> Function:
 
     def reads(indices: Sequence[Expr]) -> Mapping[str, Expr]:
         values = {"data": data.read(tuple(indices))}
-        values |= {name: _broadcast_read(p, indices) for name, p in (("gamma", gamma), ("beta", beta)) if p is not None}
-        return values
+        given = {"gamma": gamma, "beta": beta}
+        return values | {name: p.read(broadcast_indices(indices, p.shape)) for name, p in given.items() if p is not None}
 
     rank = len(data.shape)
     problem = row_problem(call, range(call.attrs.axis % rank, rank), reads)
@@ -47,11 +48,6 @@ def layer_norm(call: KernelCall) -> Function:
         return [(_normalize(row, scale, call.attrs.epsilon, centred), None)]
 
     return row_function(call, problem, dtype, normalized, COST, centred)
-
-
-def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
-    own = indices[len(indices) - len(parameter.shape) :]
-    return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
 
 
 def _normalize(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
@@ -93,9 +89,8 @@ def _normalize_row(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -
 
 def _mean(row: KernelRow, scale: Expr, parts: list[Stmt]) -> Expr:
     first, total = row.reduce("sum", lambda position: row.first("data", position))
-    mean = E.Var(row.dtype, total.lanes, "mean")
-    parts += [first, Let(mean, total * scale)]
-    return mean
+    parts.append(first)
+    return bound(total * scale, parts, "mean")
 
 
 def _result(row: KernelRow, position: Position, mean: Expr | None, factor: Expr) -> Stmt:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import inf
 from typing import Final
@@ -40,23 +39,14 @@ NODES, TREES = "tree_ensemble: the number of nodes", "tree_ensemble: the number 
 NODE = FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 
 
-@dataclass(frozen=True, eq=False)
 class _Problem:
-    call: KernelCall
-    data: Reader
-    nodes: Reader
-    roots: Reader
-    weights: Reader
-    entry_targets: Reader | None
-    offsets: Reader | None
-    totals: Buffer  # (rows of a block, targets of a chunk)
-    first_row: Expr
-    first_target: Expr
-    targets: Expr  # of this chunk
+    """A block of rows and ``targets`` targets: a chunk of them. ``totals`` has room for each target of each row."""
 
-    @property
-    def width(self) -> Expr:
-        return self.totals.shape[1]
+    def __init__(self, call: KernelCall, totals: Buffer, first_row: Expr, first_target: Expr, targets: Expr) -> None:
+        self.call, self.totals = call, totals
+        self.first_row, self.first_target, self.targets = first_row, first_target, targets
+        self.data, self.nodes, self.roots, self.weights = call.readers[:4]
+        self.entry_targets, self.offsets = call.operand(4), call.operand(5)
 
     @property
     def start(self) -> float:
@@ -83,10 +73,8 @@ def tree_ensemble(call: KernelCall) -> Function:
     block, chunk = E.var("block"), E.var("chunk")
     rows, step = E.var("rows"), _rows_of_block(data.shape[0], most, call.target.num_cores)
     first_target = chunk * width
-    problem = _Problem(
-        call, data, nodes, roots, weights, call.operand(4), call.operand(5), totals, block * step, first_target,
-        E.const(targets) if targets <= width else E.binary("min", E.const(targets) - first_target, E.const(width)),
-    )
+    here = E.const(targets) if targets <= width else E.binary("min", E.const(targets) - first_target, E.const(width))
+    problem = _Problem(call, totals, block * step, first_target, here)
     body = seq(Let(rows, E.binary("min", data.shape[0] - problem.first_row, step)), _block(problem, rows))
     loops = [Loop(block, (data.shape[0] + step - 1) // step), Loop(chunk, E.const(-(-targets // width)))]
     return call.function(parallel_nest(loops, body, step * roots.shape[0] * (call.attrs.steps + 1)))
@@ -123,20 +111,18 @@ def _block(problem: _Problem, rows: Expr) -> Stmt:
         Let(root, E.cast(problem.roots.read((tree,)), "int64")),
         loop(group, full, _follow(problem, side_by_side, [root] * PATHS)),
     )
+
+    def start(target: Expr, lanes: int, mask: Expr | None) -> Stmt:
+        value = E.const(problem.start, problem.totals.dtype, lanes)
+        return store(problem.totals, _place(problem, row, target, lanes), value, mask)
+
     return seq(
         Allocate(problem.totals),
-        _each_total(problem, rows, lambda at, lanes, mask: store(
-            problem.totals, at, E.const(problem.start, problem.totals.dtype, lanes), mask
-        )),
+        loop(row, rows, problem.each_target(start)),
         If(full > 0, loop(tree, problem.roots.shape[0], one_tree)),
         loop(row, rows - full * PATHS, _across_trees(problem, full * PATHS + row)),
         loop(row, rows, problem.each_target(lambda k, lanes, mask: _write(problem, row, k, lanes, mask))),
     )
-
-
-def _each_total(problem: _Problem, rows: Expr, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
-    row = E.var("row")
-    return loop(row, rows, problem.each_target(lambda k, lanes, mask: body(_place(problem, row, k, lanes), lanes, mask)))
 
 
 def _place(problem: _Problem, row: Expr, target: Expr, lanes: int = 1) -> Expr:
