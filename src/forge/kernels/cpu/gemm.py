@@ -7,7 +7,7 @@ matrix-vector product.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -145,6 +145,24 @@ def group_tasks(rows: Expr, row_block: int, groups: int, work: int, task: Callab
 
     count = loops.ceildiv(rows, row_block) * groups
     return loops.parallel(count, E.binary("min", E.const(row_block), rows) * work, numbered)
+
+
+def batch_tasks(batch: Sequence[Expr], rows: Expr, row_block: int, column_tiles: ExprLike, work: Sequence[ExprLike],
+                task: Callable[[Sequence[Expr], Rows, Expr], Stmt]) -> Stmt:
+    """Runs ``task(indices, rows, column_tile)`` in parallel for each matrix of a batch, block of rows and column tile.
+
+    ``work`` has the factors of the number of multiply-adds of a row.
+    """
+    extents = {f"batch{k}": extent for k, extent in enumerate(batch)}
+    extents |= {"row_block": loops.ceildiv(rows, row_block), "column_tile": E.as_expr(column_tiles)}
+
+    def numbered(index: Expr) -> Stmt:
+        lets, (*indices, block, column_tile) = loops.bound_indices(index, extents)
+        lets_rows, some = Rows.of_block(block, row_block, rows)
+        return seq(lets, lets_rows, task(indices, some, column_tile))
+
+    multiply_adds = loops.product([E.binary("min", E.const(row_block), rows), *map(E.as_expr, work)])
+    return loops.parallel(loops.product(list(extents.values())), multiply_adds, numbered)
 
 
 def tiles_of_group(group: Expr, groups: int, count: int, body: Callable[[Expr], Stmt]) -> Stmt:
@@ -335,12 +353,8 @@ def copied_rows(rows: Rows, dtype: str, size: ExprLike, stride: int, lanes: int,
 
 def copy_rows(copy: Buffer, rows: Rows, size: ExprLike, stride: ExprLike, lanes: int, read: ReadRow) -> Stmt:
     """Copies the rows of a task, of ``size`` elements each, to ``copy``, where they lie ``stride`` elements apart."""
-
-    def copy_row(row: Expr) -> Stmt:
-        return loops.each_vector(
-            size, lanes, lambda k, mask: store(copy, row * stride + k, read(rows.begin + row, k, mask), mask))
-
-    return loops.serial("row", rows.count, copy_row)
+    return loops.serial("row", rows.count, lambda row: loops.each_vector(
+        size, lanes, lambda k, mask: store(copy, row * stride + k, read(rows.begin + row, k, mask), mask)))
 
 
 def read_flat(data: Reader, row: Expr, k: Expr, mask: Expr | None = None) -> Expr:

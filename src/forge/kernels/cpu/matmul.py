@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from forge import dtypes, loops
@@ -116,16 +117,9 @@ def matmul(call: KernelCall) -> Function:
 
 def _tasks(plan: MatmulPlan) -> Stmt:
     """A parallel loop over blocks of rows and column tiles."""
-    extents = {f"batch{k}": extent for k, extent in enumerate(plan.result.shape[:-2])}
-    extents["row_block"] = loops.ceildiv(plan.rows, plan.row_block)
-    extents["column_tile"] = loops.ceildiv(plan.columns, plan.tile.width)
-
-    def task(index: Expr) -> Stmt:
-        lets, (*batch, row_block, column_tile) = loops.bound_indices(index, extents)
-        return seq(lets, _task(plan, batch, row_block, column_tile))
-
-    work = E.binary("min", E.const(plan.row_block), plan.rows) * plan.depth * plan.tile.width
-    return loops.parallel(loops.product(list(extents.values())), work, task)
+    column_tiles = loops.ceildiv(plan.columns, plan.tile.width)
+    return gemm.batch_tasks(plan.result.shape[:-2], plan.rows, plan.row_block, column_tiles, (plan.depth, plan.tile.width),
+                            partial(_task, plan))
 
 
 def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
@@ -173,11 +167,8 @@ def _zeros(operand: Reader) -> list[Expr]:
 def is_view(read: Callable[[Expr, Expr], Expr]) -> bool:
     """Whether reading is a plain load at an index without divisions: cheap enough to repeat."""
     value = read(E.var("row"), E.var("k"))
-    return isinstance(value, E.Load) and all(_is_affine(x) for x in nodes(value.index))
-
-
-def _is_affine(x: Expr) -> bool:
-    return isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub")
+    return isinstance(value, E.Load) and all(
+        isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub") for x in nodes(value.index))
 
 
 def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, width: int) -> bool:
@@ -193,17 +184,16 @@ def _rows_contiguous(target: Target, b: Reader) -> bool:
     return contiguous(lambda n: b.read([*_zeros(b), E.var("k"), n]), target.lanes(b.dtype))
 
 
-def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile: Expr) -> Stmt:
-    lets, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
-    lets_column, column = loops.bind("column", column_tile * plan.tile.width)
+def _task(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column_tile: Expr) -> Stmt:
+    lets, column = loops.bind("column", column_tile * plan.tile.width)
 
     def finish(row: Expr, value: RowValue) -> Stmt:
         return _write(plan, batch, row, column, value)
 
     whole = _part(plan, batch, rows, column, E.const(0), plan.depth, finish, None)
     if not plan.split:
-        return seq(lets, lets_column, whole)
-    return seq(lets, lets_column, loops.guard(plan.depth <= plan.depth_block, whole, _in_parts(plan, batch, rows, column)))
+        return seq(lets, whole)
+    return seq(lets, loops.guard(plan.depth <= plan.depth_block, whole, _in_parts(plan, batch, rows, column)))
 
 
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
