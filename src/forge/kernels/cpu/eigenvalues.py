@@ -53,7 +53,8 @@ class _Iteration:
         finished = self.low.eq(self.high) if self.is_complex else self.low.eq(self.high) | (self.low + 1).eq(self.high)
         block = () if self.is_complex else If(self.low < self.high, self._split_block())
         deflate = seq(block, self.bottom.set(self.low - 1), self.idle.set(0))
-        chase = seq(self.idle.set(self.idle.value + 1), self._first_column(), self._chase())
+        first_column = self._single_shift() if self.is_complex else self._double_shift()
+        chase = seq(self.idle.set(self.idle.value + 1), first_column, self._chase())
         bounds = Let(self.high, self.bottom.value), self._find_top(), Let(self.low, self.top.value)
         one = seq(bounds, If(finished, deflate, chase))
         start = seq(self.bottom.set(self.size - 1), self.idle.set(0))
@@ -67,15 +68,11 @@ class _Iteration:
         look = seq(Let(k, self.high - step), If(magnitude(form.load(k, k - 1)) > neighbours * EPSILON, seq(), found))
         return seq(self.top.set(0), loop(step, self.high, If(self.top.value.eq(0), look)))
 
-    def _first_column(self) -> Stmt:
-        """Sets ``parts`` to the first elements of a column of the matrix less its shifts."""
-        return self._single_shift() if self.is_complex else self._double_shift()
-
     def _is_exceptional(self) -> Expr:
         return self.idle.value.eq(EXCEPTIONAL) | self.idle.value.eq(2 * EXCEPTIONAL)
 
     def _single_shift(self) -> Stmt:
-        """Less the eigenvalue of the last two rows that is nearer to the last element."""
+        """Sets ``parts`` to a column of the matrix less the eigenvalue of the last two rows nearer to the last element."""
         form, high, low = self.form, self.high, self.low
         half, product, root, shift, last = (E.Var(self.dtype, 1, name) for name in ("half", "product", "root", "shift", "last"))
         near = E.Var(self.dtype, 1, "near")
@@ -95,7 +92,7 @@ class _Iteration:
         )
 
     def _double_shift(self) -> Stmt:
-        """Less both eigenvalues of the last two rows: the product is real."""
+        """Sets ``parts`` to a column of the matrix less both eigenvalues of the last two rows: the product is real."""
         form, high, low = self.form, self.high, self.low
         names = ("last", "before", "product", "size", "first", "below", "r", "s")
         last, before, product, size, first, below, r, s = (E.Var(self.dtype, 1, name) for name in names)

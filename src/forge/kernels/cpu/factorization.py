@@ -211,24 +211,18 @@ def tridiagonal_solve(call: KernelCall) -> Function:
     size, columns = b.shape[-2:]
     i, column, row, zero = E.var("i"), E.var("column"), E.var("row"), E.const(0, out.dtype)
     factor, kept, moved = (E.Var(out.dtype, 1, name) for name in ("factor", "kept", "moved"))
-
-    def below() -> Expr:
-        return left.read((*batch, i + 1))
-
-    def beyond() -> Expr:
-        return E.select(i + 2 < size, first.load(i + 1), zero)
-
+    below = left.read((*batch, i + 1))
     plain = seq(
-        Let(factor, below() / pivots.load(i)),
+        Let(factor, below / pivots.load(i)),
         pivots.store(i + 1, pivots.load(i + 1) - factor * first.load(i)),
         loop(column, columns, out.store(i + 1, column, out.load(i + 1, column) - factor * out.load(i, column))),
         second.store(i, zero),
     )
     exchanged = seq(
-        Let(factor, pivots.load(i) / below()),
+        Let(factor, pivots.load(i) / below),
         Let(kept, pivots.load(i + 1)),
-        Let(moved, beyond()),
-        pivots.store(i, below()),
+        Let(moved, E.select(i + 2 < size, first.load(i + 1), zero)),
+        pivots.store(i, below),
         pivots.store(i + 1, first.load(i) - factor * kept),
         first.store(i, kept),
         second.store(i, moved),
@@ -245,7 +239,7 @@ def tridiagonal_solve(call: KernelCall) -> Function:
         loop(i, size, seq(
             pivots.store(i, middle.read((*batch, i))), first.store(i, right.read((*batch, i))), second.store(i, zero),
             loop(column, columns, out.store(i, column, b.read((*batch, i, column)))))),
-        loop(i, size - 1, If(magnitude(pivots.load(i)) >= magnitude(below()), plain, exchanged)),
+        loop(i, size - 1, If(magnitude(pivots.load(i)) >= magnitude(below), plain, exchanged)),
         loop(i, size, seq(Let(row, size - 1 - i), back)),
     )
     return call.function(parallel_nest(loops, body, size * columns))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from forge.kernels.cpu.factorization import Matrix, batch_loops, find_first
-from forge.loops import Cell, clamped, parallel_nest
+from forge.loops import Cell, bound, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -14,6 +14,12 @@ from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
 # As in forge.ops.linalg.indefinite.
 THRESHOLD = (1 + math.sqrt(17)) / 8
+
+
+def _pivot_pair(element: Callable[[Expr, Expr], Expr], k: Expr, lets: list[Stmt]) -> tuple[Expr, Expr, Expr]:
+    """Binds what a pivot of columns k and k + 1 has below its diagonal, and both elements on it, divided by that."""
+    edge = bound(element(k + 1, k), lets, "edge")
+    return edge, bound(element(k, k) / edge, lets, "upper_pivot"), bound(element(k + 1, k + 1) / edge, lets, "lower_pivot")
 
 
 def _magnitude(value: Expr) -> Expr:
@@ -31,13 +37,9 @@ class _Elimination:
 
     def __init__(self, out: Matrix, size: Expr) -> None:
         self.out, self.size = out, size
-        dtype = out.dtype
-        self.at, self.count, self.row, self.best = Cell("at"), Cell("count"), Cell("chosen"), Cell("best")
-        self.in_row, self.in_column = Cell("in_row", dtype), Cell("in_column", dtype)
+        self.cells = [*map(Cell, ("at", "count", "chosen", "best")), Cell("in_row", out.dtype), Cell("in_column", out.dtype)]
+        self.at, self.count, self.row, self.best, self.in_row, self.in_column = self.cells
         self.k, self.last = E.var("k"), E.var("last")
-
-    def cells(self) -> list[Cell]:
-        return [self.at, self.count, self.row, self.best, self.in_row, self.in_column]
 
     def choose(self) -> Stmt:
         """Sets ``count`` to the columns of the pivot, and ``row`` to the row that is exchanged with its last one."""
@@ -89,8 +91,10 @@ class _Elimination:
     def two(self) -> Stmt:
         """Subtracts what a pivot of two columns makes of the columns after it."""
         out, k, i, j = self.out, self.k, E.var("i"), E.var("j")
-        names = ("edge", "upper_pivot", "lower_pivot", "scale", "first", "second", "factor", "other")
-        edge, upper, lower, scale, first, second, factor, other = (E.Var(out.dtype, 1, name) for name in names)
+        lets: list[Stmt] = []
+        edge, upper, lower = _pivot_pair(out.load, k, lets)
+        scale = bound(E.const(1.0, out.dtype) / (upper * lower - 1.0) / edge, lets, "scale")
+        first, second, factor, other = (E.Var(out.dtype, 1, name) for name in ("first", "second", "factor", "other"))
         rest = out.load(i, j) - out.load(i, k) * factor - out.load(i, k + 1) * other
         column = seq(
             Let(first, out.load(j, k)),
@@ -101,13 +105,7 @@ class _Elimination:
             out.store(j, k, factor),
             out.store(j, k + 1, other),
         )
-        return seq(
-            Let(edge, out.load(k + 1, k)),
-            Let(upper, out.load(k, k) / edge),
-            Let(lower, out.load(k + 1, k + 1) / edge),
-            Let(scale, E.const(1.0, out.dtype) / (upper * lower - 1.0) / edge),
-            loop(j, self.size - k - 2, column, begin=k + 2),
-        )
+        return seq(lets, loop(j, self.size - k - 2, column, begin=k + 2))
 
 
 @kernel("ldl")
@@ -131,7 +129,7 @@ def ldl(call: KernelCall) -> Function:
     )
     copy = out.store(i, j, E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.dtype)))
     body = seq(
-        [cell.allocate() for cell in stage.cells()],
+        [cell.allocate() for cell in stage.cells],
         loop(i, size, loop(j, size, copy)),
         stage.at.set(0),
         loop(E.var("step"), size, If(stage.at.value < size, eliminate)),
@@ -174,13 +172,12 @@ class _Substitution:
     def divide_pair(self) -> Stmt:
         """Solves the equations of a pivot of two columns."""
         out, k = self.out, self.k
-        names = ("edge", "upper_pivot", "lower_pivot", "denominator", "first", "second")
-        edge, upper, lower, denominator, first, second = (E.Var(out.dtype, 1, name) for name in names)
+        lets: list[Stmt] = []
+        edge, upper, lower = _pivot_pair(self.element, k, lets)
+        denominator = bound(upper * lower - 1.0, lets, "denominator")
+        first, second = (E.Var(out.dtype, 1, name) for name in ("first", "second"))
         return seq(
-            Let(edge, self.element(k + 1, k)),
-            Let(upper, self.element(k, k) / edge),
-            Let(lower, self.element(k + 1, k + 1) / edge),
-            Let(denominator, upper * lower - 1.0),
+            lets,
             self._columns(lambda c: seq(
                 Let(first, out.load(k, c) / edge),
                 Let(second, out.load(k + 1, c) / edge),

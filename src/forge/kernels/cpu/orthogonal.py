@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.kernels.cpu.factorization import (
     Matrix,
     as_number,
@@ -21,21 +21,11 @@ from forge.kernels.cpu.factorization import (
     magnitude,
     real_dtype,
 )
-from forge.loops import (
-    Accumulators,
-    AxisAccumulators,
-    Cell,
-    RegisterTile,
-    bind,
-    group_loop,
-    multiply_add,
-    parallel_nest,
-    supports_masks,
-)
+from forge.loops import Accumulators, AxisAccumulators, Cell, RegisterTile, bind, multiply_add, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Expr
+from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 SWEEPS: Final = 30
@@ -60,11 +50,11 @@ class _Matrix(Matrix):
 
     @property
     def masked(self) -> bool:
-        return supports_masks(self.target, [dtypes.itemsize(self.dtype)])
+        return loops.supports_masks(self.target, [dtypes.itemsize(self.dtype)])
 
     def each(self, extent: Expr, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
         """``body`` (first element, lanes, mask) over ``extent`` elements of rows."""
-        return group_loop(extent, self.lanes, lambda at, width, mask, _: body(at, width, mask), 1, self.masked)
+        return loops.group_loop(extent, self.lanes, lambda at, width, mask, _: body(at, width, mask), 1, self.masked)
 
     def rotate(self, i: Expr, j: Expr, extent: Expr, cosine: Expr, sine: Expr) -> Stmt:
         """Row i becomes cosine * row i - sine * row j, and row j sine * row i + cosine * row j; both factors are real.
@@ -140,7 +130,7 @@ class _Matrix(Matrix):
                 below(subtract),
             )
 
-        return group_loop(columns, self.lanes, group, TOGETHER, self.masked, begin)
+        return loops.group_loop(columns, self.lanes, group, TOGETHER, self.masked, begin)
 
 
 def _size(x: Expr) -> Expr:
@@ -169,8 +159,8 @@ class Reflection:
     element. The element becomes real, of the sign that its real part has not.
     """
 
-    def __init__(self, out: _Matrix, rows: Expr) -> None:
-        self.out, self.rows = out, rows
+    def __init__(self, out: _Matrix, rows: Expr, taus: Buffer) -> None:
+        self.out, self.rows, self.taus = out, rows, Matrix(taus, out.batch)
         kind = real_dtype(out.dtype)
         self.largest, self.total = Cell("largest", kind), Cell("total", kind)
         self.tau = E.Var(out.dtype, 1, "tau")
@@ -179,8 +169,8 @@ class Reflection:
         """Allocates the cells that `make` computes with."""
         return seq(self.largest.allocate(), self.total.allocate())
 
-    def make(self, top: Expr, column: Expr, note: Callable[[Expr], Stmt], apply: Callable[[Expr], Stmt]) -> Stmt:
-        """``note`` is given tau, 0 where nothing is to do; then ``apply`` the conjugate of tau."""
+    def make(self, top: Expr, column: Expr, apply: Callable[[Expr], Stmt]) -> Stmt:
+        """Stores tau for ``column``, 0 where nothing is to do; ``apply`` is given its conjugate."""
         out, largest, total, tau, row = self.out, self.largest, self.total, self.tau, E.var("row")
         alpha, divisor, ratio = (E.Var(out.dtype, 1, name) for name in ("alpha", "divisor", "ratio"))
         beta = E.Var(total.buffer.dtype, 1, "beta")
@@ -197,7 +187,7 @@ class Reflection:
             Let(divisor, alpha - as_number(beta, out.dtype)),
             loop(row, self.rows - top - 1, out.store(row, column, relative / divisor), begin=top + 1),
             out.store(top, column, as_number(beta * largest.value, out.dtype)),
-            note(tau),
+            self.taus.store(column, tau),
             apply(conjugate(tau)),
         )
         below = largest.set(_larger(largest.value, magnitude(out.load(row, column))))
@@ -207,39 +197,37 @@ class Reflection:
         return seq(
             largest.set(0.0),
             loop(row, self.rows - top - 1, below, begin=top + 1),
-            If(needed, reflect, note(E.const(0.0, out.dtype))),
+            If(needed, reflect, self.taus.store(column, E.const(0.0, out.dtype))),
         )
 
 
-def _reflected(out: _Matrix, made: Reflection, taus: Matrix, step: Expr, columns: Expr) -> Stmt:
+def _reflected(out: _Matrix, made: Reflection, step: Expr, columns: Expr) -> Stmt:
     """Column ``step`` becomes 0 below the diagonal."""
-    return made.make(
-        step, step, lambda tau: taus.store(step, tau),
-        lambda tau: out.reflect(step, made.rows, step + 1, columns - step - 1, lambda i: out.load(i, step), tau))
+    return made.make(step, step, lambda tau: out.reflect(
+        step, made.rows, step + 1, columns - step - 1, lambda i: out.load(i, step), tau))
 
 
 @kernel("householder", complex_numbers=True)
 def householder(call: KernelCall) -> Function:
     """Family of ``linalg.householder``: operand data; results the factors, in place, and the numbers tau. Column by column."""
     (data,) = call.readers
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     out = _Matrix(call.buffers[-2], batch, call.target)
     (rows, columns), step = data.shape[-2:], E.var("step")
-    made = Reflection(out, rows)
-    stage = _reflected(out, made, Matrix(call.buffers[-1], batch), step, columns)
+    made = Reflection(out, rows, call.buffers[-1])
+    stage = _reflected(out, made, step, columns)
     body = seq(made.allocate(), out.copy(data), loop(step, E.binary("min", rows, columns), stage))
-    return call.function(parallel_nest(loops, body, rows * columns * columns))
+    return call.function(parallel_nest(outer, body, rows * columns * columns))
 
 
 @kernel("householder_pivoted", complex_numbers=True)
 def householder_pivoted(call: KernelCall) -> Function:
     """Family of ``linalg.householder_pivoted``: operand data; results the factors, in place, the numbers tau, and the order."""
     (data,) = call.readers
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     out = _Matrix(call.buffers[-3], batch, call.target)
-    taus, order = (Matrix(buffer, batch) for buffer in call.buffers[-2:])
     (rows, columns), step, column, row, place = data.shape[-2:], *(E.var(name) for name in ("step", "column", "row", "place"))
-    made = Reflection(out, rows)
+    made, order = Reflection(out, rows, call.buffers[-2]), Matrix(call.buffers[-1], batch)
     scale = Cell("scale", made.total.buffer.dtype)
     chosen, best = Cell("chosen"), Cell("best", made.total.buffer.dtype)
     ratio = out.load(row, column) / as_number(scale.value, out.dtype)
@@ -254,7 +242,7 @@ def householder_pivoted(call: KernelCall) -> Function:
         loop(column, columns - step, measure, begin=step),
         Let(place, chosen.value),
         If(place.ne(step), exchange),
-        _reflected(out, made, taus, step, columns),
+        _reflected(out, made, step, columns),
     )
     largest = scale.set(_larger(scale.value, magnitude(out.load(row, column))))
     body = seq(
@@ -265,18 +253,17 @@ def householder_pivoted(call: KernelCall) -> Function:
         loop(column, columns, order.store(column, column)),
         loop(step, E.binary("min", rows, columns), stage),
     )
-    return call.function(parallel_nest(loops, body, rows * columns * columns))
+    return call.function(parallel_nest(outer, body, rows * columns * columns))
 
 
 @kernel("hessenberg", complex_numbers=True)
 def hessenberg(call: KernelCall) -> Function:
     """Family of ``linalg.hessenberg``: operand data; results the factors, in place, and the numbers tau."""
     (data,) = call.readers
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     out, size = _Matrix(call.buffers[-2], batch, call.target), data.shape[-1]
-    taus = Matrix(call.buffers[-1], batch)
     step, row, column = E.var("step"), E.var("row"), E.var("column")
-    made = Reflection(out, size)
+    made = Reflection(out, size, call.buffers[-1])
     product, top = Cell("product", out.dtype), step + 1
 
     def vector(i: Expr) -> Expr:
@@ -296,18 +283,17 @@ def hessenberg(call: KernelCall) -> Function:
         )
         return loop(row, size, each)
 
-    stage = made.make(
-        top, step, lambda tau: taus.store(step, tau),
-        lambda tau: seq(from_the_right(conjugate(tau)), out.reflect(top, size, top, size - top, vector, tau)))
-    body = seq(made.allocate(), product.allocate(), out.copy(data), loop(step, taus.buffer.shape[-1], stage))
-    return call.function(parallel_nest(loops, body, size * size * size))
+    stage = made.make(top, step, lambda tau: seq(
+        from_the_right(conjugate(tau)), out.reflect(top, size, top, size - top, vector, tau)))
+    body = seq(made.allocate(), product.allocate(), out.copy(data), loop(step, call.buffers[-1].shape[-1], stage))
+    return call.function(parallel_nest(outer, body, size * size * size))
 
 
 @kernel("householder_multiply", complex_numbers=True)
 def householder_multiply(call: KernelCall) -> Function:
     """Family of ``linalg.householder_multiply``: operands factors, tau, other; attribute transpose."""
     factors, taus, other = call.readers
-    loops, batch = batch_loops(other.shape)
+    outer, batch = batch_loops(other.shape)
     out = _Matrix(call.buffers[-1], batch, call.target)
     (rows, columns), count = other.shape[-2:], taus.shape[-1]
     number, step = E.var("number"), E.var("step")
@@ -317,7 +303,7 @@ def householder_multiply(call: KernelCall) -> Function:
         Let(tau, conjugate(taus.read((*batch, step))) if call.attrs.transpose else taus.read((*batch, step))),
         out.reflect(step, rows, E.const(0), columns, lambda i: factors.read((*batch, i, step)), tau),
     )
-    return call.function(parallel_nest(loops, seq(out.copy(other), loop(number, count, stage)), rows * columns * count))
+    return call.function(parallel_nest(outer, seq(out.copy(other), loop(number, count, stage)), rows * columns * count))
 
 
 def _sweeps(count: Expr, pair: Callable[[Expr, Expr, Stmt], Stmt]) -> Stmt:
@@ -378,7 +364,7 @@ def orthogonal_rows(call: KernelCall) -> Function:
     that their product is real. The matrix is divided by its largest element first, so that squares are in range.
     """
     (data,) = call.readers
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     rows, turns = (_Matrix(call.buffers[k], batch, call.target) for k in (-3, -1))
     norms, row = Matrix(call.buffers[-2], batch), E.var("row")
     dtype, kind, (count, length) = rows.dtype, norms.dtype, data.shape[-2:]
@@ -421,7 +407,7 @@ def orthogonal_rows(call: KernelCall) -> Function:
         _sorted(norms, count, True, lambda i, j: seq(rows.exchange(i, j, length), turns.exchange(i, j, count))),
         loop(row, count, _with_sign(turns, row, count, scale * 0.0, finish)),
     )
-    return call.function(parallel_nest(loops, body, count * count * (length + count) * SWEEPS))
+    return call.function(parallel_nest(outer, body, count * count * (length + count) * SWEEPS))
 
 
 @kernel("diagonalize")
@@ -431,17 +417,15 @@ def diagonalize(call: KernelCall) -> Function:
     Results: eigenvalues; eigenvectors, which are kept as rows until the end; what the rotations leave of data.
     """
     (data,) = call.readers
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     values, (vectors, left) = Matrix(call.buffers[-3], batch), (_Matrix(b, batch, call.target) for b in call.buffers[-2:])
     dtype, count = left.dtype, data.shape[-1]
     row, column = E.var("row"), E.var("column")
     zero = Cell("zero", dtype)  # NaN where an element of the matrix is not finite
 
-    def copy() -> Stmt:
-        element = E.Var(dtype, 1, "element")
-        read = data.read((*batch, row, column) if call.attrs.lower else (*batch, column, row))
-        both = seq(left.store(row, column, element), left.store(column, row, element))
-        return loop(row, count, loop(column, row + 1, seq(Let(element, read), both, zero.set(zero.value + element * 0.0))))
+    lets, element = bind("element", data.read((*batch, row, column) if call.attrs.lower else (*batch, column, row)))
+    both = seq(left.store(row, column, element), left.store(column, row, element))
+    copy = loop(row, count, loop(column, row + 1, seq(lets, both, zero.set(zero.value + element * 0.0))))
 
     def pair(i: Expr, j: Expr, rotated: Stmt) -> Stmt:
         own, other, both = (E.Var(dtype, 1, name) for name in ("own", "other", "both"))
@@ -467,7 +451,7 @@ def diagonalize(call: KernelCall) -> Function:
 
     body = seq(
         zero.start(0.0),
-        copy(),
+        copy,
         left.fill(count, count, lambda i, j: left.load(i, j) + zero.value),
         vectors.set_identity(count),
         _sweeps(count, pair),
@@ -476,4 +460,4 @@ def diagonalize(call: KernelCall) -> Function:
         loop(row, count, _with_sign(vectors, row, count, zero.value, lambda _: seq())),
         loop(row, count, loop(column, row, vectors.swap((row, column), (column, row)))),
     )
-    return call.function(parallel_nest(loops, body, count * count * count * SWEEPS))
+    return call.function(parallel_nest(outer, body, count * count * count * SWEEPS))
