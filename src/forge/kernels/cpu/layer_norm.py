@@ -12,11 +12,11 @@ from forge import dtypes
 from forge.kernels.cpu.moments import moments
 from forge.kernels.cpu.panels import broadcast_indices
 from forge.kernels.cpu.rows import AlongRow, KernelRow, Position, Step, row_function, row_problem
-from forge.loops import bound, guard, static
+from forge.loops import bind, bound, guard, static
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, Let, Stmt, seq
+from forge.tir.stmt import Function, Stmt, seq
 
 COST = 10
 
@@ -65,32 +65,25 @@ def _normalize(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> St
 
 def _apply(row: KernelRow, scale: Expr, epsilon: float, mean: Expr | None, total: Expr) -> list[Stmt]:
     """Divides by the deviation, of which ``total`` is the sum of squares."""
-    factor = E.Var(row.dtype, total.lanes, "factor")
     deviation = E.call("sqrt", total * scale + E.const(epsilon, row.dtype))
-    inverse = Let(factor, E.const(1.0, row.dtype, total.lanes) / deviation)
-    return [inverse, row.each(lambda position: _result(row, position, mean, factor))]
+    lets, factor = bind("factor", E.const(1.0, row.dtype, total.lanes) / deviation)
+    return [*lets, row.each(lambda position: _result(row, position, mean, factor))]
 
 
 def _normalize_row(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     parts: list[Stmt] = []
-    mean = _mean(row, scale, parts) if centred else None
+    mean: Expr | None = None
+    if centred:
+        first, total = row.reduce("sum", lambda position: row.first("data", position))
+        parts.append(first)
+        mean = bound(total * scale, parts, "mean")
 
     def squares(position: Position) -> tuple[Sequence[Stmt], Expr]:
-        if mean is None:
-            lets, d = row.first("data", position)
-        else:
-            d = E.Var(row.dtype, position.lanes, "d")
-            lets = [Let(d, row.again("data", position) - mean)]
+        lets, d = row.first("data", position) if mean is None else bind("d", row.again("data", position) - mean)
         return lets, d * d
 
     second, total = row.reduce("sum", squares)
     return seq(parts, second, _apply(row, scale, epsilon, mean, total))
-
-
-def _mean(row: KernelRow, scale: Expr, parts: list[Stmt]) -> Expr:
-    first, total = row.reduce("sum", lambda position: row.first("data", position))
-    parts.append(first)
-    return bound(total * scale, parts, "mean")
 
 
 def _result(row: KernelRow, position: Position, mean: Expr | None, factor: Expr) -> Stmt:
