@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from forge import loops
-from forge.kernels.cpu.merging import Merge, has_key, key, position_of
+from forge.kernels.cpu.merging import Merge, has_key, position_of
 from forge.kernels.cpu.ordering import RankedRow, order_by_heap, scan_row
 from forge.loops import Cell
 from forge.loops.contract import KernelCall, Reader, kernel
@@ -117,7 +117,7 @@ class _Row:
         room = E.const(merge.capacity)
         position, found, rank = E.var("position"), E.var("found"), E.var("rank")
         counted = E.const(1) if self.least is None else E.cast(self._counts(position), "int64")
-        add = seq(merge.put(E.binary("min", self.count.value, room), key(self.row.read(position), position, ascending=False)),
+        add = seq(merge.put(E.binary("min", self.count.value, room), self.row.key(position)),
                   self.count.set(self.count.value + counted))
         gather = scan_row(self.row, self.extent, E.const(0), position, add, [] if self.least is None else [self._counts])
         ordered, begin = merge.sort(found, found)
