@@ -16,7 +16,7 @@ from typing import Final
 
 from forge import dtypes
 from forge.loops import Cell, Loop, known, parallel_nest, static, supports_masks, vector_loop
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
@@ -40,7 +40,10 @@ NODE = FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 
 
 class _Problem:
-    """A block of rows and ``targets`` targets: a chunk of them. ``totals`` has room for each target of each row."""
+    """A block of rows from ``first_row`` on and a chunk of ``targets`` targets from ``first_target`` on.
+
+    ``totals``: (rows of a block, targets of a chunk).
+    """
 
     def __init__(self, call: KernelCall, totals: Buffer, first_row: Expr, first_target: Expr, targets: Expr) -> None:
         self.call, self.totals = call, totals
@@ -65,10 +68,10 @@ def tree_ensemble(call: KernelCall) -> Function:
     """Family of ``tree_ensemble``: operands data, nodes, roots, weights and, where leaves speak of few targets, entry_targets and
     offsets; attributes targets, steps, aggregate. A part of the work is a block of rows and a chunk of targets.
     """
-    data, nodes, roots, weights = call.readers[:4]
+    data, _, roots, weights = call.readers[:4]
     targets = call.attrs.targets
     width = max(1, min(targets, MAX_TARGETS))
-    most = _most_rows(call, data, nodes, roots, width * dtypes.itemsize(weights.dtype))
+    most = _most_rows(call, width * dtypes.itemsize(weights.dtype))
     totals = Buffer("totals", weights.dtype, (E.const(most), E.const(width)), scope="local")
     block, chunk = E.var("block"), E.var("chunk")
     rows, step = E.var("rows"), _rows_of_block(data.shape[0], most, call.target.num_cores)
@@ -80,11 +83,12 @@ def tree_ensemble(call: KernelCall) -> Function:
     return call.function(parallel_nest(loops, body, step * roots.shape[0] * (call.attrs.steps + 1)))
 
 
-def _most_rows(call: KernelCall, data: Reader, nodes: Reader, roots: Reader, bytes_of_totals: int) -> int:
+def _most_rows(call: KernelCall, bytes_of_totals: int) -> int:
     """Rows of which data and totals leave room for a tree: in half of the first-level cache if a tree fits into the other half.
 
     A larger tree comes from the second-level cache for every row, and is fetched into it once for a block: many rows, then.
     """
+    data, nodes, roots = call.readers[:3]
     size = dtypes.itemsize(data.dtype)
     tree = known(nodes.shape[0], NODES) * len(NODE) * size // max(1, known(roots.shape[0], TREES))
     target = call.target
