@@ -120,7 +120,7 @@ def triangular_solve(call: KernelCall) -> Function:
     out = _Transposed(buffer, batch, turned=not attrs.left_side)
     size, others = (b.shape[-2], b.shape[-1]) if attrs.left_side else (b.shape[-1], b.shape[-2])
     turned = attrs.transpose_a == attrs.left_side
-    step, solved, other, c0 = E.var("step"), E.var("solved"), E.var("other"), E.var("column")
+    step, solved, other = E.var("step"), E.var("solved"), E.var("other")
     factor, pivot = E.Var(buffer.dtype, 1, "factor"), E.Var(buffer.dtype, 1, "pivot")
 
     def matrix(i: Expr, j: Expr) -> Expr:
@@ -136,9 +136,8 @@ def triangular_solve(call: KernelCall) -> Function:
         Let(pivot, matrix(row(step), row(step))),
         loop(other, others, out.store(row(step), other, out.load(row(step), other) / pivot)),
     )
-    copy = store(buffer, buffer.offset(*batch, step, c0), b.read((*batch, step, c0)))
     solve = seq(loop(solved, step, eliminate), () if attrs.unit_diagonal else divide)
-    body = seq(loop(step, b.shape[-2], loop(c0, b.shape[-1], copy)), loop(step, size, solve))
+    body = seq(Matrix(buffer, batch).copy(b), loop(step, size, solve))
     return call.function(parallel_nest(loops, body, size * size * others))
 
 

@@ -115,7 +115,7 @@ def ldl(call: KernelCall) -> Function:
     loops, batch = batch_loops(data.shape)
     (out, pivots), size = (Matrix(buffer, batch) for buffer in call.buffers[-2:]), data.shape[-1]
     stage = _Elimination(out, size)
-    i, j, k, row = E.var("i"), E.var("j"), stage.k, stage.row.value
+    k, row = stage.k, stage.row.value
 
     eliminate = seq(
         Let(k, stage.at.value),
@@ -127,10 +127,9 @@ def ldl(call: KernelCall) -> Function:
            seq(pivots.store(k, E.const(-1) - row), pivots.store(k + 1, E.const(-1) - row), stage.two())),
         stage.at.set(k + stage.count.value),
     )
-    copy = out.store(i, j, E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.dtype)))
     body = seq(
         [cell.allocate() for cell in stage.cells],
-        loop(i, size, loop(j, size, copy)),
+        out.fill(size, size, lambda i, j: E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.dtype))),
         stage.at.set(0),
         loop(E.var("step"), size, If(stage.at.value < size, eliminate)),
     )

@@ -244,11 +244,10 @@ def householder_pivoted(call: KernelCall) -> Function:
         If(place.ne(step), exchange),
         _reflected(out, made, step, columns),
     )
-    largest = scale.set(_larger(scale.value, magnitude(out.load(row, column))))
     body = seq(
         made.allocate(), scale.start(0.0), chosen.allocate(), best.allocate(),
         out.copy(data),
-        loop(row, rows, loop(column, columns, largest)),
+        each_element(rows, columns, lambda i, j: scale.set(_larger(scale.value, magnitude(out.load(i, j))))),
         If(scale.value.eq(0.0), scale.set(1.0)),
         loop(column, columns, order.store(column, column)),
         loop(step, E.binary("min", rows, columns), stage),

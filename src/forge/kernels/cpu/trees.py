@@ -107,7 +107,7 @@ def _rows_of_block(rows: Expr, most: int, cores: int) -> Expr:
 
 
 def _block(problem: _Problem, rows: Expr) -> Stmt:
-    tree, group, row = E.var("tree"), E.var("group"), E.var("row")
+    tree, group, cleared, row = E.var("tree"), E.var("group"), E.var("row"), E.var("row")
     side_by_side = [group * PATHS + k for k in range(PATHS)]
     root = E.var("root")
     full = rows // PATHS
@@ -118,11 +118,11 @@ def _block(problem: _Problem, rows: Expr) -> Stmt:
 
     def start(target: Expr, lanes: int, mask: Expr | None) -> Stmt:
         value = E.const(problem.start, problem.totals.dtype, lanes)
-        return store(problem.totals, _place(problem, row, target, lanes), value, mask)
+        return store(problem.totals, _place(problem, cleared, target, lanes), value, mask)
 
     return seq(
         Allocate(problem.totals),
-        loop(row, rows, problem.each_target(start)),
+        loop(cleared, rows, problem.each_target(start)),
         If(full > 0, loop(tree, problem.roots.shape[0], one_tree)),
         loop(row, rows - full * PATHS, _across_trees(problem, full * PATHS + row)),
         loop(row, rows, problem.each_target(lambda k, lanes, mask: _write(problem, row, k, lanes, mask))),
