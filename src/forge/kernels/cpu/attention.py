@@ -23,7 +23,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import OuterProduct, micro_kernel
+from forge.kernels.cpu.micro import micro_kernel
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, panel_vector
 from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys, can_hide
 from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile
@@ -31,7 +31,7 @@ from forge.loops.contract import KernelCall, Reader, Writer
 from forge.loops.dots import BITS, Group
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Let, Stmt, seq, store
 
 # A packed block of keys, and one of their values, takes at most this part of the second-level cache.
@@ -91,11 +91,6 @@ class AttentionPlan:
         return self.score_tile.lanes
 
     @property
-    def micro(self) -> OuterProduct:
-        """The micro-kernel of both products."""
-        return micro_kernel(self.group, self.target)
-
-    @property
     def grouped(self) -> bool:
         """Whether a step of a sum multiplies several numbers."""
         return self.group.size > 1
@@ -131,22 +126,14 @@ class AttentionPlan:
         """Elements of a query that one step multiplies; single numbers, times the scale."""
         if self.grouped:
             inside = None if mask is None else self.group.numbers(step) < self.depth
-            return self.group.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
-        x = self._read(self.query, batch, [row, step], mask)
+            return self.group.adjacent(lambda k: self.read(self.query, batch, [row, k], inside), step)
+        x = self.read(self.query, batch, [row, step], mask)
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
-
-    def read_key(self, batch: Sequence[Expr], key: Expr, step: Expr) -> Expr:
-        """Reads numbers of a key, in their own dtype or, one by one, in the accumulators'."""
-        return self._read(self.key, batch, [key, step], None)
-
-    def read_value(self, batch: Sequence[Expr], key: Expr, column: Expr) -> Expr:
-        """Reads numbers of a value."""
-        return self._read(self.value, batch, [key, column], None)
 
     def keys_of(self, batch: Sequence[Expr]) -> Right:
         """The right operand of the first product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
-            return self._read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
+            return self.read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
 
         def read_group(step: Expr, n: Expr, mask: Expr | None) -> Expr:
             if step.lanes > 1:
@@ -160,7 +147,7 @@ class AttentionPlan:
     def values_of(self, batch: Sequence[Expr], first: Expr, count: Expr) -> Right:
         """``count`` values from ``first`` on, as right operand of the second product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
-            return self._read(self.value, batch, [first + k, n], mask)
+            return self.read(self.value, batch, [first + k, n], mask)
 
         def read_group(step: Expr, n: Expr, mask: Expr | None) -> Expr:
             size = self.group.size
@@ -172,15 +159,13 @@ class AttentionPlan:
         by_columns = not self.grouped and along_columns(lambda k, n: read(k, n, None), self.lanes)
         return Right(read_group if self.grouped else read, by_columns, self.size, self.steps(count), self.out_tile)
 
-    def _read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
-        """An element or a vector; a constant of one element is read as a scalar."""
+    def read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None = None) -> Expr:
+        """Reads numbers of an operand, in their own dtype or, one by one, in the accumulators'.
+
+        A constant of one element is read as a scalar.
+        """
         value = operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
         return E.broadcast(value if self.grouped else E.cast(value, self.dtype), max(i.lanes for i in matrix))
-
-    def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
-        """Writes a vector of a row of the result."""
-        place = len(batch) - self.inner
-        return self.result.write([*batch[:place], row, *batch[place:], column], E.cast(x, self.result.dtype), mask)
 
 
 def blocks_of_rows(call: KernelCall) -> Stmt:
@@ -197,17 +182,9 @@ def blocks_of_rows(call: KernelCall) -> Stmt:
 
 def tasks(plan: AttentionPlan, make: Callable[[Sequence[Expr], Rows], Task]) -> Stmt:
     """The parallel loop over the tasks of a plan."""
-    extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
-    extents["row_block"] = loops.ceildiv(plan.rows, plan.row_block)
-
-    def task(index: Expr) -> Stmt:
-        lets, (*batch, row_block) = loops.bound_indices(index, extents)
-        lets_rows, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
-        return seq(lets, lets_rows, make(batch, rows).statement())
-
-    rows = E.binary("min", E.const(plan.row_block), plan.rows)
-    work = rows * plan.keys * (plan.depth + plan.size + EXPONENTIAL_COST)
-    return loops.parallel(loops.product(list(extents.values())), work, task)
+    work = plan.keys, plan.depth + plan.size + EXPONENTIAL_COST
+    return gemm.batch_tasks(
+        plan.batch, plan.rows, plan.row_block, 1, work, lambda batch, rows, _: make(batch, rows).statement())
 
 
 def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
@@ -256,10 +233,13 @@ class Task:
     was summed so far.
     """
 
+    packs = True
+    """Whether it copies keys and values; otherwise they are read where they lie."""
+
     def __init__(self, plan: AttentionPlan, batch: Sequence[Expr], rows: Rows) -> None:
         self.plan, self.batch, self.rows = plan, batch, rows
         dtype, scores = plan.dtype, plan.few_rows * plan.stride
-        self.depth = plan.steps(plan.depth)
+        self.depth, self.micro = plan.steps(plan.depth), micro_kernel(plan.group, plan.target)
         self.query = loops.local("query", plan.group.word, plan.row_block * loops.known(self.depth, "attention: the depth"))
         self.keys = loops.local("keys", plan.group.word, plan.stride * plan.panel(plan.depth))
         self.values = loops.local("values", plan.group.word, plan.panel(E.const(plan.key_block)) * plan.sum_stride)
@@ -285,26 +265,18 @@ class Task:
         blocks = loops.serial("key_block", loops.ceildiv(plan.keys, plan.key_block), block)
         return seq(begin, self._clear(), blocks, self._write_sums())
 
-    def _copies(self) -> list[Buffer]:
-        return [self.keys, self.values]
-
     def _allocate(self) -> Stmt:
-        kept = [self.query, *self._copies(), self.scores, self.factor]
+        kept = [self.query, *([self.keys, self.values] if self.packs else []), self.scores, self.factor]
         kept += [self.weights] if self.plan.grouped else []
         return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
 
     def _stage_query(self) -> Stmt:
         """Copies the rows of query."""
 
-        def copy_row(row: Expr) -> Stmt:
-            def vector(k: Expr, mask: Expr | None) -> Stmt:
-                base = k.base if isinstance(k, E.Ramp) else k
-                x = self.plan.read_query(self.batch, self.rows.begin + row, k, mask)
-                return store(self.query, E.ramp(row * self.depth + base, 1, k.lanes), x, mask)
+        def read(row: Expr, k: Expr, mask: Expr | None) -> Expr:
+            return self.plan.read_query(self.batch, row, k, mask)
 
-            return loops.each_vector(self.depth, self.plan.lanes, vector)
-
-        return loops.serial("row", self.rows.count, copy_row)
+        return gemm.copy_rows(self.query, self.rows, self.depth, self.depth, self.plan.lanes, read)
 
     def _keys_of_rows(self, first: Expr, count: Expr) -> Stmt:
         """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
@@ -320,7 +292,8 @@ class Task:
             work = seq(self._scores(some, first, seen), passes, self._weighted(some, first, seen))
             return seq(lets, lets_count, look, work if plan.whole or seen is count else loops.guard(seen > 0, work))
 
-        return seq(self._pack(first, count), loops.serial("few", loops.ceildiv(rows.count, plan.few_rows), few))
+        packed = self._pack(first, count) if self.packs else seq()
+        return seq(packed, loops.serial("few", loops.ceildiv(rows.count, plan.few_rows), few))
 
     def _seen(self, few: Rows, first: Expr, count: Expr) -> tuple[Stmt, Expr]:
         """How many keys of a block matter to a few rows, after a statement that looks at the mask."""
@@ -374,7 +347,7 @@ class Task:
             def element(row: Expr, k: Expr) -> Expr:
                 return E.load(self.query, (row - self.rows.begin) * self.depth + k)
 
-            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), plan.micro, finish)
+            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), self.micro, finish)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, count, column_tile, first)
@@ -489,7 +462,7 @@ class Task:
                 return seq(scale, self._write_row(row, column, lambda v: value(v) * share))
 
             start = None if plan.whole else lambda row, v: E.load(self.sums, slot(row, v)) * factor(row)
-            product = Product(tile, plan.steps(count), weight, values, plan.micro, finish, start)
+            product = Product(tile, plan.steps(count), weight, values, self.micro, finish, start)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, plan.size, column_tile)
@@ -532,11 +505,13 @@ class Task:
 
     def _write_row(self, row: Expr, column: Expr, value: RowValue) -> Stmt:
         """Writes one row of a column tile."""
+        plan, result = self.plan, self.plan.result
+        place = len(self.batch) - plan.inner
 
         def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
-            return self.plan.write(self.batch, row, columns, x, mask)
+            return result.write([*self.batch[:place], row, *self.batch[place:], columns], E.cast(x, result.dtype), mask)
 
-        return gemm.write_row(self.plan.out_tile, column, self.plan.size, value, write)
+        return gemm.write_row(plan.out_tile, column, plan.size, value, write)
 
 
 def _vector_pass(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:

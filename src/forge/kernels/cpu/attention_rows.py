@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from forge import dtypes, loops
+from forge.kernels.cpu import tiles
 from forge.kernels.cpu.attention import AttentionPlan, Task, blocks_of_rows, plan_attention, tasks
 from forge.kernels.cpu.gemm import Rows
 from forge.kernels.cpu.panels import VectorElement, broadcast_indices, contiguous, loaded
@@ -19,7 +20,7 @@ from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.values import multiply_add
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Prefetch, Stmt, seq, store
 
 # At most this many rows share keys.
@@ -29,7 +30,6 @@ ACCUMULATORS: Final = 12
 # Keys are prefetched this many rows ahead, the values of a block while its keys are read: the processor does not do it by
 # itself where the heads lie between the rows of one.
 AHEAD: Final = 32
-CACHE_LINE: Final = 64
 # The values of a block of keys take about this part of the first-level cache.
 VALUE_SHARE: Final = 2
 
@@ -39,19 +39,14 @@ def attention(call: KernelCall) -> Function:
     """Family of ``nn.contrib_attention``."""
     rows = call.results[0].shape[-2 - call.attrs.inner]
     known = loops.static(rows)
-    few = _few_rows(call, 1 if known is None else known)
-    if few is None:
+    joined = _with_joined_heads(call, 1 if known is None else known)
+    plan = None if joined is None else _plan(joined)
+    if plan is None:
         return call.function(blocks_of_rows(call))
+    few = tasks(plan, lambda batch, some: _FewRows(plan, batch, some))
     if known is not None:
         return call.function(few)
     return call.function(loops.guard(rows.eq(1), few, blocks_of_rows(call)))
-
-
-def _few_rows(call: KernelCall, rows: int) -> Stmt | None:
-    """The rows of each head; None: there are more than a few, or vectors along the last axes of the operands are not loads."""
-    joined = _with_joined_heads(call, rows)
-    plan = None if joined is None else _plan(joined)
-    return None if plan is None else tasks(plan, lambda batch, some: _FewRows(plan, batch, some))
 
 
 def _with_joined_heads(call: KernelCall, rows: int) -> KernelCall | None:
@@ -85,7 +80,8 @@ def _with_joined_heads(call: KernelCall, rows: int) -> KernelCall | None:
         return result.write([*heads[:place], inner_row, *heads[place:], last], x, mask)
 
     operands = (joined(query, True), joined(key, False), joined(value, False), None if mask is None else joined(mask, True))
-    return replace(call, operands=operands, results=(Writer((*kept, E.const(count), result.shape[-1]), result.dtype, write),))
+    writer = Writer((*kept, E.const(count), result.shape[-1]), result.dtype, write)
+    return replace(call, operands=operands, results=(writer,))
 
 
 def _aligned(operand: Reader, rank: int) -> list[Expr]:
@@ -94,6 +90,7 @@ def _aligned(operand: Reader, rank: int) -> list[Expr]:
 
 
 def _plan(call: KernelCall) -> AttentionPlan | None:
+    """The plan for all rows that share keys; None: vectors along the last axes of the operands are not loads."""
     plan = plan_attention(call, 0)
     rows, depth, size = (loops.known(e, "attention") for e in (plan.rows, plan.depth, plan.size))
     lanes = plan.lanes
@@ -103,7 +100,7 @@ def _plan(call: KernelCall) -> AttentionPlan | None:
     for operand in (plan.key, plan.value):
         if not contiguous(lambda k, operand=operand: operand.read([*places, k]), lanes):  # type: ignore[misc]
             return None
-    vectors = next(v for v in range(max(1, ACCUMULATORS // rows), 0, -1) if size // lanes % v == 0)
+    vectors = tiles.divisors(size // lanes, max(1, ACCUMULATORS // rows))[0]
     known, item = loops.static(plan.keys), dtypes.itemsize(plan.dtype)
     block = max(lanes, plan.target.l1_cache // VALUE_SHARE // (size * item) // lanes * lanes)
     whole = known is not None and known <= block
@@ -115,11 +112,7 @@ def _plan(call: KernelCall) -> AttentionPlan | None:
 class _FewRows(Task):
     """All rows that share keys, which are not packed."""
 
-    def _copies(self) -> list[Buffer]:
-        return []
-
-    def _pack(self, first: Expr, count: Expr) -> Stmt:
-        return seq()
+    packs = False
 
     def _scores(self, few: Rows, first: Expr, count: Expr) -> Stmt:
         keys = max(1, ACCUMULATORS // self.plan.few_rows)
@@ -132,9 +125,9 @@ class _FewRows(Task):
         """The value of this number, and the key that comes later."""
         plan = self.plan
         found: list[Stmt] = []
-        for read, extent, at in ((plan.read_value, plan.size, row), (plan.read_key, plan.depth, row + AHEAD)):
-            for first in range(0, loops.known(extent, "attention"), CACHE_LINE // dtypes.itemsize(plan.dtype)):
-                vector = loaded(read(self.batch, at, E.ramp(E.const(first), 1, plan.lanes)))
+        for operand, extent, at in ((plan.value, plan.size, row), (plan.key, plan.depth, row + AHEAD)):
+            for first in range(0, loops.known(extent, "attention"), tiles.CACHE_LINE // dtypes.itemsize(plan.dtype)):
+                vector = loaded(plan.read(operand, self.batch, [at, E.ramp(E.const(first), 1, plan.lanes)]))
                 if vector is not None and isinstance(vector.index, E.Ramp):
                     found.append(Prefetch(vector.buffer, vector.index.base))
         return seq(found)
@@ -146,7 +139,7 @@ class _FewRows(Task):
         lets, place = loops.bind("place", offset)
 
         def key(k: Expr, n: int) -> Expr:
-            return plan.read_key(self.batch, first + place + n, k)
+            return plan.read(plan.key, self.batch, [first + place + n, k])
 
         def step(v: Expr) -> Stmt:
             at = E.ramp(v * tile.lanes, 1, tile.lanes)
@@ -181,4 +174,5 @@ class _FewRows(Task):
 
     def _values(self, first: Expr, number: Expr, column: Expr) -> tuple[list[Stmt], VectorElement]:
         plan = self.plan
-        return [], lambda k, v: plan.read_value(self.batch, first + k, E.ramp(column + v * plan.lanes, 1, plan.lanes))
+        return [], lambda k, v: plan.read(
+            plan.value, self.batch, [first + k, E.ramp(column + v * plan.lanes, 1, plan.lanes)])

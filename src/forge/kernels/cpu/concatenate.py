@@ -26,18 +26,14 @@ def variant(call: KernelCall) -> Variant | None:
     """Shares code between parts in memory of any shapes where runs are long, and of any numbers along the axis otherwise."""
     axis = call.attrs.axis % len(call.results[0].shape)
     runs = call.typical(product(call.results[0].shape[:axis]))
-    if _is_plain(call) and runs < FEW and all(call.typical(product(part.shape[axis:])) >= LONG for part in call.readers):
+    plain = not call.in_place and None not in (call.results[0].buffer, *(part.buffer for part in call.readers))
+    if plain and runs < FEW and all(call.typical(product(part.shape[axis:])) >= LONG for part in call.readers):
         return Variant("", (), {}, ("axis",), joined=axis)
     extents = [static(part.shape[axis]) for part in call.readers]
     known = [extent for extent in extents if extent]
     if call.in_place or len(known) < len(extents) or any(part.buffer is None for part in call.readers):
         return None
     return Variant("", (*known, sum(known)), {(k, axis): k for k in range(len(known) + 1)})
-
-
-def _is_plain(call: KernelCall) -> bool:
-    """Whether memory is copied."""
-    return not call.in_place and call.results[0].buffer is not None and all(part.buffer is not None for part in call.readers)
 
 
 @kernel("concatenate", complex_numbers=True, variant=variant)

@@ -12,8 +12,9 @@ once per element into a local copy of the rows. One row is a matrix-vector produ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from forge import dtypes, loops
@@ -46,8 +47,6 @@ MAX_VECTORS: Final = 3
 
 # Tuning tries register tiles of at most this many rows.
 MAX_TILE_ROWS: Final = 14
-
-Element = Callable[[Expr, Expr], Expr]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,17 +105,9 @@ class DensePlan:
         return -(-self.units // self.width)
 
     @property
-    def row_blocks(self) -> Expr:
-        return loops.ceildiv(self.rows, self.row_block)
-
-    @property
     def column_groups(self) -> int:
         """Tasks per row block. A staged block is copied by every task, so then there are only as many as cores."""
-        if not self.staged:
-            return self.column_tiles
-        known = loops.static(self.row_blocks)
-        needed = self.target.num_cores if known is None else -(-self.target.num_cores // known)
-        return min(self.column_tiles, needed)
+        return gemm.groups_of(self.rows, self.row_block, self.column_tiles, self.target) if self.staged else self.column_tiles
 
 
 def plan_dense(call: KernelCall) -> DensePlan:
@@ -176,19 +167,11 @@ def dense_pack(call: KernelCall) -> Function:
     """data @ weight, the weight in panels."""
     plan = plan_dense(call)
     groups = plan.column_groups
-
-    def task(index: Expr) -> Stmt:
-        lets, block = loops.bind("row_block", index // groups)
-        lets_group, group = loops.bind("group", index % groups)
-        return seq(lets, lets_group, _task(plan, block, group))
-
-    rows = E.binary("min", E.const(plan.row_block), plan.rows)
-    work = rows * (plan.depth * -(-plan.column_tiles // groups) * plan.width)
-    return call.function(loops.parallel(plan.row_blocks * groups, work, task))
+    work = plan.depth * -(-plan.column_tiles // groups) * plan.width
+    return call.function(gemm.group_tasks(plan.rows, plan.row_block, groups, work, partial(_task, plan)))
 
 
-def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
-    lets, rows = Rows.of_block(block, plan.row_block, plan.rows)
+def _task(plan: DensePlan, rows: Rows, group: Expr) -> Stmt:
     stage, left = _data_element(plan, rows)
 
     def column_tile(number: Expr) -> Stmt:
@@ -201,9 +184,8 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
     groups = plan.column_groups
     if groups == plan.column_tiles:
-        return seq(lets, stage, column_tile(group))
-    first, last = group * plan.column_tiles // groups, (group + 1) * plan.column_tiles // groups
-    return seq(lets, stage, loops.serial("column", last - first, column_tile, first))
+        return seq(stage, column_tile(group))
+    return seq(stage, gemm.tiles_of_group(group, groups, plan.column_tiles, column_tile))
 
 
 def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, left: Left) -> Stmt:
@@ -233,16 +215,13 @@ def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, left: Left) -> Stmt:
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Left]:
     """What copies the rows of a task, and the function that gives a (row, k) element in the accumulators' dtype."""
-    lead = plan.data.shape[:-1]
     if not plan.staged:
         return seq(), lambda row, k: _unstaged(plan, row, k)
-    lanes = plan.target.lanes(plan.tile.dtype)
 
-    def reader(row: Expr) -> Callable[[Expr, Expr | None], Expr]:
-        indices = loops.unravel(row, lead)
-        return lambda k, mask: E.broadcast(plan.group.copy(plan.data.read([*indices, k], mask)), k.lanes)
+    def read(row: Expr, k: Expr, mask: Expr | None) -> Expr:
+        return E.broadcast(plan.group.copy(gemm.read_flat(plan.data, row, k, mask)), k.lanes)
 
-    stage, copy = gemm.copied_rows(rows, plan.group.copied, plan.depth, plan.depth, lanes, reader)
+    stage, copy = gemm.copied_rows(rows, plan.group.copied, plan.depth, plan.depth, plan.target.lanes(plan.tile.dtype), read)
     return stage, lambda row, k: plan.group.load(copy, (row - rows.begin) * plan.depth + k * plan.group.size)
 
 
@@ -260,7 +239,7 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
     """Element k of flat row ``row``."""
     if data.buffer is not None:
         return E.load(data.buffer, row * data.shape[-1] + k)
-    return data.read([*loops.unravel(row, data.shape[:-1]), k])
+    return gemm.read_flat(data, row, k)
 
 
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:

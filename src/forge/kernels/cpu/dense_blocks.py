@@ -92,16 +92,6 @@ class BlocksPlan:
             return whole
         return E.binary("min", whole, loops.ceildiv(self.units - panel * self.panel, width))
 
-    @property
-    def row_blocks(self) -> Expr:
-        return loops.ceildiv(self.rows, self.row_block)
-
-    @property
-    def groups(self) -> int:
-        """Tasks per row block: as each prepares the rows, only as many as there are cores."""
-        known = loops.static(self.row_blocks)
-        return min(self.panels, self.target.num_cores if known is None else -(-self.target.num_cores // known))
-
     def word(self, panel: Expr, number: Expr, vector: Expr) -> Expr:
         """Words ``number`` of a vector of columns."""
         if self.group is not None:
@@ -139,13 +129,9 @@ def dense_blocks_pack(call: KernelCall) -> Function:
 def row_tasks(plan: BlocksPlan, panels: Callable[[Rows, PanelOf, EachPanel], Stmt]) -> Stmt:
     """Tasks of some rows and some panels, each ``panels(rows, panel, each)`` after the rows are prepared."""
     make = _floats if plan.data_scale is None else _integers
-    groups = plan.groups
+    groups = gemm.groups_of(plan.rows, plan.row_block, plan.panels, plan.target)
 
-    def task(index: Expr) -> Stmt:
-        lets, block = loops.bind("row_block", index // groups)
-        lets_group, group = loops.bind("group", index % groups)
-        lets_rows, rows = Rows.of_block(block, plan.row_block, plan.rows)
-        first, last = group * plan.panels // groups, (group + 1) * plan.panels // groups
+    def task(rows: Rows, group: Expr) -> Stmt:
         stage, panel = make(plan, rows)
 
         def each(body: Callable[[Expr], Stmt]) -> Stmt:
@@ -153,12 +139,11 @@ def row_tasks(plan: BlocksPlan, panels: Callable[[Rows, PanelOf, EachPanel], Stm
                 bound, place = loops.bind("panel", number)
                 return seq(bound, body(place))
 
-            return loops.serial("column", last - first, one, first)
+            return gemm.tiles_of_group(group, groups, plan.panels, one)
 
-        return seq(lets, lets_group, lets_rows, stage, panels(rows, panel, each))
+        return seq(stage, panels(rows, panel, each))
 
-    work = E.binary("min", E.const(plan.row_block), plan.rows) * (plan.depth * -(-plan.panels // groups) * plan.panel)
-    return loops.parallel(plan.row_blocks * groups, work, task)
+    return gemm.group_tasks(plan.rows, plan.row_block, groups, plan.depth * -(-plan.panels // groups) * plan.panel, task)
 
 
 def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
@@ -195,11 +180,10 @@ def _elements(plan: BlocksPlan, rows: Rows, dtype: str) -> tuple[Stmt, Buffer, C
         return seq(), data.buffer, lambda row: row * depth
     stride = depth + tiles.CACHE_LINE // dtypes.itemsize(dtype)  # rows whose distance is a power of two share lines of the cache
 
-    def reader(row: Expr) -> Callable[[Expr, Expr | None], Expr]:
-        indices = loops.unravel(row, data.shape[:-1])
-        return lambda k, mask: E.broadcast(E.cast(data.read([*indices, k], mask), dtype), k.lanes)
+    def read(row: Expr, k: Expr, mask: Expr | None) -> Expr:
+        return E.broadcast(E.cast(gemm.read_flat(data, row, k, mask), dtype), k.lanes)
 
-    stage, copy = gemm.copied_rows(rows, dtype, depth, stride, plan.lanes, reader)
+    stage, copy = gemm.copied_rows(rows, dtype, depth, stride, plan.lanes, read)
     return stage, copy, lambda row: (row - rows.begin) * stride
 
 
@@ -249,9 +233,8 @@ def _block_values(plan: BlocksPlan, rows: Rows, codes: Buffer, begin: Callable[[
             total = E.call("dot_u8s8", total, E.const(1, "uint8", 4 * lanes), E.load(codes, E.ramp(first, 1, 4 * lanes)))
         whole = total if lanes == 1 else E.call("reduce_add", total)
         value = whole * E.const(-(1 << (plan.bits - 1)), "int32") if plan.zero is None else E.cast(whole, "float32")
-        indices = loops.unravel(rows.begin + row, scale.shape[:-1])
-        place = row * plan.blocks + block
-        return seq(store(sums, place, value), store(factors, place, E.cast(scale.read([*indices, block]), "float32")))
+        place, factor = row * plan.blocks + block, E.cast(gemm.read_flat(scale, rows.begin + row, block), "float32")
+        return seq(store(sums, place, value), store(factors, place, factor))
 
     stage = loops.serial("row", rows.count, lambda row: loops.serial("block", plan.blocks, lambda block: of_block(row, block)))
 
@@ -291,8 +274,7 @@ class _IntegerTile:
             return seq(self._start(sums, source, number), steps, self._finish(sums, totals, source, number, vector))
 
         def write(row: Expr) -> Stmt:
-            column = self.panel * plan.panel + vector * plan.lanes
-            written = gemm.write_units(plan.result, tile, plan.units, base + row, column, lambda v: totals.get(row, v))
+            written = _writer(plan, tile, self.panel, vector)(base + row, lambda v: totals.get(row, v))
             return written if limit is None else loops.guard(base + row < limit, written)
 
         return seq(sums.allocate(), totals.allocate(), lets, totals.clear(), loops.serial("block", plan.blocks, block),
@@ -411,6 +393,3 @@ def _tile_columns(plan: BlocksPlan, rows: Rows, panel: Expr, scalar: Element) ->
         return seq(lets, gemm.in_parts(tile, rows, plan.depth, part, of_part, _writer(plan, tile, panel, vector)))
 
     return seq(Allocate(copy), loops.serial("columns", plan.tiles(panel, vectors), columns))
-
-
-__all__ = ["BlocksPlan", "EachPanel", "PanelOf", "dense_blocks_pack", "plan_of", "row_tasks"]

@@ -29,8 +29,10 @@ class Sampling:
     count: Expr
 
 
-def _sampling(call: KernelCall, rois: Reader, roi: Expr, axis: int, bin_: Expr, real: str) -> tuple[list[Stmt], Sampling]:
-    """Where the samples of bin ``bin_`` lie along ``axis`` (0: vertical)."""
+def _sampling(
+    call: KernelCall, rois: Reader, roi: Expr, axis: int, bin_: Expr, real: str, binds: list[Stmt]
+) -> Sampling:
+    """Where the samples of bin ``bin_`` lie along ``axis`` (0: vertical); ``binds`` gets what binds them."""
     attrs, name = call.attrs, "yx"[axis]
     shift = 0.5 if attrs.aligned else 0.0
     corners = [E.cast(rois.read((roi, E.const(1 - axis + k))), real) * attrs.spatial_scale - shift for k in (0, 2)]
@@ -43,27 +45,25 @@ def _sampling(call: KernelCall, rois: Reader, roi: Expr, axis: int, bin_: Expr, 
     samples: Expr = E.const(attrs.sample_ratio)
     if attrs.sample_ratio <= 0:
         samples = E.binary("max", E.cast(E.call("ceil", size), "int64"), E.const(0))
-    binds: list[Stmt] = [
+    binds += [
         Let(begin, corners[0]),
         Let(size, length / float(bins)),
         Let(count, samples),
         Let(step, size / E.cast(E.binary("max", count, E.const(1)), real)),
         Let(start, begin + E.cast(bin_, real) * size + step * 0.5),
     ]
-    return binds, Sampling(start, step, count)
+    return Sampling(start, step, count)
 
 
-def _taps(position: Expr, extent: Expr, name: str) -> tuple[list[Stmt], list[tuple[Expr, Expr]], Expr]:
-    """Two (index, weight) around a position, and whether the position counts."""
+def _taps(position: Expr, extent: Expr, name: str, binds: list[Stmt]) -> tuple[list[tuple[Expr, Expr]], Expr]:
+    """Two (index, weight) around a position, and whether the position counts; ``binds`` gets what binds them."""
     real = position.dtype
-    low, place = E.var(f"{name}_low"), E.Var(real, 1, f"{name}_place")
     inside = E.logical_and(position >= -1.0, position <= E.cast(extent, real))
-    binds: list[Stmt] = [
-        Let(place, E.binary("min", E.binary("max", position, E.const(0.0, real)), E.cast(extent - 1, real))),
-        Let(low, _bounded(E.call("floor", place), extent)),
-    ]
+    place = E.binary("min", E.binary("max", position, E.const(0.0, real)), E.cast(extent - 1, real))
+    place = bound(place, binds, f"{name}_place")
+    low = bound(_bounded(E.call("floor", place), extent), binds, f"{name}_low")
     fraction = place - E.cast(low, real)
-    return binds, [(low, fraction * -1.0 + 1.0), (_bounded(low + 1, extent), fraction)], inside
+    return [(low, fraction * -1.0 + 1.0), (_bounded(low + 1, extent), fraction)], inside
 
 
 @kernel("roi_align")
@@ -78,15 +78,11 @@ def roi_align(call: KernelCall) -> Function:
     roi, channel, *bins = places(loops)
     batch, total = E.var("batch"), Cell("total", real)
     binds: list[Stmt] = [Let(batch, _bounded(batches.read((roi,)), data.shape[0]))]
-    samplings = []
-    for axis in range(2):
-        bind, sampling = _sampling(call, rois, roi, axis, bins[axis], real)
-        binds += bind
-        samplings.append(sampling)
+    samplings = [_sampling(call, rois, roi, axis, bins[axis], real, binds) for axis in range(2)]
     samples = E.cast(E.binary("max", samplings[0].count * samplings[1].count, E.const(1)), real)
     mean = total.value / samples if attrs.mode == "avg" else total.value
     write = result.write((roi, channel, *bins), E.cast(mean, result.dtype))
-    begin = seq(total.allocate(), total.set(0.0))
+    begin = total.start(0.0)
 
     def sample(numbers: Sequence[Expr]) -> _Sample:
         return _Sample(call, data, [s.start + E.cast(n, real) * s.step for s, n in zip(samplings, numbers, strict=True)])
@@ -114,9 +110,9 @@ class _Sample:
 
     def __init__(self, call: KernelCall, data: Reader, position: Sequence[Expr]) -> None:
         self.data, self.maximum, self.real = data, call.attrs.mode == "max", position[0].dtype
-        binds_y, rows, inside_y = _taps(position[0], data.shape[2], "row")
-        binds_x, columns, inside_x = _taps(position[1], data.shape[3], "column")
-        self.binds = [*binds_y, *binds_x]
+        self.binds: list[Stmt] = []
+        rows, inside_y = _taps(position[0], data.shape[2], "row", self.binds)
+        columns, inside_x = _taps(position[1], data.shape[3], "column", self.binds)
         self.counted = bound(E.logical_and(inside_y, inside_x), self.binds, "inside")
         self.taps = [(i, j, bound(v * w, self.binds, "weight")) for i, v in rows for j, w in columns]
 
@@ -138,17 +134,15 @@ def rounded(x: Expr) -> Expr:
     return E.cast(E.cast(E.select(x < 0.0, away * -1.0, away), "int32"), "int64")
 
 
-def _bin(begin: Expr, end: Expr, number: Expr, bins: int, extent: Expr, name: str) -> tuple[list[Stmt], Expr, Expr]:
+def _bin(
+    begin: Expr, end: Expr, number: Expr, bins: int, extent: Expr, name: str, binds: list[Stmt]
+) -> tuple[Expr, Expr]:
     """Binds first and last + 1 element of bin ``number`` of the region from ``begin`` to ``end``, cut at the image."""
     size = E.cast(E.binary("max", end - begin + 1, E.const(1)), REAL) / float(bins)
     lower = E.cast(E.call("floor", E.cast(number, REAL) * size), "int64") + begin
     upper = E.cast(E.call("ceil", E.cast(number + 1, REAL) * size), "int64") + begin
-    first, last = E.var(f"{name}_first"), E.var(f"{name}_last")
-
-    def cut(x: Expr) -> Expr:
-        return E.binary("min", E.binary("max", x, E.const(0)), extent)
-
-    return [Let(first, cut(lower)), Let(last, cut(upper))], first, last
+    first, last = (E.binary("min", E.binary("max", x, E.const(0)), extent) for x in (lower, upper))
+    return bound(first, binds, f"{name}_first"), bound(last, binds, f"{name}_last")
 
 
 @kernel("roi_pool")
@@ -164,14 +158,15 @@ def roi_pool(call: KernelCall) -> Function:
         return rounded(E.cast(rois.read((region, E.const(number))), REAL) * attrs.spatial_scale)
 
     image = _bounded(rois.read((region, E.const(0))), data.shape[0])
-    rows, top, bottom = _bin(edge(2), edge(4), row, attrs.pooled_size[0], data.shape[2], "row")
-    columns, left, right = _bin(edge(1), edge(3), column, attrs.pooled_size[1], data.shape[3], "column")
+    binds: list[Stmt] = []
+    top, bottom = _bin(edge(2), edge(4), row, attrs.pooled_size[0], data.shape[2], "row", binds)
+    left, right = _bin(edge(1), edge(3), column, attrs.pooled_size[1], data.shape[3], "column", binds)
     step = best.set(E.binary("max", best.value, data.read((image, channel, y, x))))
     empty = E.binary("or", bottom <= top, right <= left)
     blank = E.select(empty, E.const(0, data.dtype), E.const(float("-inf"), data.dtype))
     scan = loop(y, bottom - top, loop(x, right - left, step, begin=left), begin=top)
     body = seq(
-        best.allocate(), rows, columns, best.set(blank), If(E.logical_not(empty), scan),
+        best.allocate(), binds, best.set(blank), If(E.logical_not(empty), scan),
         result.write((region, channel, row, column), best.value),
     )
     return call.function(parallel_nest(loops, body, E.const(64)))

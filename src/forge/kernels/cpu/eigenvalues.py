@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 from forge import dtypes
-from forge.kernels.cpu.factorization import Matrix, batch_loops, conjugate, magnitude
-from forge.kernels.cpu.orthogonal import as_number, squared
+from forge.kernels.cpu.factorization import Matrix, as_number, batch_loops, conjugate, magnitude, real_dtype
+from forge.kernels.cpu.orthogonal import squared
 from forge.loops import Cell, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
 ROUNDS: Final = 30
 """For each row, at most; two or three are usual."""
@@ -39,7 +39,7 @@ class _Iteration:
 
     def __init__(self, form: Matrix, vectors: Matrix, size: Expr) -> None:
         self.form, self.vectors, self.size = form, vectors, size
-        self.dtype = form.buffer.dtype
+        self.dtype = form.dtype
         self.is_complex = dtypes.is_complex(self.dtype)
         self.bottom, self.top, self.idle = Cell("bottom"), Cell("top"), Cell("idle")
         self.parts = [Cell(f"part_{k}", self.dtype) for k in range(3)]
@@ -53,7 +53,8 @@ class _Iteration:
         finished = self.low.eq(self.high) if self.is_complex else self.low.eq(self.high) | (self.low + 1).eq(self.high)
         block = () if self.is_complex else If(self.low < self.high, self._split_block())
         deflate = seq(block, self.bottom.set(self.low - 1), self.idle.set(0))
-        chase = seq(self.idle.set(self.idle.value + 1), self._first_column(), self._chase())
+        first_column = self._single_shift() if self.is_complex else self._double_shift()
+        chase = seq(self.idle.set(self.idle.value + 1), first_column, self._chase())
         bounds = Let(self.high, self.bottom.value), self._find_top(), Let(self.low, self.top.value)
         one = seq(bounds, If(finished, deflate, chase))
         start = seq(self.bottom.set(self.size - 1), self.idle.set(0))
@@ -67,15 +68,11 @@ class _Iteration:
         look = seq(Let(k, self.high - step), If(magnitude(form.load(k, k - 1)) > neighbours * EPSILON, seq(), found))
         return seq(self.top.set(0), loop(step, self.high, If(self.top.value.eq(0), look)))
 
-    def _first_column(self) -> Stmt:
-        """Sets ``parts`` to the first elements of a column of the matrix less its shifts."""
-        return self._single_shift() if self.is_complex else self._double_shift()
-
     def _is_exceptional(self) -> Expr:
         return self.idle.value.eq(EXCEPTIONAL) | self.idle.value.eq(2 * EXCEPTIONAL)
 
     def _single_shift(self) -> Stmt:
-        """Less the eigenvalue of the last two rows that is nearer to the last element."""
+        """Sets ``parts`` to a column of the matrix less the eigenvalue of the last two rows nearer to the last element."""
         form, high, low = self.form, self.high, self.low
         half, product, root, shift, last = (E.Var(self.dtype, 1, name) for name in ("half", "product", "root", "shift", "last"))
         near = E.Var(self.dtype, 1, "near")
@@ -95,7 +92,7 @@ class _Iteration:
         )
 
     def _double_shift(self) -> Stmt:
-        """Less both eigenvalues of the last two rows: the product is real."""
+        """Sets ``parts`` to a column of the matrix less both eigenvalues of the last two rows: the product is real."""
         form, high, low = self.form, self.high, self.low
         names = ("last", "before", "product", "size", "first", "below", "r", "s")
         last, before, product, size, first, below, r, s = (E.Var(self.dtype, 1, name) for name in names)
@@ -117,8 +114,7 @@ class _Iteration:
     def _chase(self) -> Stmt:
         """Reflections of two or three rows, from the first column on, each of which moves on what the one before left."""
         form, k, third = self.form, E.var("k"), E.var("third")
-        kind = dtypes.part(self.dtype) if self.is_complex else self.dtype
-        scale, beta = (E.Var(kind, 1, name) for name in ("scale", "beta"))
+        scale, beta = (E.Var(real_dtype(self.dtype), 1, name) for name in ("scale", "beta"))
         tau, divisor, second_part, third_part = (E.Var(self.dtype, 1, name) for name in ("tau", "divisor", "second", "third"))
         is_last = (k + 1).eq(self.high)
         zero = E.const(0, self.dtype)
@@ -222,12 +218,11 @@ def schur(call: KernelCall) -> Function:
     element first, so that squares are in range.
     """
     data, given = call.readers
-    failures = call.buffers[-1]
     loops, batch = batch_loops(data.shape)
-    form, vectors, size = Matrix(call.buffers[-3], batch), Matrix(call.buffers[-2], batch), data.shape[-1]
+    (form, vectors, failures), size = (Matrix(buffer, batch) for buffer in call.buffers[-3:]), data.shape[-1]
     iteration, row, column = _Iteration(form, vectors, size), E.var("row"), E.var("column")
     dtype = iteration.dtype
-    kind = dtypes.part(dtype) if iteration.is_complex else dtype
+    kind = real_dtype(dtype)
     largest, scale, nothing = Cell("largest", kind), E.Var(kind, 1, "scale"), E.Var(dtype, 1, "nothing")
     size_of = magnitude(form.load(row, column))
     element = E.select(column + 1 >= row, data.read((*batch, row, column)), E.const(0, dtype))
@@ -244,7 +239,7 @@ def schur(call: KernelCall) -> Function:
                  vectors.store(row, column, given.read((*batch, row, column)) + nothing))),
         iteration.run(),
         each(form.store(row, column, form.load(row, column) * as_number(scale, dtype))),
-        store(failures, failures.offset(*batch), E.cast(iteration.bottom.value + 1, "int32")),
+        failures.store(E.cast(iteration.bottom.value + 1, "int32")),
     )
     return call.function(parallel_nest(loops, body, size * size * size * 10))
 

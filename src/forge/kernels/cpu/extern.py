@@ -19,8 +19,9 @@ def extern(call: KernelCall) -> Function:
     before: list[Stmt] = []
     for argument in json.loads(attrs.arguments) if attrs.arguments else [None] * len(call.readers):
         if argument is None:
-            tensor, stored = _operand(next(readers), f"number{len(arguments)}")
-            arguments.append(tensor)
+            reader = next(readers)
+            buffer, stored = in_memory(reader, f"number{len(arguments)}")
+            arguments.append(ExternTensor(buffer, reader.shape, reader.dtype))
             before += stored
         elif isinstance(argument, dict):
             arguments.append(call.dim(attrs.sizes[argument["size"]]))
@@ -32,10 +33,10 @@ def extern(call: KernelCall) -> Function:
     return call.function(seq(*before, CallExtern(attrs.function, tuple(arguments), call.place)))
 
 
-def _operand(reader: Reader, name: str) -> tuple[ExternTensor, list[Stmt]]:
-    """A tensor in memory, and the statements that store it there: a constant of one element lies nowhere else."""
+def in_memory(reader: Reader, name: str) -> tuple[Buffer, list[Stmt]]:
+    """Returns a buffer with an operand, and the statements that store it there: a constant of one element lies nowhere else."""
     if reader.buffer is not None:
-        return ExternTensor(reader.buffer, reader.shape, reader.dtype), []
+        return reader.buffer, []
     buffer = Buffer(name, reader.dtype, (E.const(1),), scope="local")
     number = reader.read([E.const(0)] * len(reader.shape))
-    return ExternTensor(buffer, reader.shape, reader.dtype), [Allocate(buffer), store(buffer, 0, number)]
+    return buffer, [Allocate(buffer), store(buffer, 0, number)]

@@ -10,31 +10,77 @@ from dataclasses import dataclass
 
 from forge import dtypes
 from forge.loops import Cell, Loop, axes, clamped, parallel_nest, places
-from forge.loops.contract import KernelCall, kernel
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix of ``buffer``, or that matrix transposed."""
+    """One matrix of ``buffer``; or a vector or a number there that belongs to a matrix."""
 
     buffer: Buffer
     batch: Sequence[Expr]
-    transposed: bool = False
 
-    def place(self, i: Expr, j: Expr) -> Expr:
+    @property
+    def dtype(self) -> str:
+        return self.buffer.dtype
+
+    def place(self, *at: Expr) -> Expr:
         """Returns the index of an element in its buffer."""
-        return self.buffer.offset(*self.batch, *((j, i) if self.transposed else (i, j)))
+        return self.buffer.offset(*self.batch, *at)
 
-    def load(self, i: Expr, j: Expr) -> Expr:
+    def load(self, *at: Expr) -> Expr:
         """Loads an element."""
-        return E.load(self.buffer, self.place(i, j))
+        return E.load(self.buffer, self.place(*at))
 
-    def store(self, i: Expr, j: Expr, value: Expr) -> Stmt:
-        """Stores an element."""
-        return store(self.buffer, self.place(i, j), value)
+    def store(self, *at_and_value: Expr) -> Stmt:
+        """Stores an element, given its indices and then the value."""
+        *at, value = at_and_value
+        return store(self.buffer, self.place(*at), value)
+
+    def swap(self, a: Sequence[Expr], b: Sequence[Expr]) -> Stmt:
+        """Exchanges two elements."""
+        first, second = E.Var(self.dtype, 1, "first"), E.Var(self.dtype, 1, "second")
+        places = self.place(*a), self.place(*b)
+        loads = [Let(v, E.load(self.buffer, place)) for v, place in zip((first, second), places)]
+        return seq(loads, (store(self.buffer, place, v) for v, place in zip((second, first), places)))
+
+    def exchange(self, i: Expr, j: Expr, columns: Expr, begin: ExprLike = 0) -> Stmt:
+        """Exchanges two rows, from column ``begin`` on."""
+        column = E.var("column")
+        return loop(column, columns, self.swap((i, column), (j, column)), begin=begin)
+
+    def fill(self, rows: Expr, columns: Expr, element: Callable[[Expr, Expr], Expr]) -> Stmt:
+        """Sets all elements to ``element(row, column)``."""
+        return each_element(rows, columns, lambda i, j: self.store(i, j, element(i, j)))
+
+    def copy(self, data: Reader) -> Stmt:
+        """Copies the matrix of ``data``."""
+        return self.fill(data.shape[-2], data.shape[-1], lambda i, j: data.read((*self.batch, i, j)))
+
+
+@dataclass(frozen=True)
+class _Transposed(Matrix):
+    """One matrix of ``buffer`` with rows as columns, where it is ``turned``."""
+
+    turned: bool
+
+    def place(self, *at: Expr) -> Expr:
+        return super().place(*(reversed(at) if self.turned else at))
+
+
+def find_first(chosen: Cell, begin: ExprLike, count: Expr, better: Callable[[Expr, Expr], Expr]) -> Stmt:
+    """Sets ``chosen`` to the first of the best of ``count`` indices from ``begin`` on, as ``better(index, best so far)`` says."""
+    index = E.var("index")
+    return seq(chosen.set(begin), loop(index, count, If(better(index, chosen.value), chosen.set(index)), begin=begin))
+
+
+def each_element(rows: Expr, columns: Expr, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
+    """``body(row, column)`` for all elements of a matrix."""
+    row, column = E.var("row"), E.var("column")
+    return loop(row, rows, loop(column, columns, body(row, column)))
 
 
 def batch_loops(shape: Sequence[Expr]) -> tuple[list[Loop], list[Expr]]:
@@ -49,16 +95,14 @@ def cholesky(call: KernelCall) -> Function:
     (data,) = call.readers
     lower = call.attrs.lower
     loops, batch = batch_loops(data.shape)
-    out, size = Matrix(call.buffers[-1], batch, transposed=not lower), data.shape[-1]
+    out, size = _Transposed(call.buffers[-1], batch, turned=not lower), data.shape[-1]
     i, j, k = E.var("i"), E.var("j"), E.var("k")
-    dtype = out.buffer.dtype
-    total = Cell("total", dtype)
+    total = Cell("total", out.dtype)
     source = data.read((*batch, i, j) if lower else (*batch, j, i))
-    divided = seq(out.store(i, j, total.value / out.load(j, j)), out.store(j, i, E.const(0, dtype)))
+    divided = seq(out.store(i, j, total.value / out.load(j, j)), out.store(j, i, E.const(0, out.dtype)))
     product, root = out.load(i, k) * conjugate(out.load(j, k)), E.call("sqrt", total.value)
-    if dtypes.is_complex(dtype):
-        root = E.call("sqrt", E.real_part(total.value))
-        root = E.complex_of(root, E.const(0.0, root.dtype))
+    if dtypes.is_complex(out.dtype):
+        root = as_number(E.call("sqrt", E.real_part(total.value)), out.dtype)
     element = seq(total.set(source), loop(k, j, total.set(total.value - product)), If(i.eq(j), out.store(i, j, root), divided))
     body = seq(total.allocate(), loop(i, size, loop(j, i + 1, element)))
     return call.function(parallel_nest(loops, body, size * size * size))
@@ -73,10 +117,10 @@ def triangular_solve(call: KernelCall) -> Function:
     a, b = call.readers
     buffer, attrs = call.buffers[-1], call.attrs
     loops, batch = batch_loops(b.shape)
-    out = Matrix(buffer, batch, transposed=not attrs.left_side)
+    out = _Transposed(buffer, batch, turned=not attrs.left_side)
     size, others = (b.shape[-2], b.shape[-1]) if attrs.left_side else (b.shape[-1], b.shape[-2])
     turned = attrs.transpose_a == attrs.left_side
-    step, solved, other, c0 = E.var("step"), E.var("solved"), E.var("other"), E.var("column")
+    step, solved, other = E.var("step"), E.var("solved"), E.var("other")
     factor, pivot = E.Var(buffer.dtype, 1, "factor"), E.Var(buffer.dtype, 1, "pivot")
 
     def matrix(i: Expr, j: Expr) -> Expr:
@@ -92,9 +136,8 @@ def triangular_solve(call: KernelCall) -> Function:
         Let(pivot, matrix(row(step), row(step))),
         loop(other, others, out.store(row(step), other, out.load(row(step), other) / pivot)),
     )
-    copy = store(buffer, buffer.offset(*batch, step, c0), b.read((*batch, step, c0)))
     solve = seq(loop(solved, step, eliminate), () if attrs.unit_diagonal else divide)
-    body = seq(loop(step, b.shape[-2], loop(c0, b.shape[-1], copy)), loop(step, size, solve))
+    body = seq(Matrix(buffer, batch).copy(b), loop(step, size, solve))
     return call.function(parallel_nest(loops, body, size * size * others))
 
 
@@ -102,20 +145,15 @@ def triangular_solve(call: KernelCall) -> Function:
 def lu(call: KernelCall) -> Function:
     """Family of ``linalg.lu``: operand data; results both factors in one matrix, in place, and the exchanges."""
     (data,) = call.readers
-    exchanges = call.buffers[-1]
     loops, batch = batch_loops(data.shape)
-    out, rows, columns = Matrix(call.buffers[-2], batch), data.shape[-2], data.shape[-1]
-    row, column, chosen = E.var("row"), E.var("column"), Cell("chosen")
-    steps = exchanges.shape[-1]
+    out, exchanges = (Matrix(buffer, batch) for buffer in call.buffers[-2:])
+    (rows, columns), steps, chosen = data.shape[-2:], exchanges.buffer.shape[-1], Cell("chosen")
 
     def exchange(step: Expr, place: Expr) -> Stmt:
-        return loop(column, columns, exchange_elements(out.buffer, out.place(step, column), out.place(place, column)))
+        return out.exchange(step, place, columns)
 
-    def note(step: Expr, place: Expr) -> Stmt:
-        return store(exchanges, exchanges.offset(*batch, step), place)
-
-    copy = loop(row, rows, loop(column, columns, out.store(row, column, data.read((*batch, row, column)))))
-    body = seq(chosen.allocate(), copy, _eliminate(out, data.shape[-2:], steps, chosen, exchange, note, keeps_factors=True))
+    eliminated = _eliminate(out, (rows, columns), steps, chosen, exchange, exchanges.store, keeps_factors=True)
+    body = seq(chosen.allocate(), out.copy(data), eliminated)
     return call.function(parallel_nest(loops, body, rows * columns * steps))
 
 
@@ -123,16 +161,16 @@ def lu(call: KernelCall) -> Function:
 def permutation(call: KernelCall) -> Function:
     """Family of ``linalg.permutation``: operand exchanges; result the numbers that they leave in each place."""
     (exchanges,) = call.readers
-    out = call.buffers[-1]
     loops = axes(exchanges.shape[:-1])
-    batch, size = places(loops), out.shape[-1]
+    batch = places(loops)
+    out, size = Matrix(call.buffers[-1], batch), call.buffers[-1].shape[-1]
     place, step, other = E.var("place"), E.var("step"), E.var("other")
     swap = seq(
         Let(other, clamped(E.cast(exchanges.read((*batch, step)), E.INDEX), size)),
-        exchange_elements(out, out.offset(*batch, step), out.offset(*batch, other)),
+        out.swap((step,), (other,)),
     )
     body = seq(
-        loop(place, size, store(out, out.offset(*batch, place), place)),
+        loop(place, size, out.store(place, place)),
         loop(step, E.binary("min", exchanges.shape[-1], size), swap),
     )
     return call.function(parallel_nest(loops, body, size))
@@ -142,27 +180,23 @@ def permutation(call: KernelCall) -> Function:
 def eliminate(call: KernelCall) -> Function:
     """Family of ``linalg.eliminate``: operand data; results the upper triangular matrices, in place, and determinants."""
     data = call.readers[0]
-    determinants = call.buffers[-1]
     loops, batch = batch_loops(data.shape)
-    out, size = Matrix(call.buffers[-2], batch), data.shape[-1]
-    row, column = E.var("row"), E.var("column")
-    chosen, product = Cell("chosen"), Cell("product", out.buffer.dtype)
+    (out, determinants), size = (Matrix(buffer, batch) for buffer in call.buffers[-2:]), data.shape[-1]
+    chosen, product = Cell("chosen"), Cell("product", out.dtype)
 
     def exchange(step: Expr, place: Expr) -> Stmt:
-        elements = exchange_elements(out.buffer, out.place(step, column), out.place(place, column))
-        return seq(loop(column, size - step, elements, begin=step), product.set(product.value * -1.0))
+        return seq(out.exchange(step, place, size - step, step), product.set(product.value * -1.0))
 
     def use_pivot(step: Expr, place: Expr) -> Stmt:
         return product.set(product.value * out.load(step, step))
 
-    copy = out.store(row, column, data.read((*batch, row, column)))
     body = seq(
         chosen.allocate(),
         product.allocate(),
-        loop(row, size, loop(column, size, copy)),
+        out.copy(data),
         product.set(1.0),
         _eliminate(out, (size, size), size, chosen, exchange, use_pivot, keeps_factors=False),
-        store(determinants, determinants.offset(*batch), product.value),
+        determinants.store(product.value),
     )
     return call.function(parallel_nest(loops, body, size * size * size))
 
@@ -171,55 +205,40 @@ def eliminate(call: KernelCall) -> Function:
 def tridiagonal_solve(call: KernelCall) -> Function:
     """Family of ``linalg.tridiagonal_solve``: operands lower, diagonal, upper, b; results what is left of them, and x."""
     left, middle, right, b = call.readers
-    second, pivots, first, solution = call.buffers[-4:]
     loops, batch = batch_loops(b.shape)
-    out = Matrix(solution, batch)
+    second, pivots, first, out = (Matrix(buffer, batch) for buffer in call.buffers[-4:])
     size, columns = b.shape[-2:]
-    dtype = solution.dtype
-    i, column, row, factor = E.var("i"), E.var("column"), E.var("row"), E.Var(dtype, 1, "factor")
-    zero = E.const(0, dtype)
-
-    def at(buffer: Buffer, k: Expr) -> Expr:
-        return E.load(buffer, buffer.offset(*batch, k))
-
-    def put(buffer: Buffer, k: Expr, value: Expr) -> Stmt:
-        return store(buffer, buffer.offset(*batch, k), value)
-
-    def below() -> Expr:
-        return left.read((*batch, i + 1))
-
-    def beyond() -> Expr:
-        return E.select(i + 2 < size, at(first, i + 1), zero)
-
-    kept, moved = E.Var(dtype, 1, "kept"), E.Var(dtype, 1, "moved")
+    i, column, row, zero = E.var("i"), E.var("column"), E.var("row"), E.const(0, out.dtype)
+    factor, kept, moved = (E.Var(out.dtype, 1, name) for name in ("factor", "kept", "moved"))
+    below = left.read((*batch, i + 1))
     plain = seq(
-        Let(factor, below() / at(pivots, i)),
-        put(pivots, i + 1, at(pivots, i + 1) - factor * at(first, i)),
+        Let(factor, below / pivots.load(i)),
+        pivots.store(i + 1, pivots.load(i + 1) - factor * first.load(i)),
         loop(column, columns, out.store(i + 1, column, out.load(i + 1, column) - factor * out.load(i, column))),
-        put(second, i, zero),
+        second.store(i, zero),
     )
     exchanged = seq(
-        Let(factor, at(pivots, i) / below()),
-        Let(kept, at(pivots, i + 1)),
-        Let(moved, beyond()),
-        put(pivots, i, below()),
-        put(pivots, i + 1, at(first, i) - factor * kept),
-        put(first, i, kept),
-        put(second, i, moved),
-        If(i + 2 < size, put(first, i + 1, E.negate(factor * moved))),
+        Let(factor, pivots.load(i) / below),
+        Let(kept, pivots.load(i + 1)),
+        Let(moved, E.select(i + 2 < size, first.load(i + 1), zero)),
+        pivots.store(i, below),
+        pivots.store(i + 1, first.load(i) - factor * kept),
+        first.store(i, kept),
+        second.store(i, moved),
+        If(i + 2 < size, first.store(i + 1, E.negate(factor * moved))),
         loop(column, columns, seq(
-            exchange_elements(solution, out.place(i, column), out.place(i + 1, column)),
+            out.swap((i, column), (i + 1, column)),
             out.store(i + 1, column, out.load(i + 1, column) - factor * out.load(i, column)))),
     )
     value = out.load(row, column)
-    value = value - E.select(row + 1 < size, at(first, row) * out.load(clamped(row + 1, size), column), zero)
-    value = value - E.select(row + 2 < size, at(second, row) * out.load(clamped(row + 2, size), column), zero)
-    back = loop(column, columns, out.store(row, column, value / at(pivots, row)))
+    value = value - E.select(row + 1 < size, first.load(row) * out.load(clamped(row + 1, size), column), zero)
+    value = value - E.select(row + 2 < size, second.load(row) * out.load(clamped(row + 2, size), column), zero)
+    back = loop(column, columns, out.store(row, column, value / pivots.load(row)))
     body = seq(
         loop(i, size, seq(
-            put(pivots, i, middle.read((*batch, i))), put(first, i, right.read((*batch, i))), put(second, i, zero),
+            pivots.store(i, middle.read((*batch, i))), first.store(i, right.read((*batch, i))), second.store(i, zero),
             loop(column, columns, out.store(i, column, b.read((*batch, i, column)))))),
-        loop(i, size - 1, If(magnitude(at(pivots, i)) >= magnitude(below()), plain, exchanged)),
+        loop(i, size - 1, If(magnitude(pivots.load(i)) >= magnitude(below), plain, exchanged)),
         loop(i, size, seq(Let(row, size - 1 - i), back)),
     )
     return call.function(parallel_nest(loops, body, size * columns))
@@ -233,17 +252,15 @@ def _eliminate(out: Matrix, shape: Sequence[Expr], steps: Expr, chosen: Cell, ex
     the factors, or zeros.
     """
     step, row, column, place = E.var("step"), E.var("row"), E.var("column"), E.var("place")
-    top, factor = E.Var(out.buffer.dtype, 1, "top"), E.Var(out.buffer.dtype, 1, "factor")
-    larger = magnitude(out.load(row, step)) > magnitude(out.load(chosen.value, step))
+    top, factor = E.Var(out.dtype, 1, "top"), E.Var(out.dtype, 1, "factor")
     rows, columns = shape
     below = step + 1
     subtract = out.store(row, column, out.load(row, column) - factor * out.load(step, column))
     others = loop(column, columns - below, subtract, begin=below)
-    left = out.store(row, step, factor if keeps_factors else E.const(0, out.buffer.dtype))
+    left = out.store(row, step, factor if keeps_factors else E.const(0, out.dtype))
     reduce_row = seq(Let(factor, out.load(row, step) / top), [left, others] if keeps_factors else [others, left])
     stage = seq(
-        chosen.set(step),
-        loop(row, rows - step, If(larger, chosen.set(row)), begin=step),
+        find_first(chosen, step, rows - step, lambda a, b: magnitude(out.load(a, step)) > magnitude(out.load(b, step))),
         Let(place, chosen.value),
         If(place.ne(step), exchange(step, place)),
         use_pivot(step, place),
@@ -267,7 +284,11 @@ def conjugate(value: Expr) -> Expr:
     return E.complex_of(E.real_part(value), E.negate(E.imaginary_part(value)))
 
 
-def exchange_elements(buffer: Buffer, a: Expr, b: Expr) -> Stmt:
-    """Exchanges two elements of a buffer."""
-    first, second = E.Var(buffer.dtype, 1, "first"), E.Var(buffer.dtype, 1, "second")
-    return seq(Let(first, E.load(buffer, a)), Let(second, E.load(buffer, b)), store(buffer, a, second), store(buffer, b, first))
+def as_number(x: Expr, dtype: str) -> Expr:
+    """Returns the real ``x`` as a number of the kind ``dtype``."""
+    return E.complex_of(x, E.const(0.0, x.dtype)) if dtypes.is_complex(dtype) else x
+
+
+def real_dtype(dtype: str) -> str:
+    """Returns the dtype of the parts of complex numbers; that of real ones."""
+    return dtypes.part(dtype) if dtypes.is_complex(dtype) else dtype

@@ -7,7 +7,7 @@ matrix-vector product.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -16,7 +16,8 @@ from forge import dtypes, loops
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.micro import Left, OuterProduct, Right, no_statement
 from forge.loops import Accumulators, RegisterTile
-from forge.loops.contract import Writer
+from forge.loops.contract import Reader, Writer
+from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Prefetch, Stmt, seq, store
@@ -30,6 +31,8 @@ MIDDLE_TILE_ROWS: Final = 8
 RowValue = Callable[[int], Expr]
 FinishRow = Callable[[Expr, RowValue], Stmt]
 Start = Callable[[Expr, int], Expr]
+ReadRow = Callable[[Expr, Expr, "Expr | None"], Expr]
+"""``read(row, k, mask)``: elements k of a row."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,49 @@ def row_block(total: Expr, tile_rows: int, most: int) -> int:
     tile_count = max(1, most // tile_rows)
     known = loops.static(total)
     return tile_rows * (tile_count if known is None else tiles.even_blocks(-(-known // tile_rows), tile_count))
+
+
+def groups_of(rows: Expr, row_block: int, most: int, target: Target) -> int:
+    """Counts the tasks of a block of rows that each of them prepares: as many as keep all cores busy, and at most ``most``."""
+    blocks = loops.static(loops.ceildiv(rows, row_block))
+    return min(most, target.num_cores if blocks is None else -(-target.num_cores // blocks))
+
+
+def group_tasks(rows: Expr, row_block: int, groups: int, work: int, task: Callable[[Rows, Expr], Stmt]) -> Stmt:
+    """Runs ``task(rows, group)`` in parallel, ``groups`` for each block of rows, of ``work`` multiply-adds a row."""
+
+    def numbered(index: Expr) -> Stmt:
+        lets, block = loops.bind("row_block", index // groups)
+        lets_group, group = loops.bind("group", index % groups)
+        lets_rows, some = Rows.of_block(block, row_block, rows)
+        return seq(lets, lets_group, lets_rows, task(some, group))
+
+    count = loops.ceildiv(rows, row_block) * groups
+    return loops.parallel(count, E.binary("min", E.const(row_block), rows) * work, numbered)
+
+
+def batch_tasks(batch: Sequence[Expr], rows: Expr, row_block: int, column_tiles: ExprLike, work: Sequence[ExprLike],
+                task: Callable[[Sequence[Expr], Rows, Expr], Stmt]) -> Stmt:
+    """Runs ``task(indices, rows, column_tile)`` in parallel for each matrix of a batch, block of rows and column tile.
+
+    ``work`` has the factors of the number of multiply-adds of a row.
+    """
+    extents = {f"batch{k}": extent for k, extent in enumerate(batch)}
+    extents |= {"row_block": loops.ceildiv(rows, row_block), "column_tile": E.as_expr(column_tiles)}
+
+    def numbered(index: Expr) -> Stmt:
+        lets, (*indices, block, column_tile) = loops.bound_indices(index, extents)
+        lets_rows, some = Rows.of_block(block, row_block, rows)
+        return seq(lets, lets_rows, task(indices, some, column_tile))
+
+    multiply_adds = loops.product([E.binary("min", E.const(row_block), rows), *map(E.as_expr, work)])
+    return loops.parallel(loops.product(list(extents.values())), multiply_adds, numbered)
+
+
+def tiles_of_group(group: Expr, groups: int, count: int, body: Callable[[Expr], Stmt]) -> Stmt:
+    """Runs ``body(number)`` for the column tiles of a group, of ``count`` that all groups share."""
+    first, last = group * count // groups, (group + 1) * count // groups
+    return loops.serial("column", last - first, body, first)
 
 
 def row_tiles(product: Product, rows: Rows) -> Stmt:
@@ -299,22 +345,21 @@ def in_parts(tile: RegisterTile, rows: Rows, steps: int, part: int, of_part: Cal
     return seq(partial.start(), inner, last)
 
 
-def copied_rows(
-    rows: Rows, dtype: str, size: ExprLike, stride: int, lanes: int, reader: Callable[[Expr], Callable[[Expr, Expr | None], Expr]]
-) -> tuple[Stmt, Buffer]:
-    """A local copy of the rows of a task, ``stride`` elements apart, and what fills it.
-
-    Args:
-        size: elements of a row.
-        reader: ``reader(row)(k, mask)`` gives elements of a row, as ``dtype``.
-    """
+def copied_rows(rows: Rows, dtype: str, size: ExprLike, stride: int, lanes: int, read: ReadRow) -> tuple[Stmt, Buffer]:
+    """Copies the rows of a task, as ``dtype``, into a local buffer; returns the statements and the buffer."""
     copy = loops.local("rows", dtype, rows.block * stride)
+    return seq(Allocate(copy), copy_rows(copy, rows, size, stride, lanes, read)), copy
 
-    def copy_row(row: Expr) -> Stmt:
-        read = reader(rows.begin + row)
-        return loops.each_vector(size, lanes, lambda k, mask: store(copy, row * stride + k, read(k, mask), mask))
 
-    return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copy
+def copy_rows(copy: Buffer, rows: Rows, size: ExprLike, stride: ExprLike, lanes: int, read: ReadRow) -> Stmt:
+    """Copies the rows of a task, of ``size`` elements each, to ``copy``, where they lie ``stride`` elements apart."""
+    return loops.serial("row", rows.count, lambda row: loops.each_vector(
+        size, lanes, lambda k, mask: store(copy, row * stride + k, read(rows.begin + row, k, mask), mask)))
+
+
+def read_flat(data: Reader, row: Expr, k: Expr, mask: Expr | None = None) -> Expr:
+    """Reads elements k of a row; rows are the axes before the last as one."""
+    return data.read([*loops.unravel(row, data.shape[:-1]), k], mask)
 
 
 def column_tiles(tile: RegisterTile, columns: Expr, body: Callable[[Expr, Expr], Stmt], first: ExprLike = 0) -> Stmt:

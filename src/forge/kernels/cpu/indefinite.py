@@ -5,27 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from forge.kernels.cpu.factorization import Matrix, batch_loops, exchange_elements
-from forge.loops import Cell, clamped, parallel_nest
+from forge.kernels.cpu.factorization import Matrix, batch_loops, find_first
+from forge.loops import Cell, bound, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
-from forge.tir.expr import Expr, ExprLike
-from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq
 
 # As in forge.ops.linalg.indefinite.
 THRESHOLD = (1 + math.sqrt(17)) / 8
+
+
+def _pivot_pair(element: Callable[[Expr, Expr], Expr], k: Expr, lets: list[Stmt]) -> tuple[Expr, Expr, Expr]:
+    """Binds what a pivot of columns k and k + 1 has below its diagonal, and both elements on it, divided by that."""
+    edge = bound(element(k + 1, k), lets, "edge")
+    return edge, bound(element(k, k) / edge, lets, "upper_pivot"), bound(element(k + 1, k + 1) / edge, lets, "lower_pivot")
 
 
 def _magnitude(value: Expr) -> Expr:
     return E.call("abs", value)
 
 
-def _find_largest(place: Cell, element: Callable[[Expr], Expr], begin: ExprLike, end: Expr) -> Stmt:
+def _find_largest(place: Cell, element: Callable[[Expr], Expr], begin: Expr, end: Expr) -> Stmt:
     """Sets ``place`` to the first index from ``begin`` to ``end`` whose element is the largest; ``begin`` where there is none."""
-    index = E.var("index")
-    begin = E.as_expr(begin)
-    larger = _magnitude(element(index)) > _magnitude(element(place.value))
-    return seq(place.set(begin), loop(index, E.binary("max", end - begin, E.const(0)), If(larger, place.set(index)), begin=begin))
+    count = E.binary("max", end - begin, E.const(0))
+    return find_first(place, begin, count, lambda a, b: _magnitude(element(a)) > _magnitude(element(b)))
 
 
 class _Elimination:
@@ -33,13 +37,9 @@ class _Elimination:
 
     def __init__(self, out: Matrix, size: Expr) -> None:
         self.out, self.size = out, size
-        dtype = out.buffer.dtype
-        self.at, self.count, self.row, self.best = Cell("at"), Cell("count"), Cell("chosen"), Cell("best")
-        self.in_row, self.in_column = Cell("in_row", dtype), Cell("in_column", dtype)
+        self.cells = [*map(Cell, ("at", "count", "chosen", "best")), Cell("in_row", out.dtype), Cell("in_column", out.dtype)]
+        self.at, self.count, self.row, self.best, self.in_row, self.in_column = self.cells
         self.k, self.last = E.var("k"), E.var("last")
-
-    def cells(self) -> list[Cell]:
-        return [self.at, self.count, self.row, self.best, self.in_row, self.in_column]
 
     def choose(self) -> Stmt:
         """Sets ``count`` to the columns of the pivot, and ``row`` to the row that is exchanged with its last one."""
@@ -54,7 +54,7 @@ class _Elimination:
             If(pivot < largest * THRESHOLD, seq(row.set(best.value), self._row_maximum(), decide)),
         )
         return seq(
-            row.set(k), self.count.set(1), self.in_column.set(E.const(0.0, out.buffer.dtype)), If(k + 1 < self.size, compare))
+            row.set(k), self.count.set(1), self.in_column.set(E.const(0.0, out.dtype)), If(k + 1 < self.size, compare))
 
     def _row_maximum(self) -> Stmt:
         """Sets ``in_row`` to the largest element next to the diagonal in the row that ``row`` names."""
@@ -69,11 +69,7 @@ class _Elimination:
 
     def exchange(self) -> Stmt:
         """Exchanges rows and columns ``last`` and ``row`` of the lower triangle."""
-        i, p, last, k = E.var("i"), self.row.value, self.last, self.k
-
-        def swap(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Stmt:
-            return exchange_elements(self.out.buffer, self.out.place(*a), self.out.place(*b))
-
+        i, p, last, k, swap = E.var("i"), self.row.value, self.last, self.k, self.out.swap
         return seq(
             loop(i, self.size - p - 1, swap((i, last), (i, p)), begin=p + 1),
             loop(i, p - last - 1, swap((i, last), (p, i)), begin=last + 1),
@@ -84,7 +80,7 @@ class _Elimination:
     def one(self) -> Stmt:
         """Subtracts what a pivot of one column makes of the columns after it."""
         out, k, i, j = self.out, self.k, E.var("i"), E.var("j")
-        pivot, factor = (E.Var(out.buffer.dtype, 1, name) for name in ("pivot", "factor"))
+        pivot, factor = (E.Var(out.dtype, 1, name) for name in ("pivot", "factor"))
         column = seq(
             Let(factor, out.load(j, k) / pivot),
             loop(i, self.size - j, out.store(i, j, out.load(i, j) - factor * out.load(i, k)), begin=j),
@@ -95,8 +91,10 @@ class _Elimination:
     def two(self) -> Stmt:
         """Subtracts what a pivot of two columns makes of the columns after it."""
         out, k, i, j = self.out, self.k, E.var("i"), E.var("j")
-        names = ("edge", "upper_pivot", "lower_pivot", "scale", "first", "second", "factor", "other")
-        edge, upper, lower, scale, first, second, factor, other = (E.Var(out.buffer.dtype, 1, name) for name in names)
+        lets: list[Stmt] = []
+        edge, upper, lower = _pivot_pair(out.load, k, lets)
+        scale = bound(E.const(1.0, out.dtype) / (upper * lower - 1.0) / edge, lets, "scale")
+        first, second, factor, other = (E.Var(out.dtype, 1, name) for name in ("first", "second", "factor", "other"))
         rest = out.load(i, j) - out.load(i, k) * factor - out.load(i, k + 1) * other
         column = seq(
             Let(first, out.load(j, k)),
@@ -107,27 +105,17 @@ class _Elimination:
             out.store(j, k, factor),
             out.store(j, k + 1, other),
         )
-        return seq(
-            Let(edge, out.load(k + 1, k)),
-            Let(upper, out.load(k, k) / edge),
-            Let(lower, out.load(k + 1, k + 1) / edge),
-            Let(scale, E.const(1.0, out.buffer.dtype) / (upper * lower - 1.0) / edge),
-            loop(j, self.size - k - 2, column, begin=k + 2),
-        )
+        return seq(lets, loop(j, self.size - k - 2, column, begin=k + 2))
 
 
 @kernel("ldl")
 def ldl(call: KernelCall) -> Function:
     """Family of ``linalg.ldl``: operand data; results factors in the lower triangle, in place, and pivots. LAPACK's sytf2."""
     (data,) = call.readers
-    pivots = call.buffers[-1]
     loops, batch = batch_loops(data.shape)
-    out, size = Matrix(call.buffers[-2], batch), data.shape[-1]
+    (out, pivots), size = (Matrix(buffer, batch) for buffer in call.buffers[-2:]), data.shape[-1]
     stage = _Elimination(out, size)
-    i, j, k, row = E.var("i"), E.var("j"), stage.k, stage.row.value
-
-    def note(place: Expr, value: Expr) -> Stmt:
-        return store(pivots, pivots.offset(*batch, place), value)
+    k, row = stage.k, stage.row.value
 
     eliminate = seq(
         Let(k, stage.at.value),
@@ -135,14 +123,13 @@ def ldl(call: KernelCall) -> Function:
         Let(stage.last, k + stage.count.value - 1),
         If(row.ne(stage.last), stage.exchange()),
         If(stage.count.value.eq(1),
-           seq(note(k, row + 1), stage.one()),
-           seq(note(k, E.const(-1) - row), note(k + 1, E.const(-1) - row), stage.two())),
+           seq(pivots.store(k, row + 1), stage.one()),
+           seq(pivots.store(k, E.const(-1) - row), pivots.store(k + 1, E.const(-1) - row), stage.two())),
         stage.at.set(k + stage.count.value),
     )
-    copy = out.store(i, j, E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.buffer.dtype)))
     body = seq(
-        [cell.allocate() for cell in stage.cells()],
-        loop(i, size, loop(j, size, copy)),
+        [cell.allocate() for cell in stage.cells],
+        out.fill(size, size, lambda i, j: E.select(j <= i, data.read((*batch, i, j)), E.const(0.0, out.dtype))),
         stage.at.set(0),
         loop(E.var("step"), size, If(stage.at.value < size, eliminate)),
     )
@@ -161,9 +148,7 @@ class _Substitution:
         return loop(c, self.columns, statement(c))
 
     def swap(self, row: Expr) -> Stmt:
-        out = self.out
-        exchange = self._columns(lambda c: exchange_elements(out.buffer, out.place(row, c), out.place(self.chosen, c)))
-        return If(self.chosen.ne(row), exchange)
+        return If(self.chosen.ne(row), self.out.exchange(row, self.chosen, self.columns))
 
     def down(self, column: Expr, begin: Expr) -> Stmt:
         """Subtracts a row, times its column of L, from the rows from ``begin`` on."""
@@ -186,13 +171,12 @@ class _Substitution:
     def divide_pair(self) -> Stmt:
         """Solves the equations of a pivot of two columns."""
         out, k = self.out, self.k
-        names = ("edge", "upper_pivot", "lower_pivot", "denominator", "first", "second")
-        edge, upper, lower, denominator, first, second = (E.Var(out.buffer.dtype, 1, name) for name in names)
+        lets: list[Stmt] = []
+        edge, upper, lower = _pivot_pair(self.element, k, lets)
+        denominator = bound(upper * lower - 1.0, lets, "denominator")
+        first, second = (E.Var(out.dtype, 1, name) for name in ("first", "second"))
         return seq(
-            Let(edge, self.element(k + 1, k)),
-            Let(upper, self.element(k, k) / edge),
-            Let(lower, self.element(k + 1, k + 1) / edge),
-            Let(denominator, upper * lower - 1.0),
+            lets,
             self._columns(lambda c: seq(
                 Let(first, out.load(k, c) / edge),
                 Let(second, out.load(k + 1, c) / edge),
@@ -209,7 +193,7 @@ def ldl_solve(call: KernelCall) -> Function:
     loops, batch = batch_loops(b.shape)
     out = Matrix(call.buffers[-1], batch)
     size, columns = b.shape[-2], b.shape[-1]
-    at, step, i, c = Cell("at"), E.var("step"), E.var("i"), E.var("column")
+    at, step = Cell("at"), E.var("step")
     rows = _Substitution(out, size, columns, lambda row, column: factors.read((*batch, row, column)))
     k = rows.k
     pivot = E.cast(pivots.read((*batch, k)), E.INDEX)
@@ -228,7 +212,7 @@ def ldl_solve(call: KernelCall) -> Function:
     )
     body = seq(
         at.allocate(),
-        loop(i, size, loop(c, columns, out.store(i, c, b.read((*batch, i, c))))),
+        out.copy(b),
         at.set(0),
         loop(step, size, If(at.value < size, forward)),
         at.set(size - 1),

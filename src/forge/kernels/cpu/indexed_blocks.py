@@ -69,6 +69,3 @@ def _zeros(plan: BlocksPlan, rows: Rows, panel: Expr) -> Stmt:
     zero = E.const(0, "float32", plan.lanes)
     return loops.serial("row", rows.count, lambda row: gemm.write_units(
         plan.result, tile, plan.units, rows.begin + row, panel * plan.panel, lambda v: zero))
-
-
-__all__ = ["indexed_blocks_pack"]

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.moments import moments
+from forge.kernels.cpu.panels import broadcast_indices
 from forge.kernels.cpu.rows import AlongRow, KernelRow, Position, Step, row_function, row_problem
-from forge.loops import guard, static
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops import bind, bound, guard, static
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, Let, Stmt, seq
+from forge.tir.stmt import Function, Stmt, seq
 
 COST = 10
 
@@ -34,8 +35,8 @@ def layer_norm(call: KernelCall) -> Function:
 
     def reads(indices: Sequence[Expr]) -> Mapping[str, Expr]:
         values = {"data": data.read(tuple(indices))}
-        values |= {name: _broadcast_read(p, indices) for name, p in (("gamma", gamma), ("beta", beta)) if p is not None}
-        return values
+        given = {"gamma": gamma, "beta": beta}
+        return values | {name: p.read(broadcast_indices(indices, p.shape)) for name, p in given.items() if p is not None}
 
     rank = len(data.shape)
     problem = row_problem(call, range(call.attrs.axis % rank, rank), reads)
@@ -47,11 +48,6 @@ def layer_norm(call: KernelCall) -> Function:
         return [(_normalize(row, scale, call.attrs.epsilon, centred), None)]
 
     return row_function(call, problem, dtype, normalized, COST, centred)
-
-
-def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
-    own = indices[len(indices) - len(parameter.shape) :]
-    return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
 
 
 def _normalize(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
@@ -69,33 +65,25 @@ def _normalize(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> St
 
 def _apply(row: KernelRow, scale: Expr, epsilon: float, mean: Expr | None, total: Expr) -> list[Stmt]:
     """Divides by the deviation, of which ``total`` is the sum of squares."""
-    factor = E.Var(row.dtype, total.lanes, "factor")
     deviation = E.call("sqrt", total * scale + E.const(epsilon, row.dtype))
-    inverse = Let(factor, E.const(1.0, row.dtype, total.lanes) / deviation)
-    return [inverse, row.each(lambda position: _result(row, position, mean, factor))]
+    lets, factor = bind("factor", E.const(1.0, row.dtype, total.lanes) / deviation)
+    return [*lets, row.each(lambda position: _result(row, position, mean, factor))]
 
 
 def _normalize_row(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     parts: list[Stmt] = []
-    mean = _mean(row, scale, parts) if centred else None
+    mean: Expr | None = None
+    if centred:
+        first, total = row.reduce("sum", lambda position: row.first("data", position))
+        parts.append(first)
+        mean = bound(total * scale, parts, "mean")
 
     def squares(position: Position) -> tuple[Sequence[Stmt], Expr]:
-        if mean is None:
-            lets, d = row.first("data", position)
-        else:
-            d = E.Var(row.dtype, position.lanes, "d")
-            lets = [Let(d, row.again("data", position) - mean)]
+        lets, d = row.first("data", position) if mean is None else bind("d", row.again("data", position) - mean)
         return lets, d * d
 
     second, total = row.reduce("sum", squares)
     return seq(parts, second, _apply(row, scale, epsilon, mean, total))
-
-
-def _mean(row: KernelRow, scale: Expr, parts: list[Stmt]) -> Expr:
-    first, total = row.reduce("sum", lambda position: row.first("data", position))
-    mean = E.Var(row.dtype, total.lanes, "mean")
-    parts += [first, Let(mean, total * scale)]
-    return mean
 
 
 def _result(row: KernelRow, position: Position, mean: Expr | None, factor: Expr) -> Stmt:

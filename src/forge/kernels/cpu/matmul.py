@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import FinishRow, Product, Rows, RowValue
-from forge.kernels.cpu.micro import OuterProduct, micro_kernel
+from forge.kernels.cpu.micro import Left, OuterProduct, micro_kernel
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, contiguous, panel_vector
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
@@ -29,8 +30,6 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq
 from forge.tir.visit import nodes
-
-Element = Callable[[Expr, Expr], Expr]
 
 # A task has at most about this many rows.
 ROW_BLOCK: Final = 256
@@ -55,7 +54,6 @@ class MatmulPlan:
     result: Writer
     transpose_a: bool
     transpose_b: bool
-    batch: tuple[Expr, ...]
     rows: Expr
     columns: Expr
     depth: Expr
@@ -67,15 +65,6 @@ class MatmulPlan:
     group: Group
     micro: OuterProduct
     single: bool  # one row, for which b is read in place
-
-    @property
-    def element(self) -> str:
-        """The dtype of what one step multiplies."""
-        return self.group.word
-
-    @property
-    def column_tiles(self) -> Expr:
-        return loops.ceildiv(self.columns, self.tile.width)
 
     @property
     def split(self) -> bool:
@@ -128,15 +117,9 @@ def matmul(call: KernelCall) -> Function:
 
 def _tasks(plan: MatmulPlan) -> Stmt:
     """A parallel loop over blocks of rows and column tiles."""
-    extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
-    extents |= {"row_block": loops.ceildiv(plan.rows, plan.row_block), "column_tile": plan.column_tiles}
-
-    def task(index: Expr) -> Stmt:
-        lets, (*batch, row_block, column_tile) = loops.bound_indices(index, extents)
-        return seq(lets, _task(plan, batch, row_block, column_tile))
-
-    work = E.binary("min", E.const(plan.row_block), plan.rows) * plan.depth * plan.tile.width
-    return loops.parallel(loops.product(list(extents.values())), work, task)
+    column_tiles = loops.ceildiv(plan.columns, plan.tile.width)
+    return gemm.batch_tasks(plan.result.shape[:-2], plan.rows, plan.row_block, column_tiles, (plan.depth, plan.tile.width),
+                            partial(_task, plan))
 
 
 def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
@@ -164,8 +147,8 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     most = max(tile_rows, PANEL_BYTES // (max(block, 1) * element)) if staged else ROW_BLOCK
     direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(
-        a=a, b=b, result=result, transpose_a=transpose_a, transpose_b=transpose_b, batch=result.shape[:-2], rows=rows,
-        columns=columns, depth=depth, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
+        a=a, b=b, result=result, transpose_a=transpose_a, transpose_b=transpose_b, rows=rows, columns=columns,
+        depth=depth, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
         row_block=gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), depth_block=block, direct=direct, staged=staged,
         group=group, micro=micro_kernel(group, call.target), single=single)
 
@@ -184,11 +167,8 @@ def _zeros(operand: Reader) -> list[Expr]:
 def is_view(read: Callable[[Expr, Expr], Expr]) -> bool:
     """Whether reading is a plain load at an index without divisions: cheap enough to repeat."""
     value = read(E.var("row"), E.var("k"))
-    return isinstance(value, E.Load) and all(_is_affine(x) for x in nodes(value.index))
-
-
-def _is_affine(x: Expr) -> bool:
-    return isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub")
+    return isinstance(value, E.Load) and all(
+        isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub") for x in nodes(value.index))
 
 
 def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, width: int) -> bool:
@@ -204,17 +184,16 @@ def _rows_contiguous(target: Target, b: Reader) -> bool:
     return contiguous(lambda n: b.read([*_zeros(b), E.var("k"), n]), target.lanes(b.dtype))
 
 
-def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile: Expr) -> Stmt:
-    lets, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
-    lets_column, column = loops.bind("column", column_tile * plan.tile.width)
+def _task(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column_tile: Expr) -> Stmt:
+    lets, column = loops.bind("column", column_tile * plan.tile.width)
 
     def finish(row: Expr, value: RowValue) -> Stmt:
         return _write(plan, batch, row, column, value)
 
     whole = _part(plan, batch, rows, column, E.const(0), plan.depth, finish, None)
     if not plan.split:
-        return seq(lets, lets_column, whole)
-    return seq(lets, lets_column, loops.guard(plan.depth <= plan.depth_block, whole, _in_parts(plan, batch, rows, column)))
+        return seq(lets, whole)
+    return seq(lets, loops.guard(plan.depth <= plan.depth_block, whole, _in_parts(plan, batch, rows, column)))
 
 
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
@@ -245,16 +224,16 @@ def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, fir
     return seq(pack, stage, gemm.any_rows(product, rows, plan.rows))
 
 
-def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> tuple[Stmt, Element]:
+def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> tuple[Stmt, Left]:
     """The copy of the rows of a that a costly prologue needs, and the function that reads an element."""
     if not plan.staged:
         return seq(), lambda row, k: plan.read_a(batch, row, first + k)
 
-    def reader(row: Expr) -> Callable[[Expr, Expr | None], Expr]:
-        return lambda k, mask: plan.read_a(batch, row, first + k, plan.mask_of(k, count, mask))
+    def read(row: Expr, k: Expr, mask: Expr | None) -> Expr:
+        return plan.read_a(batch, row, first + k, plan.mask_of(k, count, mask))
 
     lanes = 1 if plan.transpose_a else plan.tile.lanes
-    stage, copy = gemm.copied_rows(rows, plan.element, count, plan.depth_block, lanes, reader)
+    stage, copy = gemm.copied_rows(rows, plan.group.word, count, plan.depth_block, lanes, read)
     return stage, lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k)
 
 
@@ -269,7 +248,7 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
             return plan.read_b(batch, first + k, index, None if whole else index < plan.columns)
 
         return seq(), in_place
-    panel = loops.local("panel", plan.element, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
+    panel = loops.local("panel", plan.group.word, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
 
     def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
         return plan.read_b(batch, first + k, n, mask if k.lanes == 1 else plan.mask_of(k, count, mask))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.rows import AlongRow, Position
-from forge.loops import Cell, Totals, blocks, nest
+from forge.loops import Cell, Totals, bind, blocks, bound, nest
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Let, Stmt, seq
+from forge.tir.stmt import Stmt, seq
 
 MEAN, SQUARES = range(2)
 
@@ -26,38 +26,26 @@ def moments(row: AlongRow) -> tuple[Stmt, Expr, Expr]:
     chunks, first, count = blocks(axis.extent, size)
     known, seen = Totals(dtype, 1, 2), Cell("seen", dtype)
     body = nest([chunks], seq(_chunk(row, known, seen, first, count)))
-    mean, squares = E.Var(dtype, 1, "mean"), E.Var(dtype, 1, "squares")
-    statements = seq(
-        known.start(),
-        seen.start(0.0),
-        nest(row.problem.row[:-1], body),
-        Let(mean, known.get(MEAN)),
-        Let(squares, known.get(SQUARES)),
-    )
-    return statements, mean, squares
+    parts: list[Stmt] = [known.start(), seen.start(0.0), nest(row.problem.row[:-1], body)]
+    mean, squares = bound(known.get(MEAN), parts, "mean"), bound(known.get(SQUARES), parts, "squares")
+    return seq(parts), mean, squares
 
 
 def _chunk(row: AlongRow, known: Totals, seen: Cell, first: Expr, count: Expr) -> list[Stmt]:
-    dtype = row.dtype
-    part = AlongRow(row.problem, dtype, False, (first, count))
+    part = AlongRow(row.problem, row.dtype, False, (first, count))
     summed, total = part.reduce("sum", lambda position: ([], part.read("data", position)))
-    mean, number = E.Var(dtype, 1, "chunk_mean"), E.Var(dtype, 1, "number")
+    parts: list[Stmt] = [summed]
+    number = bound(E.cast(count, row.dtype), parts, "number")
+    mean = bound(total / number, parts, "chunk_mean")
 
     def square(position: Position) -> tuple[Sequence[Stmt], Expr]:
-        d = E.Var(dtype, position.lanes, "d")
-        return [Let(d, part.read("data", position) - mean)], d * d
+        lets, d = bind("d", part.read("data", position) - mean)
+        return lets, d * d
 
     squared, squares = part.reduce("sum", square)
-    together, share, delta = E.Var(dtype, 1, "together"), E.Var(dtype, 1, "share"), E.Var(dtype, 1, "delta")
-    return [
-        summed,
-        Let(number, E.cast(count, dtype)),
-        Let(mean, total / number),
-        squared,
-        Let(together, seen.value + number),
-        Let(share, number / together),
-        Let(delta, mean - known.get(MEAN)),
-        known.add(SQUARES, squares + delta * delta * share * seen.value),
-        known.add(MEAN, delta * share),
-        seen.set(together),
-    ]
+    parts.append(squared)
+    together = bound(seen.value + number, parts, "together")
+    share = bound(number / together, parts, "share")
+    delta = bound(mean - known.get(MEAN), parts, "delta")
+    more = squares + delta * delta * share * seen.value
+    return [*parts, known.add(SQUARES, more), known.add(MEAN, delta * share), seen.set(together)]

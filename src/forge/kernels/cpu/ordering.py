@@ -19,7 +19,7 @@ from forge.loops import Cell, bit_length, bound, guard, next_power_of_two, paral
 from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr, ExprLike, Var
+from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 # Sorting takes about this many vector operations per element.
@@ -83,23 +83,22 @@ class RankedRow:
 
     def load(self, slot: Expr) -> Ranked:
         """Loads what a slot holds."""
-        if self.positions is None:
-            assert self.values is not None
-            return Ranked(E.load(self.values, self.slot(slot, self.values)), None)
-        position = E.cast(E.load(self.positions, self.slot(slot, self.positions)), "int64")
-        if self.values is None:
-            return Ranked(self.read(position), position)
-        return Ranked(E.load(self.values, self.slot(slot, self.values)), position)
+        value, place = (None if b is None else E.load(b, self.slot(slot, b)) for b in (self.values, self.positions))
+        position = None if place is None else E.cast(place, "int64")
+        if value is None:
+            assert position is not None
+            value = self.read(position)
+        return Ranked(value, position)
+
+    def key(self, position: Expr) -> Expr:
+        """Makes the key of an element, or of a vector of them, that merging sorts."""
+        return key(self.read(position), position, self.ascending)
 
     def put(self, slot: Expr, item: Ranked) -> Stmt:
         """Puts an element into a slot."""
-        parts: list[Stmt] = []
-        if self.values is not None:
-            parts.append(store(self.values, self.slot(slot, self.values), item.value))
-        if self.positions is not None and item.position is not None:
-            index = self.slot(slot, self.positions)
-            parts.append(store(self.positions, index, E.cast(item.position, self.positions.dtype)))
-        return seq(*parts)
+        held = ((self.values, item.value), (self.positions, item.position))
+        return seq(store(buffer, self.slot(slot, buffer), E.cast(x, buffer.dtype))
+                   for buffer, x in held if buffer is not None and x is not None)
 
     def before(self, a: Ranked, b: Ranked) -> tuple[Stmt, Expr]:
         """Whether ``a`` comes before ``b``, after the statements that find it out."""
@@ -162,17 +161,11 @@ def _order_or_merge(target: Target, row: RankedRow, dtype: str, length: Expr, co
     if not has_key(dtype):
         return order_by_heap(row, length, count)
     elements, wanted = static(length), static(count)
-    if wanted is None:
-        return _merge_or_order(target, row, length, count)
-    groups = max(2 * BLOCK, next_power_of_two(wanted + wanted // 2))
-    if elements is not None and elements <= 2 * groups or groups > LARGEST // 2:
-        return _merge_or_order(target, row, length, count)
-    capacity = 2 * groups if elements is None else next_power_of_two(elements)
-    return guard(length > 2 * groups, _select(target, row, length, count, groups), _merge(target, row, length, count, capacity))
-
-
-def _merge_or_order(target: Target, row: RankedRow, length: Expr, count: Expr) -> Stmt:
-    elements, wanted = static(length), static(count)
+    groups = LARGEST if wanted is None else max(2 * BLOCK, next_power_of_two(wanted + wanted // 2))
+    if groups <= LARGEST // 2 and (elements is None or elements > 2 * groups):
+        capacity = 2 * groups if elements is None else next_power_of_two(elements)
+        few = _select(target, row, length, count, groups)
+        return guard(length > 2 * groups, few, _merge(target, row, length, count, capacity))
     if elements is not None and wanted is not None:
         merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
         return _merge(target, row, length, count, next_power_of_two(elements)) if merges else order_by_heap(row, length, count)
@@ -186,8 +179,8 @@ def _merge(target: Target, row: RankedRow, length: Expr, count: Expr, capacity: 
     block, position, rank, place = (E.var(n) for n in ("block", "position", "rank", "place"))
     many = E.ramp(block * lanes, 1, lanes)
     whole = length // lanes * lanes
-    fill = loop(block, length // lanes, merge.put(many, key(row.read(many), many, row.ascending)))
-    rest = loop(position, length - whole, merge.put(position, key(row.read(position), position, row.ascending)), begin=whole)
+    fill = loop(block, length // lanes, merge.put(many, row.key(many)))
+    rest = loop(position, length - whole, merge.put(position, row.key(position)), begin=whole)
     ordered, begin = merge.sort(length, count)
     item = Ranked(row.read(place), place)
     deliver = loop(rank, count, seq(Let(place, position_of(merge.load(begin + rank))), row.put(rank, item)))
@@ -207,11 +200,11 @@ def _select(target: Target, row: RankedRow, length: Expr, count: Expr, groups: i
     back = loop(rank, count, merge.put(rank, merge.load(begin + rank)))
     sort = seq(merge.pad(room, filled.value), found, seq() if E.is_const(begin, 0) else back, filled.set(count))
     new = E.Var("int64", 1, "new")
-    one = seq(Let(new, key(row.read(position), position, row.ascending)), merge.put(filled.value, new),
+    one = seq(Let(new, row.key(position)), merge.put(filled.value, new),
               filled.set(filled.value + E.cast(new <= limit.value, "int64")), If(filled.value >= room, sort))
     scan = scan_row(row, length, E.const(0), position, one, [
         lambda at: E.logical_not(precedes(E.broadcast(last.value, at.lanes), row.read(at), row.ascending)),
-        lambda at: E.compare("le", key(row.read(at), at, row.ascending), E.broadcast(limit.value, at.lanes))])
+        lambda at: E.compare("le", row.key(at), E.broadcast(limit.value, at.lanes))])
     deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Ranked(row.read(place), place))))
     return seq(merge.allocate(), filled.allocate(), limit.allocate(), last.allocate(), _bests(row, merge, length, groups), found,
                filled.set(0), scan, sort, deliver)
@@ -223,13 +216,8 @@ def _bests(row: RankedRow, merge: Merge, length: Expr, groups: int) -> Stmt:
     block, vector = E.var("block"), E.var("vector")
     first = vector * lanes
     at = E.ramp(first, 1, lanes) if lanes > 1 else first
-
-    def keys(begin: ExprLike) -> Expr:
-        places = at + begin
-        return key(row.read(places), places, row.ascending)
-
-    start = loop(vector, groups // lanes, merge.put(at, keys(0)))
-    better = merge.put(at, E.binary("min", merge.load(at), keys(block * groups)))
+    start = loop(vector, groups // lanes, merge.put(at, row.key(at)))
+    better = merge.put(at, E.binary("min", merge.load(at), row.key(at + block * groups)))
     return seq(start, loop(block, length // groups - 1, loop(vector, groups // lanes, better), begin=1))
 
 

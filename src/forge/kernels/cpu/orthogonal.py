@@ -10,22 +10,19 @@ from typing import Final
 
 import numpy as np
 
-from forge import dtypes
-from forge.kernels.cpu.factorization import batch_loops, conjugate, exchange_elements, magnitude
-from forge.loops import (
-    Accumulators,
-    AxisAccumulators,
-    Cell,
-    RegisterTile,
-    axes,
-    bind,
-    group_loop,
-    multiply_add,
-    parallel_nest,
-    places,
-    supports_masks,
+from forge import dtypes, loops
+from forge.kernels.cpu.factorization import (
+    Matrix,
+    as_number,
+    batch_loops,
+    conjugate,
+    each_element,
+    find_first,
+    magnitude,
+    real_dtype,
 )
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops import Accumulators, AxisAccumulators, Cell, RegisterTile, bind, multiply_add, parallel_nest
+from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -42,25 +39,10 @@ NEGLIGIBLE: Final = 2.0**-60
 
 
 @dataclass(frozen=True)
-class _Matrix:
+class _Matrix(Matrix):
     """One matrix of ``buffer``, and how its rows are run over in vectors."""
 
-    buffer: Buffer
-    batch: Sequence[Expr]
     target: Target
-
-    @property
-    def dtype(self) -> str:
-        return self.buffer.dtype
-
-    def place(self, i: Expr, j: Expr) -> Expr:
-        return self.buffer.offset(*self.batch, i, j)
-
-    def load(self, i: Expr, j: Expr) -> Expr:
-        return E.load(self.buffer, self.place(i, j))
-
-    def store(self, i: Expr, j: Expr, value: Expr) -> Stmt:
-        return store(self.buffer, self.place(i, j), value)
 
     @property
     def lanes(self) -> int:
@@ -68,11 +50,11 @@ class _Matrix:
 
     @property
     def masked(self) -> bool:
-        return supports_masks(self.target, [dtypes.itemsize(self.dtype)])
+        return loops.supports_masks(self.target, [dtypes.itemsize(self.dtype)])
 
     def each(self, extent: Expr, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
         """``body`` (first element, lanes, mask) over ``extent`` elements of rows."""
-        return group_loop(extent, self.lanes, lambda at, width, mask, _: body(at, width, mask), 1, self.masked)
+        return loops.group_loop(extent, self.lanes, lambda at, width, mask, _: body(at, width, mask), 1, self.masked)
 
     def rotate(self, i: Expr, j: Expr, extent: Expr, cosine: Expr, sine: Expr) -> Stmt:
         """Row i becomes cosine * row i - sine * row j, and row j sine * row i + cosine * row j; both factors are real.
@@ -109,18 +91,9 @@ class _Matrix:
         column = E.var("column")
         return loop(column, extent, self.store(i, column, self.load(i, column) * factor))
 
-    def exchange(self, i: Expr, j: Expr, extent: Expr) -> Stmt:
-        column = E.var("column")
-        return loop(column, extent, exchange_elements(self.buffer, self.place(i, column), self.place(j, column)))
-
-    def exchange_columns(self, i: Expr, j: Expr, extent: Expr) -> Stmt:
-        row = E.var("row")
-        return loop(row, extent, exchange_elements(self.buffer, self.place(row, i), self.place(row, j)))
-
     def set_identity(self, size: Expr) -> Stmt:
-        row, column = E.var("row"), E.var("column")
         one, zero = E.const(1.0, self.dtype), E.const(0.0, self.dtype)
-        return loop(row, size, loop(column, size, self.store(row, column, E.select(row.eq(column), one, zero))))
+        return self.fill(size, size, lambda i, j: E.select(i.eq(j), one, zero))
 
     def reflect(self, step: Expr, rows: Expr, begin: Expr, columns: Expr, vector: Callable[[Expr], Expr], tau: Expr) -> Stmt:
         """The columns from ``begin`` on, ``columns`` of them: 1 - tau v v^H times them.
@@ -157,21 +130,16 @@ class _Matrix:
                 below(subtract),
             )
 
-        return group_loop(columns, self.lanes, group, TOGETHER, self.masked, begin)
+        return loops.group_loop(columns, self.lanes, group, TOGETHER, self.masked, begin)
 
 
 def _size(x: Expr) -> Expr:
-    return E.call("abs", x, dtype=dtypes.part(x.dtype)) if dtypes.is_complex(x.dtype) else E.call("abs", x)
+    return E.call("abs", x, dtype=real_dtype(x.dtype))
 
 
 def _larger(x: Expr, y: Expr) -> Expr:
     """NaN if one of them is."""
     return E.binary("max", x, y)
-
-
-def as_number(x: Expr, dtype: str) -> Expr:
-    """The real ``x`` as a number of the kind ``dtype``."""
-    return E.complex_of(x, E.const(0.0, x.dtype)) if dtypes.is_complex(dtype) else x
 
 
 def real_part(x: Expr) -> Expr:
@@ -191,9 +159,9 @@ class Reflection:
     element. The element becomes real, of the sign that its real part has not.
     """
 
-    def __init__(self, out: _Matrix, rows: Expr) -> None:
-        self.out, self.rows = out, rows
-        kind = dtypes.part(out.dtype) if dtypes.is_complex(out.dtype) else out.dtype
+    def __init__(self, out: _Matrix, rows: Expr, taus: Buffer) -> None:
+        self.out, self.rows, self.taus = out, rows, Matrix(taus, out.batch)
+        kind = real_dtype(out.dtype)
         self.largest, self.total = Cell("largest", kind), Cell("total", kind)
         self.tau = E.Var(out.dtype, 1, "tau")
 
@@ -201,8 +169,8 @@ class Reflection:
         """Allocates the cells that `make` computes with."""
         return seq(self.largest.allocate(), self.total.allocate())
 
-    def make(self, top: Expr, column: Expr, note: Callable[[Expr], Stmt], apply: Callable[[Expr], Stmt]) -> Stmt:
-        """``note`` is given tau, 0 where nothing is to do; then ``apply`` the conjugate of tau."""
+    def make(self, top: Expr, column: Expr, apply: Callable[[Expr], Stmt]) -> Stmt:
+        """Stores tau for ``column``, 0 where nothing is to do; ``apply`` is given its conjugate."""
         out, largest, total, tau, row = self.out, self.largest, self.total, self.tau, E.var("row")
         alpha, divisor, ratio = (E.Var(out.dtype, 1, name) for name in ("alpha", "divisor", "ratio"))
         beta = E.Var(total.buffer.dtype, 1, "beta")
@@ -219,7 +187,7 @@ class Reflection:
             Let(divisor, alpha - as_number(beta, out.dtype)),
             loop(row, self.rows - top - 1, out.store(row, column, relative / divisor), begin=top + 1),
             out.store(top, column, as_number(beta * largest.value, out.dtype)),
-            note(tau),
+            self.taus.store(column, tau),
             apply(conjugate(tau)),
         )
         below = largest.set(_larger(largest.value, magnitude(out.load(row, column))))
@@ -229,44 +197,37 @@ class Reflection:
         return seq(
             largest.set(0.0),
             loop(row, self.rows - top - 1, below, begin=top + 1),
-            If(needed, reflect, note(E.const(0.0, out.dtype))),
+            If(needed, reflect, self.taus.store(column, E.const(0.0, out.dtype))),
         )
 
 
-def _copied(out: _Matrix, data: Reader, rows: Expr, columns: Expr) -> Stmt:
-    row, column = E.var("row"), E.var("column")
-    return loop(row, rows, loop(column, columns, out.store(row, column, data.read((*out.batch, row, column)))))
-
-
-def _reflected(out: _Matrix, made: Reflection, taus: Buffer, step: Expr, columns: Expr) -> Stmt:
+def _reflected(out: _Matrix, made: Reflection, step: Expr, columns: Expr) -> Stmt:
     """Column ``step`` becomes 0 below the diagonal."""
-    return made.make(
-        step, step, lambda tau: store(taus, taus.offset(*out.batch, step), tau),
-        lambda tau: out.reflect(step, made.rows, step + 1, columns - step - 1, lambda i: out.load(i, step), tau))
+    return made.make(step, step, lambda tau: out.reflect(
+        step, made.rows, step + 1, columns - step - 1, lambda i: out.load(i, step), tau))
 
 
 @kernel("householder", complex_numbers=True)
 def householder(call: KernelCall) -> Function:
     """Family of ``linalg.householder``: operand data; results the factors, in place, and the numbers tau. Column by column."""
     (data,) = call.readers
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     out = _Matrix(call.buffers[-2], batch, call.target)
     (rows, columns), step = data.shape[-2:], E.var("step")
-    made = Reflection(out, rows)
-    stages = loop(step, E.binary("min", rows, columns), _reflected(out, made, call.buffers[-1], step, columns))
-    body = seq(made.allocate(), _copied(out, data, rows, columns), stages)
-    return call.function(parallel_nest(loops, body, rows * columns * columns))
+    made = Reflection(out, rows, call.buffers[-1])
+    stage = _reflected(out, made, step, columns)
+    body = seq(made.allocate(), out.copy(data), loop(step, E.binary("min", rows, columns), stage))
+    return call.function(parallel_nest(outer, body, rows * columns * columns))
 
 
 @kernel("householder_pivoted", complex_numbers=True)
 def householder_pivoted(call: KernelCall) -> Function:
     """Family of ``linalg.householder_pivoted``: operand data; results the factors, in place, the numbers tau, and the order."""
     (data,) = call.readers
-    order = call.buffers[-1]
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     out = _Matrix(call.buffers[-3], batch, call.target)
     (rows, columns), step, column, row, place = data.shape[-2:], *(E.var(name) for name in ("step", "column", "row", "place"))
-    made = Reflection(out, rows)
+    made, order = Reflection(out, rows, call.buffers[-2]), Matrix(call.buffers[-1], batch)
     scale = Cell("scale", made.total.buffer.dtype)
     chosen, best = Cell("chosen"), Cell("best", made.total.buffer.dtype)
     ratio = out.load(row, column) / as_number(scale.value, out.dtype)
@@ -275,36 +236,33 @@ def householder_pivoted(call: KernelCall) -> Function:
         loop(row, rows - step, made.total.set(made.total.value + squared(ratio)), begin=step),
         If(made.total.value > best.value, seq(best.set(made.total.value), chosen.set(column))),
     )
-    numbers = exchange_elements(order, order.offset(*batch, step), order.offset(*batch, place))
-    exchange = seq(out.exchange_columns(step, place, rows), numbers)
+    exchange = seq(loop(row, rows, out.swap((row, step), (row, place))), order.swap((step,), (place,)))
     stage = seq(
         chosen.set(step), best.set(0.0),
         loop(column, columns - step, measure, begin=step),
         Let(place, chosen.value),
         If(place.ne(step), exchange),
-        _reflected(out, made, call.buffers[-2], step, columns),
+        _reflected(out, made, step, columns),
     )
-    largest = scale.set(_larger(scale.value, magnitude(out.load(row, column))))
     body = seq(
         made.allocate(), scale.start(0.0), chosen.allocate(), best.allocate(),
-        _copied(out, data, rows, columns),
-        loop(row, rows, loop(column, columns, largest)),
+        out.copy(data),
+        each_element(rows, columns, lambda i, j: scale.set(_larger(scale.value, magnitude(out.load(i, j))))),
         If(scale.value.eq(0.0), scale.set(1.0)),
-        loop(column, columns, store(order, order.offset(*batch, column), column)),
+        loop(column, columns, order.store(column, column)),
         loop(step, E.binary("min", rows, columns), stage),
     )
-    return call.function(parallel_nest(loops, body, rows * columns * columns))
+    return call.function(parallel_nest(outer, body, rows * columns * columns))
 
 
 @kernel("hessenberg", complex_numbers=True)
 def hessenberg(call: KernelCall) -> Function:
     """Family of ``linalg.hessenberg``: operand data; results the factors, in place, and the numbers tau."""
     (data,) = call.readers
-    taus = call.buffers[-1]
-    loops, batch = batch_loops(data.shape)
+    outer, batch = batch_loops(data.shape)
     out, size = _Matrix(call.buffers[-2], batch, call.target), data.shape[-1]
     step, row, column = E.var("step"), E.var("row"), E.var("column")
-    made = Reflection(out, size)
+    made = Reflection(out, size, call.buffers[-1])
     product, top = Cell("product", out.dtype), step + 1
 
     def vector(i: Expr) -> Expr:
@@ -324,31 +282,27 @@ def hessenberg(call: KernelCall) -> Function:
         )
         return loop(row, size, each)
 
-    stage = made.make(
-        top, step, lambda tau: store(taus, taus.offset(*batch, step), tau),
-        lambda tau: seq(from_the_right(conjugate(tau)), out.reflect(top, size, top, size - top, vector, tau)))
-    body = seq(made.allocate(), product.allocate(), _copied(out, data, size, size), loop(step, taus.shape[-1], stage))
-    return call.function(parallel_nest(loops, body, size * size * size))
+    stage = made.make(top, step, lambda tau: seq(
+        from_the_right(conjugate(tau)), out.reflect(top, size, top, size - top, vector, tau)))
+    body = seq(made.allocate(), product.allocate(), out.copy(data), loop(step, call.buffers[-1].shape[-1], stage))
+    return call.function(parallel_nest(outer, body, size * size * size))
 
 
 @kernel("householder_multiply", complex_numbers=True)
 def householder_multiply(call: KernelCall) -> Function:
     """Family of ``linalg.householder_multiply``: operands factors, tau, other; attribute transpose."""
     factors, taus, other = call.readers
-    loops = axes(other.shape[:-2])
-    batch = places(loops)
+    outer, batch = batch_loops(other.shape)
     out = _Matrix(call.buffers[-1], batch, call.target)
     (rows, columns), count = other.shape[-2:], taus.shape[-1]
-    row, column, number, step = E.var("row"), E.var("column"), E.var("number"), E.var("step")
+    number, step = E.var("number"), E.var("step")
     tau = E.Var(out.dtype, 1, "tau")
     stage = seq(
         Let(step, number if call.attrs.transpose else count - 1 - number),
         Let(tau, conjugate(taus.read((*batch, step))) if call.attrs.transpose else taus.read((*batch, step))),
         out.reflect(step, rows, E.const(0), columns, lambda i: factors.read((*batch, i, step)), tau),
     )
-    copy = out.store(row, column, other.read((*batch, row, column)))
-    body = seq(loop(row, rows, loop(column, columns, copy)), loop(number, count, stage))
-    return call.function(parallel_nest(loops, body, rows * columns * count))
+    return call.function(parallel_nest(outer, seq(out.copy(other), loop(number, count, stage)), rows * columns * count))
 
 
 def _sweeps(count: Expr, pair: Callable[[Expr, Expr, Stmt], Stmt]) -> Stmt:
@@ -373,31 +327,27 @@ def _rotation(difference: Expr, product: Expr, rotate: Callable[[Expr, Expr, Exp
     )
 
 
-def _sorted(values: Buffer, batch: Sequence[Expr], count: Expr, descending: bool, exchange: Callable[[Expr, Expr], Stmt]) -> Stmt:
+def _sorted(values: Matrix, count: Expr, descending: bool, exchange: Callable[[Expr, Expr], Stmt]) -> Stmt:
     """Sorts ``values``; ``exchange`` moves what belongs to two of them."""
     i, j, chosen, place = E.var("i"), E.var("j"), Cell("chosen"), E.var("place")
-
-    def value(k: Expr) -> Expr:
-        return E.load(values, values.offset(*batch, k))
-
-    better = value(j) > value(chosen.value) if descending else value(j) < value(chosen.value)
-    moved = seq(exchange_elements(values, values.offset(*batch, i), values.offset(*batch, place)), exchange(i, place))
+    value, best = values.load(j), values.load(chosen.value)
+    better = value > best if descending else value < best
     search = seq(chosen.set(i), loop(j, count - i - 1, If(better, chosen.set(j)), begin=i + 1), Let(place, chosen.value))
+    moved = seq(values.swap((i,), (place,)), exchange(i, place))
     return seq(chosen.allocate(), loop(i, count, seq(search, If(place.ne(i), moved))))
 
 
 def _with_sign(vectors: _Matrix, row: Expr, count: Expr, zero: Expr, use: Callable[[Expr], Stmt]) -> Stmt:
     """``use`` with the factor that makes the first one of the largest elements of a row positive; NaN where ``zero`` is."""
-    column, chosen, sign, first = E.var("column"), Cell("largest"), *(E.Var(vectors.dtype, 1, name) for name in ("sign", "first"))
-    larger = _size(vectors.load(row, column)) > _size(vectors.load(row, chosen.value))
+    chosen, sign, first = Cell("largest"), *(E.Var(vectors.dtype, 1, name) for name in ("sign", "first"))
     one = E.const(1.0, vectors.dtype)
     if dtypes.is_complex(vectors.dtype):
         factor = conjugate(first) / as_number(_size(first), vectors.dtype)
     else:
         factor = E.select(first < 0.0, E.negate(one), one)
     return seq(
-        chosen.start(0),
-        loop(column, count, If(larger, chosen.set(column))),
+        chosen.allocate(),
+        find_first(chosen, 0, count, lambda a, b: _size(vectors.load(row, a)) > _size(vectors.load(row, b))),
         Let(first, vectors.load(row, chosen.value)),
         Let(sign, factor + as_number(zero, vectors.dtype)),
         vectors.scale(row, count, sign),
@@ -413,16 +363,14 @@ def orthogonal_rows(call: KernelCall) -> Function:
     that their product is real. The matrix is divided by its largest element first, so that squares are in range.
     """
     (data,) = call.readers
-    loops = axes(data.shape[:-2])
-    batch = places(loops)
+    outer, batch = batch_loops(data.shape)
     rows, turns = (_Matrix(call.buffers[k], batch, call.target) for k in (-3, -1))
-    norms = call.buffers[-2]
+    norms, row = Matrix(call.buffers[-2], batch), E.var("row")
     dtype, kind, (count, length) = rows.dtype, norms.dtype, data.shape[-2:]
-    row, column = E.var("row"), E.var("column")
     largest, scale, nearly = Cell("largest", kind), E.Var(kind, 1, "scale"), E.Var(kind, 1, "nearly")
 
-    def each(body: Callable[[Expr, Expr], Stmt]) -> Stmt:
-        return loop(row, count, loop(column, length, body(row, column)))
+    def element(i: Expr, j: Expr) -> Expr:
+        return data.read((*batch, i, j))
 
     def pair(i: Expr, j: Expr, rotated: Stmt) -> Stmt:
         measure, products = rows.products([(i, i), (j, j), (i, j)], length)
@@ -442,24 +390,23 @@ def orthogonal_rows(call: KernelCall) -> Function:
         return seq(measure, values, Let(size, both if real else _size(both)), If(unlike, change))
 
     measure, (square,) = rows.products([(row, row)], length)
-    norm = norms.offset(*batch, row)
 
     def finish(sign: Expr) -> Stmt:
-        return seq(rows.scale(row, length, sign * as_number(scale, dtype)), store(norms, norm, E.load(norms, norm) * scale))
+        return seq(rows.scale(row, length, sign * as_number(scale, dtype)), norms.store(row, norms.load(row) * scale))
 
     body = seq(
         largest.start(0.0),
-        each(lambda i, j: largest.set(_larger(largest.value, magnitude(data.read((*batch, i, j)))))),
+        each_element(count, length, lambda i, j: largest.set(_larger(largest.value, magnitude(element(i, j))))),
         Let(scale, E.select(largest.value.eq(0.0), E.const(1.0, kind), largest.value)),
-        each(lambda i, j: rows.store(i, j, data.read((*batch, i, j)) / as_number(scale, dtype))),
+        rows.fill(count, length, lambda i, j: element(i, j) / as_number(scale, dtype)),
         turns.set_identity(count),
         Let(nearly, E.call("sqrt", E.cast(length, kind)) * float(np.finfo(kind).eps)),
         _sweeps(count, pair),
-        loop(row, count, seq(measure, store(norms, norm, E.call("sqrt", real_part(square))))),
-        _sorted(norms, batch, count, True, lambda i, j: seq(rows.exchange(i, j, length), turns.exchange(i, j, count))),
+        loop(row, count, seq(measure, norms.store(row, E.call("sqrt", real_part(square))))),
+        _sorted(norms, count, True, lambda i, j: seq(rows.exchange(i, j, length), turns.exchange(i, j, count))),
         loop(row, count, _with_sign(turns, row, count, scale * 0.0, finish)),
     )
-    return call.function(parallel_nest(loops, body, count * count * (length + count) * SWEEPS))
+    return call.function(parallel_nest(outer, body, count * count * (length + count) * SWEEPS))
 
 
 @kernel("diagonalize")
@@ -469,19 +416,15 @@ def diagonalize(call: KernelCall) -> Function:
     Results: eigenvalues; eigenvectors, which are kept as rows until the end; what the rotations leave of data.
     """
     (data,) = call.readers
-    values = call.buffers[-3]
-    loops = axes(data.shape[:-2])
-    batch = places(loops)
-    vectors, left = (_Matrix(call.buffers[k], batch, call.target) for k in (-2, -1))
+    outer, batch = batch_loops(data.shape)
+    values, (vectors, left) = Matrix(call.buffers[-3], batch), (_Matrix(b, batch, call.target) for b in call.buffers[-2:])
     dtype, count = left.dtype, data.shape[-1]
     row, column = E.var("row"), E.var("column")
     zero = Cell("zero", dtype)  # NaN where an element of the matrix is not finite
 
-    def copy() -> Stmt:
-        element = E.Var(dtype, 1, "element")
-        read = data.read((*batch, row, column) if call.attrs.lower else (*batch, column, row))
-        both = seq(left.store(row, column, element), left.store(column, row, element))
-        return loop(row, count, loop(column, row + 1, seq(Let(element, read), both, zero.set(zero.value + element * 0.0))))
+    lets, element = bind("element", data.read((*batch, row, column) if call.attrs.lower else (*batch, column, row)))
+    both = seq(left.store(row, column, element), left.store(column, row, element))
+    copy = loop(row, count, loop(column, row + 1, seq(lets, both, zero.set(zero.value + element * 0.0))))
 
     def pair(i: Expr, j: Expr, rotated: Stmt) -> Stmt:
         own, other, both = (E.Var(dtype, 1, name) for name in ("own", "other", "both"))
@@ -505,17 +448,15 @@ def diagonalize(call: KernelCall) -> Function:
         loads = [Let(v, left.load(*place)) for v, place in ((own, (i, i)), (other, (j, j)), (both, (i, j)))]
         return seq(loads, If(unlike, _rotation(other - own, both, rotate)))
 
-    transposed = exchange_elements(vectors.buffer, vectors.place(row, column), vectors.place(column, row))
-    value = values.offset(*batch, row)
     body = seq(
         zero.start(0.0),
-        copy(),
-        loop(row, count, loop(column, count, left.store(row, column, left.load(row, column) + zero.value))),
+        copy,
+        left.fill(count, count, lambda i, j: left.load(i, j) + zero.value),
         vectors.set_identity(count),
         _sweeps(count, pair),
-        loop(row, count, store(values, value, left.load(row, row))),
-        _sorted(values, batch, count, False, lambda i, j: vectors.exchange(i, j, count)),
+        loop(row, count, values.store(row, left.load(row, row))),
+        _sorted(values, count, False, lambda i, j: vectors.exchange(i, j, count)),
         loop(row, count, _with_sign(vectors, row, count, zero.value, lambda _: seq())),
-        loop(row, count, loop(column, row, transposed)),
+        loop(row, count, loop(column, row, vectors.swap((row, column), (column, row)))),
     )
-    return call.function(parallel_nest(loops, body, count * count * count * SWEEPS))
+    return call.function(parallel_nest(outer, body, count * count * count * SWEEPS))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from forge.errors import CompileError
-from forge.loops import Vectorizer
+from forge.loops import Vectorizer, product
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir import visit
-from forge.tir.expr import Buffer, Expr, Tensor
+from forge.tir.expr import Buffer, Tensor
 from forge.tir.rewrite import map_parts
 from forge.tir.stmt import Allocate, For, Function, Stmt, loop, seq, store
 from forge.tir.text import read_program
@@ -22,7 +20,7 @@ def tensor_program(call: KernelCall) -> Function:
     program = read_program(call.attrs.program)
     in_place = call.attrs.in_place or (-1,) * len(call.results)
     new = iter(program.parameters[len(call.readers) :])
-    places: dict[Tensor, Place] = {p: Place(partial(_read, r), None) for p, r in zip(program.parameters, call.readers)}
+    places: dict[Tensor, Place] = {p: Place(r.read, None) for p, r in zip(program.parameters, call.readers)}
     shapes = [r.shape for r in call.readers]
     copies, fresh = list[Stmt](), list[Tensor]()
     for writer, target in zip(call.results, in_place):
@@ -40,19 +38,12 @@ def tensor_program(call: KernelCall) -> Function:
     return call.function(seq(*copies, _vectorized(lower(program, places, sizes, fresh))))
 
 
-def _read(reader: Reader, indices: list[Expr], mask: Expr | None) -> Expr:
-    return reader.read(indices, mask)
-
-
 def _copy(source: Reader, target: Buffer) -> Stmt:
     """``target[...] = source[...]``"""
     if source.buffer is None:
         return store(target, 0, source.read([E.const(0)] * len(source.shape)))
-    count: Expr = E.const(1)
-    for extent in source.shape:
-        count = count * extent
     i = E.var("i")
-    return loop(i, count, store(target, i, E.load(source.buffer, i)))
+    return loop(i, product(source.shape), store(target, i, E.load(source.buffer, i)))
 
 
 def _vectorized(s: Stmt) -> Stmt:

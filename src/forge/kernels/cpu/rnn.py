@@ -100,13 +100,10 @@ class _Step:
         for row in range(self.layer.block):
             work = d.units(row, body)
             if self.layer.lengths is not None:
-                past = d.units(row, self._write_zero) if results else None
+                past = d.units(row, lambda u: self._write(u, E.const(0, self.layer.dtype, u.lanes))) if results else None
                 work = If(E.compare("lt", self.step, d.lengths[row]), work, past)
             parts.append(If(d.inside[row], work))
         return seq(parts)
-
-    def _write_zero(self, units: Units) -> Stmt:
-        return self._write(units, E.const(0, self.layer.dtype, units.lanes))
 
     def _bias(self, gate: int, units: Units, recurrent: bool) -> Expr | None:
         if self.layer.bias is None:

@@ -281,7 +281,6 @@ class Direction:
         """
         layer = self.layer
         tiles: Tiles | PanelTiles
-        together = 1
         if layer.packed:
             tiles = PanelTiles(layer, self.direction, layer.group, self.group_of(state), self.samples, self.products,
                                self.sums_width, (first, gates))
@@ -301,7 +300,11 @@ class Direction:
 
     def prepared(self, state: Buffer, first: int, gates: int) -> Stmt:
         """Copies what the products of some gates take of ``state`` into local memory."""
-        return self._round(state) if self.layer.narrow else seq()
+        if not self.layer.narrow:
+            return seq()
+        k, lanes = E.var("k"), self.layer.lanes
+        at = E.ramp(k * lanes, 1, lanes)
+        return loop(k, self.layer.block * self.padded // lanes, store(self.rounded, at, E.cast(E.load(state, at), "bfloat16")))
 
     def _row_tiles(self, state: Buffer, first: int, rows: int) -> Tiles:
         layer = self.layer
@@ -326,12 +329,6 @@ class Direction:
     def sums_at(self, gate: int, units: Units, first: int = 0) -> Expr:
         """Where the products of a gate lie, of the row's sample from number ``first`` on."""
         return E.ramp(units.at + ((first + units.row) * self.sums_width + gate * self.layer.gate_width), 1, units.lanes)
-
-    def _round(self, state: Buffer) -> Stmt:
-        """``state`` in bfloat16, into ``rounded``."""
-        k, lanes = E.var("k"), self.layer.lanes
-        at = E.ramp(k * lanes, 1, lanes)
-        return loop(k, self.layer.block * self.padded // lanes, store(self.rounded, at, E.cast(E.load(state, at), "bfloat16")))
 
     def element(self, state: Buffer, row: int) -> Callable[[Expr], Expr]:
         """Element k of the state of a row, as plain weights are multiplied by it."""

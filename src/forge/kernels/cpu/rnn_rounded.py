@@ -48,7 +48,8 @@ class RoundedDirection(Direction):
     def body(self) -> Stmt:
         layer = self.layer
         s = E.var("s")
-        step = seq(self._range(s), self._each(seq(self._round_states(), layer.cell(self, s, s))))
+        codes = [self._round_row(row) for row in range(layer.block)]
+        step = seq(self._range(s), self._each(seq(codes, layer.cell(self, s, s))))
         ends = [self.final(1, self.state), self.final(2, self.cell)]
         return seq(
             (Allocate(b) for b in self.buffers),
@@ -83,7 +84,7 @@ class RoundedDirection(Direction):
                 lets, states = loops.bind("states", self.load(self.state, units))
                 if units.lanes == lanes:
                     return seq(lets, low.step(0, states), high.step(0, states))
-                ends = (E.broadcast(_reduced(operation, states), lanes) for operation in ("min", "max"))
+                ends = [states if units.lanes == 1 else E.call(f"reduce_{end}", states) for end in ("min", "max")]
                 return seq(lets, *(kept.step(0, end) for kept, end in zip((low, high), ends)))
 
             counts = self.inside[row]
@@ -101,11 +102,9 @@ class RoundedDirection(Direction):
             ends, more, Let(self.scale, scale), Let(self.zero, zero), Let(self.shift, E.cast(self.zero, "int32")),
         )
 
-    def _round_states(self) -> Stmt:
-        """The codes of a block, and their sums where they count."""
-        return seq(self._round_row(row) for row in range(self.layer.block))
-
     def _round_row(self, row: int) -> Stmt:
+        """The codes of a row, and their sum where it counts."""
+
         def vector(units: Units) -> Stmt:
             quotient = E.call("round", self.load(self.state, units) / E.broadcast(self.scale, units.lanes))
             lets, known = loops.bind("quotient", quotient)
@@ -184,10 +183,6 @@ class FarDirection(RoundedDirection):
 def near_rows(layer: Layer) -> int:
     """Returns how many rows have their states in local memory."""
     return MAX_LOCAL // layer.hidden
-
-
-def _reduced(operation: str, x: Expr) -> Expr:
-    return x if x.lanes == 1 else E.call(f"reduce_{operation}", x)
 
 
 def _clipped(x: Expr) -> Expr:

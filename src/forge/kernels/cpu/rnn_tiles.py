@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu.micro import micro_kernel
+from forge.kernels.cpu.tiles import divisors
 from forge.loops import Accumulators, RegisterTile, Vectorizer
 from forge.loops.contract import Reader
 from forge.loops.dots import Group
@@ -151,8 +152,7 @@ class PanelTiles:
         _, panels, steps, self.panel, _ = (loops.known(extent, "rnn: packed weights") for extent in layer.r.shape)
         if self.panel % layer.lanes:
             raise CompileError(f"kernel rnn: got panels of {self.panel} columns; expected a multiple of {layer.lanes}")
-        vectors = max(1, min(self.panel // layer.lanes, layer.target.vector_registers // (2 * samples)))
-        vectors = max(v for v in range(1, vectors + 1) if self.panel // layer.lanes % v == 0)
+        vectors = divisors(self.panel // layer.lanes, max(1, layer.target.vector_registers // (2 * samples)))[0]
         self.layer, self.group, self.data, self.out, self.width, self.steps = layer, group, data, out, width, steps
         self.tile_shape = RegisterTile(samples, vectors, layer.lanes, out.dtype)
         per_gate = panels // layer.gates

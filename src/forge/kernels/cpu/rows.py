@@ -192,12 +192,23 @@ class KernelRow(ABC):
         """Runs over the row."""
 
     @abstractmethod
-    def read(self, name: str, position: Position) -> Expr:
-        """The value ``name`` at ``position``, as the dtype of the computation."""
+    def _vectorizer(self, position: Position, bound: Mapping[Var, Expr]) -> Vectorizer:
+        """Turns what is read or written at an element into that at ``position``."""
 
-    @abstractmethod
+    @property
+    def _accesses(self) -> RowProblem | Blocks:
+        """What is read and written."""
+        return self.problem
+
+    def read(self, name: str, position: Position) -> Expr:
+        """Reads the value ``name`` at ``position``, as the dtype of the computation."""
+        value = self._vectorizer(position, {}).expr(self._accesses.reads[name])
+        return E.broadcast(E.cast(value, self.dtype), position.lanes)
+
     def write(self, value: Expr, position: Position) -> Stmt:
         """Stores the result."""
+        result = self.problem.result
+        return self._vectorizer(position, {result: E.cast(value, result.dtype)}).stmt(self._accesses.write)
 
     @abstractmethod
     def _slot(self, position: Position) -> Expr:
@@ -291,15 +302,9 @@ class AlongRow(KernelRow):
         total = E.Var(self.dtype, 1, kind)
         return seq(accumulators.start(), passes, Let(total, accumulators.total())), total
 
-    def read(self, name: str, position: Position) -> Expr:
-        blocks = self._blocks
-        value = self._vectorizer(position, {}).expr((self.problem if blocks is None else blocks).reads[name])
-        return E.broadcast(E.cast(value, self.dtype), position.lanes)
-
-    def write(self, value: Expr, position: Position) -> Stmt:
-        blocks = self._blocks
-        vectorizer = self._vectorizer(position, {self.problem.result: E.cast(value, self.problem.result.dtype)})
-        return vectorizer.stmt((self.problem if blocks is None else blocks).write)
+    @property
+    def _accesses(self) -> RowProblem | Blocks:
+        return self._blocks or self.problem
 
     @property
     def _blocks(self) -> Blocks | None:
@@ -342,14 +347,7 @@ class AcrossRows(KernelRow):
             passes, (result,) = loops.long_nest(accumulator, self.problem.row, step)
         return seq(accumulator.start(), passes, Let(total, result)), total
 
-    def read(self, name: str, position: Position) -> Expr:
-        value = self._vectorizer({}).expr(self.problem.reads[name])
-        return E.broadcast(E.cast(value, self.dtype), self.lanes)
-
-    def write(self, value: Expr, position: Position) -> Stmt:
-        return self._vectorizer({self.problem.result: E.cast(value, self.problem.result.dtype)}).stmt(self.problem.write)
-
-    def _vectorizer(self, bound: Mapping[Var, Expr]) -> Vectorizer:
+    def _vectorizer(self, position: Position, bound: Mapping[Var, Expr]) -> Vectorizer:
         return Vectorizer(self.axis.var, self.first_row.at, self.lanes, self.first_row.mask, bound)
 
     def _slot(self, position: Position) -> Expr:
@@ -386,15 +384,20 @@ def row_function(
         nest = loops.parallel_nest(problem.outer, _whole(kernel(long)), work)
         if not (reads_only and short and problem.is_plain(dtype)):
             most = SCRATCH_BYTES if not keeps else 2 * SCRATCH_BYTES if stored is None else STEPPED_BYTES // 2
-            cached: Callable[[int], Stmt] = lambda room: _stepped(AlongRow(problem, dtype, True), kernel, room, work)  # noqa: E731
-            nest = _on_stack(problem, most // dtypes.itemsize(dtype), nest, cached)
+            nest = _on_stack(problem, most // dtypes.itemsize(dtype), nest,
+                             lambda room: _stepped(AlongRow(problem, dtype, True), kernel, room, work))
         return call.function(nest)
     lanes = across.lanes(problem.lanes(dtype) * TOGETHER)
 
     def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
         first = Position(at, width, mask)
-        make: Callable[[bool], KernelRow] = lambda cached: AcrossRows(problem, dtype, cached, across, first)  # noqa: E731
-        return _variants(problem, dtype, make, kernel, SCRATCH_BYTES // width)
+
+        def cached(elements: int) -> Stmt:
+            row = AcrossRows(problem, dtype, True, across, first)
+            return seq(row.allocate(elements), _whole(kernel(row)))
+
+        otherwise = _whole(kernel(AcrossRows(problem, dtype, False, across, first)))
+        return _on_stack(problem, SCRATCH_BYTES // width // dtypes.itemsize(dtype), otherwise, cached)
 
     others = [axis for axis in problem.outer if axis is not across]
     if across.static is not None and across.static <= lanes:
@@ -403,16 +406,6 @@ def row_function(
     strip, start, extent = loops.blocks(across.extent, lanes)
     tiles = loops.vector_loop(extent, lanes, tile, 1, problem.masked, start)
     return call.function(loops.parallel_nest([*others, strip], tiles, work * TOGETHER))
-
-
-def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], KernelRow], kernel: RowKernel, most: int) -> Stmt:
-    """With the row on the stack where it has at most ``most`` bytes."""
-
-    def cached(elements: int) -> Stmt:
-        row = make(True)
-        return seq(row.allocate(elements), _whole(kernel(row)))
-
-    return _on_stack(problem, most // dtypes.itemsize(dtype), _whole(kernel(make(False))), cached)
 
 
 def _on_stack(problem: RowProblem, limit: int, otherwise: Stmt, cached: Callable[[int], Stmt]) -> Stmt:

@@ -8,26 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from forge import dtypes
-from forge.loops import (
-    LONG,
-    Cell,
-    Loop,
-    Totals,
-    axes,
-    blocks,
-    bound,
-    guard,
-    local,
-    nest,
-    parallel_nest,
-    places,
-    rows_along,
-    static,
-    supports_masks,
-    two_sum,
-    vector_loop,
-)
+from forge import dtypes, loops
+from forge.loops import LONG, Cell, Loop, bound, local, static
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -64,13 +46,13 @@ class _Running:
         self.rank = len(data.shape)
         self.axis = call.attrs.axis % self.rank
         self.length = data.shape[self.axis]
-        self.loops = axes([extent for k, extent in enumerate(data.shape) if k != self.axis])
+        self.loops = loops.axes([extent for k, extent in enumerate(data.shape) if k != self.axis])
         rounds = not dtypes.is_integer(result.dtype) and (static(self.length) or LONG + 1) > LONG
         self.in_parts = rounds and self.operation == "add"
         self.dtype = dtypes.WIDER.get(result.dtype, result.dtype) if rounds and not self.in_parts else result.dtype
         self.size = max(dtypes.itemsize(self.dtype), dtypes.itemsize(data.dtype), 4)
         self.lanes = max(1, call.target.vector_bits // (8 * self.size))
-        self.masked = supports_masks(call.target, {dtypes.itemsize(data.dtype), dtypes.itemsize(result.dtype)})
+        self.masked = loops.supports_masks(call.target, {dtypes.itemsize(data.dtype), dtypes.itemsize(result.dtype)})
 
     def _totals(self, count: int) -> list[Buffer]:
         """Room for the totals of ``count`` rows."""
@@ -84,15 +66,15 @@ class _Running:
         if not self.in_parts:
             return seq()
         parts: list[Stmt] = []
-        joined = two_sum(E.load(totals[0], slot), E.load(totals[1], slot), parts)
+        joined = loops.two_sum(E.load(totals[0], slot), E.load(totals[1], slot), parts)
         return seq(parts, (store(buffer, slot, x) for buffer, x in zip(totals, joined)))
 
     def _along(self, size: int, body: Callable[[Expr, Expr], Stmt], collect: Stmt) -> Stmt:
         """``body(first, count)`` along the axis: blocks of ``size``, and ``collect`` between them, where totals have parts."""
         if not self.in_parts:
             return body(E.const(0), self.length)
-        block, first, count = blocks(self.length, size, "block")
-        return nest([block], seq(guard(block.var > 0, collect), body(first, count)))
+        block, first, count = loops.blocks(self.length, size, "block")
+        return loops.nest([block], seq(loops.guard(block.var > 0, collect), body(first, count)))
 
     def _read(self, indices: Sequence[Expr], lanes: int, mask: Expr | None) -> Expr:
         return E.broadcast(E.cast(self.data.read(indices, mask), self.dtype), lanes)
@@ -104,7 +86,7 @@ class _Running:
         return self.result.write(indices, E.cast(value, self.result.dtype), mask)
 
     def rows(self) -> Stmt:
-        outer, totals = places(self.loops), self._totals(1)
+        outer, totals = loops.places(self.loops), self._totals(1)
 
         def step(at: Expr, width: int, mask: Expr | None) -> Stmt:
             parts: list[Stmt] = []
@@ -120,12 +102,12 @@ class _Running:
             return seq(parts, store(totals[-1], 0, self._join(E.load(totals[-1], 0), last)), self._write(indices, result, mask))
 
         def along(first: Expr, count: Expr) -> Stmt:
-            return vector_loop(count, lanes, step, 1, self.masked, first)
+            return loops.vector_loop(count, lanes, step, 1, self.masked, first)
 
         lanes = Loop(E.var("place"), self.length).lanes(self.lanes)
         passes = self._along(BLOCK * lanes, along, self._collect(totals, E.const(0)))
         row = seq(map(Allocate, totals), self._clear(totals, E.const(0)), passes)
-        return parallel_nest(self.loops, row, self.length * 8 // lanes + 1)
+        return loops.parallel_nest(self.loops, row, self.length * 8 // lanes + 1)
 
     def _scan(self, value: Expr, parts: list[Stmt]) -> Expr:
         """The sums of the lanes up to each one."""
@@ -152,7 +134,7 @@ class _Running:
         width = max(step, self.call.target.l1_cache // (4 * self.size) // step * step)
         if last.static is not None:
             width = min(width, -(-last.static // self.lanes) * self.lanes)
-        columns = blocks(last.extent, width)
+        columns = loops.blocks(last.extent, width)
         totals, vector = self._totals(width), E.var("v")
         slot = E.ramp(vector * self.lanes, 1, self.lanes)
 
@@ -161,11 +143,11 @@ class _Running:
 
         passes = self._along(BLOCK, partial(self._rows, totals, columns), each(self._collect(totals, slot)))
         block = seq(map(Allocate, totals), each(self._clear(totals, slot)), passes)
-        return parallel_nest([*around, columns[0]], block, self.length * (4 * width // self.lanes))
+        return loops.parallel_nest([*around, columns[0]], block, self.length * (4 * width // self.lanes))
 
     def _rows(self, totals: Sequence[Buffer], columns: tuple[Loop, Expr, Expr], first: Expr, count: Expr) -> Stmt:
         """The columns of a block in ``count`` rows from ``first`` on. Terms are added to the last part of totals."""
-        outer, row, (_, start, extent) = places(self.loops)[:-1], E.var("row"), columns
+        outer, row, (_, start, extent) = loops.places(self.loops)[:-1], E.var("row"), columns
 
         def step(at: Expr, lanes: int, mask: Expr | None) -> Stmt:
             parts: list[Stmt] = []
@@ -177,7 +159,7 @@ class _Running:
             write = self._write(indices, self._join(base[0], result) if base else result, mask)
             return seq(parts, store(totals[-1], slot, after), write)
 
-        return loop(row, count, vector_loop(extent, self.lanes, step, 2, self.masked), "serial", first)
+        return loop(row, count, loops.vector_loop(extent, self.lanes, step, 2, self.masked), "serial", first)
 
 
 @kernel("running_extreme")
@@ -187,7 +169,7 @@ def running_extreme(call: KernelCall) -> Function:
     values, positions = call.results
     best, where = Cell("best", data.dtype), Cell("where")
     place, value = E.var("place"), E.Var(data.dtype, 1, "value")
-    loops, at = rows_along(data.shape, call.attrs.axis % len(data.shape))
+    outer, at = loops.rows_along(data.shape, call.attrs.axis % len(data.shape))
     better = value >= best.value if call.operator == "cummax" else value <= best.value
     if dtypes.is_float(data.dtype):
         better = E.binary("or", better, E.call("isnan", value))
@@ -200,7 +182,7 @@ def running_extreme(call: KernelCall) -> Function:
     )
     length = data.shape[call.attrs.axis]
     body = seq(best.allocate(), where.allocate(), best.set(0), where.set(0), loop(place, length, step))
-    return call.function(parallel_nest(loops, body, length * 4))
+    return call.function(loops.parallel_nest(outer, body, length * 4))
 
 
 @kernel("running_logsumexp")
@@ -213,9 +195,9 @@ def running_logsumexp(call: KernelCall) -> Function:
     (data,), (result,) = call.readers, call.results
     dtype = data.dtype
     largest = float(np.finfo(dtype).max)
-    totals, shift = Totals(dtype, 1), Cell("shift", dtype)
+    totals, shift = loops.Totals(dtype, 1), Cell("shift", dtype)
     place, value, factor = E.var("place"), E.Var(dtype, 1, "value"), E.Var(dtype, 1, "factor")
-    loops, at = rows_along(data.shape, call.attrs.axis % len(data.shape))
+    outer, at = loops.rows_along(data.shape, call.attrs.axis % len(data.shape))
     finite = E.binary("min", value, E.const(largest, dtype))
     rescale = seq(Let(factor, E.call("exp", shift.value - finite)), totals.scale(0, factor), shift.set(finite))
     step = seq(
@@ -226,4 +208,4 @@ def running_logsumexp(call: KernelCall) -> Function:
     )
     length = data.shape[call.attrs.axis]
     body = seq(totals.start(), shift.start(-largest), loop(place, length, step))
-    return call.function(parallel_nest(loops, body, length * 24))
+    return call.function(loops.parallel_nest(outer, body, length * 24))

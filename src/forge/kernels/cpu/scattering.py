@@ -46,14 +46,13 @@ def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
         for k, index in given.items():
             inside = E.logical_and(inside, _in_range(index, data.shape[k]))
         step = If(inside, step)
-    return call.function(seq(_copied(call, data), _unless_empty(data.shape, nest(loops, step))))
-
-
-def _copied(call: KernelCall, data: Reader) -> Stmt:
-    """The operand, written to the result where it does not lie there."""
-    loops = axes(data.shape)
-    at = places(loops)
-    return seq() if call.in_place else nest(loops, call.results[0].write(at, data.read(at)))
+    body = nest(loops, step)
+    for extent in data.shape:  # nothing can be written into a tensor without elements
+        body = guard(extent > 0, body)
+    if not call.in_place:
+        elements = axes(data.shape)
+        body = seq(nest(elements, call.results[0].write(places(elements), data.read(places(elements)))), body)
+    return call.function(body)
 
 
 def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) -> Stmt:
@@ -61,13 +60,6 @@ def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) ->
     value = E.Var(out.dtype, 1, "value")
     combined = update if reduction == "update" else E.binary(reduction, E.load(out, place), update)
     return seq(Let(place, out.offset(*target)), Let(value, combined), store(out, place, value))
-
-
-def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
-    """Nothing can be written into a tensor without elements."""
-    for extent in shape:
-        body = guard(extent > 0, body)
-    return body
 
 
 @kernel("scatter_elements", complex_numbers=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from forge import dtypes
-from forge.loops import Cell, axes, bit_length, clamped, parallel_nest, places
+from forge.loops import Cell, axes, bit_length, bound, clamped, parallel_nest, places
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, Let, loop, seq
+from forge.tir.stmt import Function, Let, Stmt, loop, seq
 
 
 def _goes_before(element: Expr, value: Expr, right: bool) -> Expr:
@@ -30,15 +30,14 @@ def searchsorted(call: KernelCall) -> Function:
     at = places(loops)
     batch = at[:-1] if len(ordered.shape) > 1 else []
     extent, low, size = ordered.shape[-1], Cell("low"), Cell("size")
-    value, middle = E.Var(values.dtype, 1, "value"), E.var("middle")
-    half, left, count = E.var("half"), E.var("left"), E.var("count")
+    value, lets = E.Var(values.dtype, 1, "value"), list[Stmt]()
+    count, left = bound(size.value, lets, "count"), bound(low.value, lets, "left")
+    half = bound(count // 2, lets, "half")
+    middle = bound(left + half, lets, "middle")
     element = ordered.read((*batch, clamped(middle, extent)))
     after = E.logical_and(_goes_before(element, value, call.attrs.right), count > 0)
     step = seq(
-        Let(count, size.value),
-        Let(left, low.value),
-        Let(half, count // 2),
-        Let(middle, left + half),
+        lets,
         low.set(E.select(after, middle + 1, left)),
         size.set(E.select(after, count - half - 1, half)),
     )

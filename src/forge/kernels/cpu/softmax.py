@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge.kernels.cpu.rows import KernelRow, Position, Step, row_function, row_problem
-from forge.loops import LARGEST_NUMBER
+from forge.loops import LARGEST_NUMBER, bind
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, Let, Stmt, seq
+from forge.tir.stmt import Function, Stmt, seq
 
 COST = 24
 
@@ -46,23 +46,22 @@ def _softmax(row: KernelRow) -> list[Step]:
     first, largest = _largest(row)
 
     def exponentials(position: Position) -> tuple[Sequence[Stmt], Expr]:
-        e = E.Var(row.dtype, position.lanes, "e")
-        return [Let(e, _exponential(row, largest, position)), *row.keep(e, position)], e
+        lets, e = bind("e", _exponential(row, largest, position))
+        return [*lets, *row.keep(e, position)], e
 
     second, total = row.reduce("sum", exponentials)
-    factor = E.Var(row.dtype, total.lanes, "factor")
+    lets, factor = bind("factor", E.const(1.0, row.dtype, total.lanes) / total)
 
     def result(position: Position) -> Stmt:
         e = row.kept(position) if row.cached else _exponential(row, largest, position)
         return row.write(e * factor, position)
 
-    last = seq(Let(factor, E.const(1.0, row.dtype, total.lanes) / total), row.each(result))
-    return [(first, largest), (second, total), (last, None)]
+    return [(first, largest), (second, total), (seq(lets, row.each(result)), None)]
 
 
 def _log_softmax(row: KernelRow) -> list[Step]:
     first, largest = _largest(row)
     second, total = row.reduce("sum", lambda position: ([], _exponential(row, largest, position)))
-    offset = E.Var(row.dtype, total.lanes, "offset")
+    lets, offset = bind("offset", E.call("log", total))
     result = row.each(lambda position: row.write(row.again("data", position) - largest - offset, position))
-    return [(first, largest), (second, total), (seq(Let(offset, E.call("log", total)), result), None)]
+    return [(first, largest), (second, total), (seq(lets, result), None)]

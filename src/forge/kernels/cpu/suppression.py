@@ -7,12 +7,11 @@ vector of them at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from forge import loops
-from forge.kernels.cpu.merging import Merge, has_key, key, position_of
+from forge.kernels.cpu.merging import Merge, has_key, position_of
 from forge.kernels.cpu.ordering import RankedRow, order_by_heap, scan_row
 from forge.loops import Cell
 from forge.loops.contract import KernelCall, Reader, kernel
@@ -28,29 +27,21 @@ LARGEST: Final = 1 << 15
 
 @dataclass(frozen=True)
 class Corners:
-    """Corners, lower before upper, and area."""
+    """Corners, lower before upper, and area: five ``parts``."""
 
-    low: tuple[Expr, Expr]
-    high: tuple[Expr, Expr]
-    area: Expr
+    parts: tuple[Expr, ...]
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
-        return (*self.low, *self.high, self.area)
-
-    def map(self, change: Callable[[Expr], Expr]) -> Corners:
-        """Returns the corners with each coordinate and the area changed."""
-        a, b, c, d, area = map(change, self.parts)
-        return Corners((a, b), (c, d), area)
+    def area(self) -> Expr:
+        return self.parts[4]
 
     def overlap(self, other: Corners, threshold: Expr) -> Expr:
         """Whether intersection over union exceeds the threshold; boxes without area overlap nothing."""
         lanes, dtype = other.area.lanes, other.area.dtype
         zero, one = E.const(0.0, dtype, lanes), E.const(1.0, dtype, lanes)
-        sides = [
-            E.binary("max", E.binary("min", self.high[k], other.high[k]) - E.binary("max", self.low[k], other.low[k]), zero)
-            for k in range(2)
-        ]
+        low = [E.binary("max", a, b) for a, b in zip(self.parts[:2], other.parts[:2])]
+        high = [E.binary("min", a, b) for a, b in zip(self.parts[2:4], other.parts[2:4])]
+        sides = [E.binary("max", b - a, zero) for a, b in zip(low, high)]
         common = sides[0] * sides[1]
         union = self.area + other.area - common
         some = E.compare("gt", union, zero)
@@ -67,7 +58,7 @@ def _corners(boxes: Reader, batch: Expr, number: Expr, centred: bool, real: str)
         low.append(loops.bound(E.binary("min", a, b), binds, "low"))
         high.append(loops.bound(E.binary("max", a, b), binds, "high"))
     area = loops.bound((high[0] - low[0]) * (high[1] - low[1]), binds, "area")
-    return binds, Corners((low[0], low[1]), (high[0], high[1]), area)
+    return binds, Corners((*low, *high, area))
 
 
 @kernel("box_suppression")
@@ -126,7 +117,7 @@ class _Row:
         room = E.const(merge.capacity)
         position, found, rank = E.var("position"), E.var("found"), E.var("rank")
         counted = E.const(1) if self.least is None else E.cast(self._counts(position), "int64")
-        add = seq(merge.put(E.binary("min", self.count.value, room), key(self.row.read(position), position, ascending=False)),
+        add = seq(merge.put(E.binary("min", self.count.value, room), self.row.key(position)),
                   self.count.set(self.count.value + counted))
         gather = scan_row(self.row, self.extent, E.const(0), position, add, [] if self.least is None else [self._counts])
         ordered, begin = merge.sort(found, found)
@@ -147,8 +138,9 @@ class _Row:
 
         def compare(vector: Expr) -> Stmt:
             at = E.ramp(vector * self.lanes, 1, self.lanes)
-            rivals = Corners(*self._loaded(at))
-            hit = mine.map(lambda x: E.broadcast(x, self.lanes)).overlap(rivals, E.broadcast(threshold, self.lanes))
+            rivals = Corners(tuple(E.load(buffer, at) for buffer in self.corners))
+            own = Corners(tuple(E.broadcast(x, self.lanes) for x in mine.parts))
+            hit = own.overlap(rivals, E.broadcast(threshold, self.lanes))
             hit = E.logical_and(hit, E.compare("lt", at, E.broadcast(kept, self.lanes)))
             return If(self.clear.value.ne(0), If(E.call("reduce_or", hit), lacks))
 
@@ -161,7 +153,3 @@ class _Row:
         wanted = kept < E.cast(self.limit.read((E.const(0),)), "int64")
         eligible = wanted if self.least is None else E.logical_and(wanted, self._counts(number))
         return seq(Let(number, self._load(box)), If(eligible, examine))
-
-    def _loaded(self, at: Expr) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr], Expr]:
-        a, b, c, d, area = (E.load(buffer, at) for buffer in self.corners)
-        return (a, b), (c, d), area

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import inf
 from typing import Final
 
 from forge import dtypes
 from forge.loops import Cell, Loop, known, parallel_nest, static, supports_masks, vector_loop
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
@@ -40,23 +39,17 @@ NODES, TREES = "tree_ensemble: the number of nodes", "tree_ensemble: the number 
 NODE = FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 
 
-@dataclass(frozen=True, eq=False)
 class _Problem:
-    call: KernelCall
-    data: Reader
-    nodes: Reader
-    roots: Reader
-    weights: Reader
-    entry_targets: Reader | None
-    offsets: Reader | None
-    totals: Buffer  # (rows of a block, targets of a chunk)
-    first_row: Expr
-    first_target: Expr
-    targets: Expr  # of this chunk
+    """A block of rows from ``first_row`` on and a chunk of ``targets`` targets from ``first_target`` on.
 
-    @property
-    def width(self) -> Expr:
-        return self.totals.shape[1]
+    ``totals``: (rows of a block, targets of a chunk).
+    """
+
+    def __init__(self, call: KernelCall, totals: Buffer, first_row: Expr, first_target: Expr, targets: Expr) -> None:
+        self.call, self.totals = call, totals
+        self.first_row, self.first_target, self.targets = first_row, first_target, targets
+        self.data, self.nodes, self.roots, self.weights = call.readers[:4]
+        self.entry_targets, self.offsets = call.operand(4), call.operand(5)
 
     @property
     def start(self) -> float:
@@ -75,28 +68,27 @@ def tree_ensemble(call: KernelCall) -> Function:
     """Family of ``tree_ensemble``: operands data, nodes, roots, weights and, where leaves speak of few targets, entry_targets and
     offsets; attributes targets, steps, aggregate. A part of the work is a block of rows and a chunk of targets.
     """
-    data, nodes, roots, weights = call.readers[:4]
+    data, _, roots, weights = call.readers[:4]
     targets = call.attrs.targets
     width = max(1, min(targets, MAX_TARGETS))
-    most = _most_rows(call, data, nodes, roots, width * dtypes.itemsize(weights.dtype))
+    most = _most_rows(call, width * dtypes.itemsize(weights.dtype))
     totals = Buffer("totals", weights.dtype, (E.const(most), E.const(width)), scope="local")
     block, chunk = E.var("block"), E.var("chunk")
     rows, step = E.var("rows"), _rows_of_block(data.shape[0], most, call.target.num_cores)
     first_target = chunk * width
-    problem = _Problem(
-        call, data, nodes, roots, weights, call.operand(4), call.operand(5), totals, block * step, first_target,
-        E.const(targets) if targets <= width else E.binary("min", E.const(targets) - first_target, E.const(width)),
-    )
+    here = E.const(targets) if targets <= width else E.binary("min", E.const(targets) - first_target, E.const(width))
+    problem = _Problem(call, totals, block * step, first_target, here)
     body = seq(Let(rows, E.binary("min", data.shape[0] - problem.first_row, step)), _block(problem, rows))
     loops = [Loop(block, (data.shape[0] + step - 1) // step), Loop(chunk, E.const(-(-targets // width)))]
     return call.function(parallel_nest(loops, body, step * roots.shape[0] * (call.attrs.steps + 1)))
 
 
-def _most_rows(call: KernelCall, data: Reader, nodes: Reader, roots: Reader, bytes_of_totals: int) -> int:
+def _most_rows(call: KernelCall, bytes_of_totals: int) -> int:
     """Rows of which data and totals leave room for a tree: in half of the first-level cache if a tree fits into the other half.
 
     A larger tree comes from the second-level cache for every row, and is fetched into it once for a block: many rows, then.
     """
+    data, nodes, roots = call.readers[:3]
     size = dtypes.itemsize(data.dtype)
     tree = known(nodes.shape[0], NODES) * len(NODE) * size // max(1, known(roots.shape[0], TREES))
     target = call.target
@@ -115,7 +107,7 @@ def _rows_of_block(rows: Expr, most: int, cores: int) -> Expr:
 
 
 def _block(problem: _Problem, rows: Expr) -> Stmt:
-    tree, group, row = E.var("tree"), E.var("group"), E.var("row")
+    tree, group, cleared, row = E.var("tree"), E.var("group"), E.var("row"), E.var("row")
     side_by_side = [group * PATHS + k for k in range(PATHS)]
     root = E.var("root")
     full = rows // PATHS
@@ -123,20 +115,18 @@ def _block(problem: _Problem, rows: Expr) -> Stmt:
         Let(root, E.cast(problem.roots.read((tree,)), "int64")),
         loop(group, full, _follow(problem, side_by_side, [root] * PATHS)),
     )
+
+    def start(target: Expr, lanes: int, mask: Expr | None) -> Stmt:
+        value = E.const(problem.start, problem.totals.dtype, lanes)
+        return store(problem.totals, _place(problem, cleared, target, lanes), value, mask)
+
     return seq(
         Allocate(problem.totals),
-        _each_total(problem, rows, lambda at, lanes, mask: store(
-            problem.totals, at, E.const(problem.start, problem.totals.dtype, lanes), mask
-        )),
+        loop(cleared, rows, problem.each_target(start)),
         If(full > 0, loop(tree, problem.roots.shape[0], one_tree)),
         loop(row, rows - full * PATHS, _across_trees(problem, full * PATHS + row)),
         loop(row, rows, problem.each_target(lambda k, lanes, mask: _write(problem, row, k, lanes, mask))),
     )
-
-
-def _each_total(problem: _Problem, rows: Expr, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
-    row = E.var("row")
-    return loop(row, rows, problem.each_target(lambda k, lanes, mask: body(_place(problem, row, k, lanes), lanes, mask)))
 
 
 def _place(problem: _Problem, row: Expr, target: Expr, lanes: int = 1) -> Expr:
