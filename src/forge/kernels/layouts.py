@@ -36,7 +36,7 @@ class CpuLayouts:
         return blocking.group_size(self.target, data, weight)
 
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
-        """A multiple of the vector's lanes with little padding."""
+        """Returns a multiple of the vector's lanes with little padding."""
         lanes = self.channel_block(dtype)
         penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and self.group_size(dtype, "int8") == 2 else _STEP_PENALTY
 
@@ -49,12 +49,12 @@ class CpuLayouts:
         return lanes * vectors
 
     def blocks_panel(self, units: int) -> int:
-        """Up to four vectors, which one row reads side by side."""
+        """Returns up to four vectors, which one row reads side by side."""
         lanes = self.target.lanes("float32")
         return lanes * min(4, loops.next_power_of_two(-(-units // lanes)))
 
     def recurrent_panel(self, hidden: int) -> int:
-        """Up to eight vectors, with little padding of each gate."""
+        """Returns up to eight vectors, with little padding of each gate."""
         lanes = self.target.lanes("float32")
         return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
 
@@ -65,7 +65,7 @@ class CpuLayouts:
         return group if dtype != "float64" and fits else 1
 
     def permutes_tables(self) -> bool:
-        """Where vectors are short, codes one by one take longer than to read float32."""
+        """Returns whether tables are permuted in registers: in short vectors, codes take longer than reading float32."""
         lanes = self.target.lanes("float32")
         return lanes >= 8 and lanes in self.target.isa.permuted_lanes
 

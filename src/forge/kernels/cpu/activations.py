@@ -10,7 +10,7 @@ from forge.tir.expr import Expr
 
 
 def activate(name: str, x: Expr, alpha: float, beta: float) -> Expr:
-    """Activation ``name`` of ``x`` with its parameters; those that it does not have are not looked at.
+    """Applies activation ``name`` to ``x`` with its parameters; those that it does not have are not looked at.
 
     Raises:
         CompileError: there is no such activation.

@@ -131,7 +131,7 @@ class AttentionPlan:
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
 
     def keys_of(self, batch: Sequence[Expr]) -> Right:
-        """The right operand of the first product."""
+        """Returns the right operand of the first product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
             return self.read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
 
@@ -145,7 +145,7 @@ class AttentionPlan:
         return Right(read_group if self.grouped else read, by_columns, self.keys, self.steps(self.depth), self.score_tile)
 
     def values_of(self, batch: Sequence[Expr], first: Expr, count: Expr) -> Right:
-        """``count`` values from ``first`` on, as right operand of the second product."""
+        """Returns ``count`` values from ``first`` on, as right operand of the second product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
             return self.read(self.value, batch, [first + k, n], mask)
 
@@ -169,7 +169,7 @@ class AttentionPlan:
 
 
 def blocks_of_rows(call: KernelCall) -> Stmt:
-    """All rows, in tasks of their own for each block of rows and pair of products."""
+    """Computes all rows, in tasks of their own for each block of rows and pair of products."""
     plan = plan_attention(call, call.attrs.inner)
 
     def body(plan: AttentionPlan) -> Stmt:
@@ -181,7 +181,7 @@ def blocks_of_rows(call: KernelCall) -> Stmt:
 
 
 def tasks(plan: AttentionPlan, make: Callable[[Sequence[Expr], Rows], Task]) -> Stmt:
-    """The parallel loop over the tasks of a plan."""
+    """Makes the parallel loop over the tasks of a plan."""
     work = plan.keys, plan.depth + plan.size + EXPONENTIAL_COST
     return gemm.batch_tasks(
         plan.batch, plan.rows, plan.row_block, 1, work, lambda batch, rows, _: make(batch, rows).statement())

@@ -79,7 +79,7 @@ def conv2d_nchwc(call: KernelCall) -> Function:
 
 
 def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
-    """The convolution, without the taps that are not ``used``."""
+    """Makes the convolution, without the taps that are not ``used``."""
     problem = _problem(call, used)
     if used is None and winograd_bytes.is_faster(problem, call.name):
         return winograd_bytes.build(call, problem)

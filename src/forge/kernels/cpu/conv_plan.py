@@ -46,7 +46,7 @@ PADDING_SHARE: Final = 50
 
 @dataclass(frozen=True)
 class ConvProblem(WindowProblem):
-    """What the choice of a plan depends on.
+    """The facts that the choice of a plan depends on.
 
     ``in_channels`` and ``in_block`` count steps of the reduction, those of all slices together. Where ``staged``, a task copies
     the input under it into a local patch.
@@ -78,7 +78,7 @@ class ConvProblem(WindowProblem):
         return not axis.is_known and axis.padded and self.pad_value == 0 and axis.kernel > 3 and self.window.used is None
 
     def most_positions(self, vectors: int) -> int:
-        """The most output positions that a register tile has."""
+        """Returns the most output positions that a register tile has."""
         return tiles.largest_rows(vectors, self.target.vector_registers - self.unit.registers)
 
     @property
@@ -106,15 +106,15 @@ class ConvProblem(WindowProblem):
         return f"conv2d {data} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
 
     def weight_bytes(self, vectors: int) -> int:
-        """Bytes of the weights of a group of vectors of output channels."""
+        """Counts the bytes of the weights of a group of vectors of output channels."""
         return vectors * self.lanes * self.steps * self.unit.size * dtypes.itemsize(self.window.weight.dtype)
 
     def sum_bytes(self, positions: int, vectors: int) -> int:
-        """Bytes of the sums of ``positions`` of a group of vectors of output channels."""
+        """Counts the bytes of the sums of ``positions`` of a group of vectors of output channels."""
         return positions * vectors * self.lanes * dtypes.itemsize(self.dtype)
 
     def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
-        """Bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
+        """Counts the bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
         axes = ((self.window.height, rows), (self.window.width, columns))
         area = math.prod(axis.span(n) if self.staged else min(axis.span(n), n * axis.kernel) for axis, n in axes)
         return area * blocks * self.window.block * dtypes.itemsize(self.unit.copied)
@@ -138,7 +138,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class ConvPlan(ConvProblem):
-    """How one convolution is computed.
+    """The tiles, tasks and copies by which one convolution is computed.
 
     A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
     ``row_block`` x ``column_block`` positions by ``groups`` groups of ``vectors`` vectors, ``chunk`` channel blocks at a time.
@@ -179,7 +179,7 @@ class ConvPlan(ConvProblem):
 
     @property
     def blocks(self) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
-        """How many tasks there are along the height, and the rows of one; along the width, and the columns.
+        """The number of tasks along the height, and the rows of one; along the width, and the columns.
 
         Where both are known at run time only, a task has more rows the fewer columns there are: it reads all weights. Where
         some are, none has more than its share of the cores.
@@ -261,7 +261,7 @@ def estimate(convolution: Convolution3x3, target: Target) -> float:
 
 
 def plan_convolution(problem: ConvProblem, kernel: str = "") -> ConvPlan:
-    """The plan that was measured to be the fastest, or the cheapest by the cost model."""
+    """Chooses the plan that was measured to be the fastest, or the cheapest by the cost model."""
     tile = min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
     default = (*tile, *_choose_task(problem, *tile))
     height, width, vectors, row_block, column_block, groups, chunk = problem.target.choices.pick(
@@ -306,7 +306,7 @@ def _assumed(axis: SpatialAxis) -> int:
 
 
 def tail_widths(unit: Group, size: int, vectors: int, most: int = 0) -> list[int]:
-    """`tiles.tails`, and two more that pay for their code.
+    """Returns `tiles.tails`, and two more that pay for their code.
 
     Dot products of bytes are few enough per position for one between the widest two. One is wider than ``size``, of at most
     ``most`` positions: it takes the last whole tile, too, so that no tile has only one or two, of three vectors and more.

@@ -146,7 +146,7 @@ def plan_dense(call: KernelCall) -> DensePlan:
 
 
 def panel_key(rows: int, depth: int, units: int, dtype: str) -> str:
-    """The name of the choice of a panel; 0 rows: known at run time only."""
+    """Returns the name of the choice of a panel; 0 rows: known at run time only."""
     return f"dense panel {rows} x {depth} x {units} {dtype}"
 
 

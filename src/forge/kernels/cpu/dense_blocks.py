@@ -85,7 +85,7 @@ class BlocksPlan:
         return self.panel // self.lanes
 
     def tiles(self, panel: Expr, vectors: int) -> Expr:
-        """How many tiles of ``vectors`` vectors of a panel have columns of the result."""
+        """Counts the tiles of ``vectors`` vectors of a panel that have columns of the result."""
         width = vectors * self.lanes
         whole = E.const(self.panel // width)
         if self.units % self.panel == 0:
@@ -147,7 +147,7 @@ def row_tasks(plan: BlocksPlan, panels: Callable[[Rows, PanelOf, EachPanel], Stm
 
 
 def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
-    """Sizes of a call; of several weights, all have the same."""
+    """Returns the sizes of a call; of several weights, all have the same."""
     data, data_scale, weight, scale = call.operands[:4]
     if data is None or weight is None or weight.buffer is None or scale is None:
         raise CompileError(f"{call.name}: packed dense of blocks; got a weight with a prologue; expected a plain constant")

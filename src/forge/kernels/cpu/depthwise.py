@@ -70,7 +70,7 @@ def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
 
 
 def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
-    """The convolution, whose windows begin where ``used`` says; windows of bytes, or of known sizes, begin together."""
+    """Makes the convolution, whose windows begin where ``used`` says; windows of bytes, or of known sizes, begin together."""
     data, weight = call.readers
     if len(data.shape) == len(weight.shape) == 5:
         return depthwise_bytes.build(call)

@@ -100,7 +100,7 @@ class BytesPlan:
 
 
 def build(call: KernelCall) -> Function:
-    """The kernel of a depthwise convolution whose weight is in groups."""
+    """Makes the kernel of a depthwise convolution whose weight is in groups."""
     kernel_h = static_shape(call, call.operands[1], 5, WEIGHT)[1]
     window = window_of(call, (kernel_h, int(call.attrs.kernel_size[-1])))
     plan = _plan(call, window)

@@ -129,7 +129,7 @@ REAL = "float32"
 
 
 def rounded(x: Expr) -> Expr:
-    """The nearest integer, halves away from 0; within 32 bits."""
+    """Returns the nearest integer, halves away from 0; within 32 bits."""
     away = E.call("floor", E.call("abs", x) + 0.5)
     return E.cast(E.cast(E.select(x < 0.0, away * -1.0, away), "int32"), "int64")
 

@@ -18,7 +18,7 @@ from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix of ``buffer``; or a vector or a number there that belongs to a matrix."""
+    """A matrix of ``buffer``, or that matrix transposed."""
 
     buffer: Buffer
     batch: Sequence[Expr]
@@ -78,13 +78,13 @@ def find_first(chosen: Cell, begin: ExprLike, count: Expr, better: Callable[[Exp
 
 
 def each_element(rows: Expr, columns: Expr, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
-    """``body(row, column)`` for all elements of a matrix."""
+    """Runs ``body(row, column)`` for all elements of a matrix."""
     row, column = E.var("row"), E.var("column")
     return loop(row, rows, loop(column, columns, body(row, column)))
 
 
 def batch_loops(shape: Sequence[Expr]) -> tuple[list[Loop], list[Expr]]:
-    """Loops over the matrices, and their variables."""
+    """Makes loops over the matrices, and their variables."""
     loops = axes(shape[:-2])
     return loops, places(loops)
 
@@ -271,7 +271,7 @@ def _eliminate(out: Matrix, shape: Sequence[Expr], steps: Expr, chosen: Cell, ex
 
 
 def magnitude(value: Expr) -> Expr:
-    """By what pivots are chosen: of complex numbers the sum of the sizes of both parts, as in LAPACK."""
+    """Returns the number by which pivots are chosen: of complex ones the sum of the sizes of both parts, as in LAPACK."""
     if not dtypes.is_complex(value.dtype):
         return E.call("abs", value)
     return E.call("abs", E.real_part(value)) + E.call("abs", E.imaginary_part(value))

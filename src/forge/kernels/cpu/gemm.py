@@ -74,7 +74,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Product:
-    """One column tile of a matrix product.
+    """A column tile of a matrix product.
 
     Attributes:
         tile: the main register tile.
@@ -113,7 +113,7 @@ class Rows:
 
     @staticmethod
     def of_block(number: Expr, block: int, total: Expr) -> tuple[list[Stmt], Rows]:
-        """The rows of block ``number``, and the statements that bind them."""
+        """Returns the rows of block ``number``, and the statements that bind them."""
         known = loops.static(total)
         lets_begin, begin = loops.bind("row_begin", number * block)
         whole = known is not None and known % block == 0
@@ -172,7 +172,7 @@ def tiles_of_group(group: Expr, groups: int, count: int, body: Callable[[Expr], 
 
 
 def row_tiles(product: Product, rows: Rows) -> Stmt:
-    """All rows: full tiles, then what is left over in smaller ones."""
+    """Computes all rows: full tiles, then what is left over in smaller ones."""
     size = product.tile.rows
     count = rows.count // size
 
@@ -187,7 +187,7 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
 def tiled_rows(
     rows: Rows, size: int, tile: Callable[[Expr, int, Expr | None], Stmt], before: Callable[[Expr], Stmt] = lambda number: seq()
 ) -> Stmt:
-    """``tile(first, count, limit)`` for tiles of ``size`` rows, then for smaller ones of what is left; as ``row_tile``.
+    """Runs ``tile(first, count, limit)`` for tiles of ``size`` rows, then for smaller ones of what is left; as ``row_tile``.
 
     ``before`` gives what runs before a full tile, by its number.
     """
@@ -220,7 +220,7 @@ def tiled_rows(
 
 
 def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None) -> Stmt:
-    """``rows`` rows from ``first``; those from ``limit`` on are computed from the last real row and not written."""
+    """Computes ``rows`` rows from ``first``; those from ``limit`` on are computed from the last real row and not written."""
     tile = product.tile
     acc = Accumulators(RegisterTile(rows, tile.vectors, tile.lanes, tile.dtype))
     lets, base = loops.bind("first_row", first)
@@ -243,7 +243,7 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
 
 
 def splits_of_row(tile: RegisterTile) -> int:
-    """How many accumulators a vector of a single row has."""
+    """Returns the number of accumulators of a vector of a single row."""
     return max(1, 8 // tile.vectors)
 
 
@@ -271,7 +271,7 @@ def single_row(product: Product, row: Expr) -> Stmt:
 
 
 def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
-    """``row_tiles``, or ``single_row`` where there is one row in all, which may be known at run time only."""
+    """Runs ``row_tiles``, or ``single_row`` where there is one row in all, which may be known at run time only."""
     if E.is_const(total, 1):
         return single_row(product, E.const(0))
     if rows.total is not None:
@@ -280,7 +280,7 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
 
 
 def even_tiles(product: Product, rows: Rows) -> Stmt:
-    """All rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
+    """Computes rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
     size, end = product.tile.rows, rows.begin + rows.count
     fetching = product if product.ahead is None else replace(product, prefetch=product.ahead.step)
     full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(fetching, rows.begin + number * size, size))
@@ -333,7 +333,7 @@ class PartialSums:
 
 def in_parts(tile: RegisterTile, rows: Rows, steps: int, part: int, of_part: Callable[[Expr, int, FinishRow, Start, bool],
              Stmt], write: FinishRow) -> Stmt:
-    """A reduction of ``steps`` in parts of ``part``: sums wait on the stack, and the last part hands them to ``write``.
+    """Reduces ``steps`` in parts of ``part``: sums wait on the stack, and the last part hands them to ``write``.
 
     Args:
         of_part: ``of_part(first, count, finish, start, is_last)`` gives the rows over ``count`` steps from ``first`` on.
@@ -346,7 +346,7 @@ def in_parts(tile: RegisterTile, rows: Rows, steps: int, part: int, of_part: Cal
 
 
 def copied_rows(rows: Rows, dtype: str, size: ExprLike, stride: int, lanes: int, read: ReadRow) -> tuple[Stmt, Buffer]:
-    """Copies the rows of a task, as ``dtype``, into a local buffer; returns the statements and the buffer."""
+    """Makes a local copy of the rows of a task, ``stride`` elements apart; returns what fills it, and the copy."""
     copy = loops.local("rows", dtype, rows.block * stride)
     return seq(Allocate(copy), copy_rows(copy, rows, size, stride, lanes, read)), copy
 
@@ -363,7 +363,7 @@ def read_flat(data: Reader, row: Expr, k: Expr, mask: Expr | None = None) -> Exp
 
 
 def column_tiles(tile: RegisterTile, columns: Expr, body: Callable[[Expr, Expr], Stmt], first: ExprLike = 0) -> Stmt:
-    """``body(number, column)`` for each tile of ``columns`` columns from ``first`` on."""
+    """Runs ``body(number, column)`` for each tile of ``columns`` columns from ``first`` on."""
 
     def numbered(number: Expr) -> Stmt:
         lets, column = loops.bind("column", first + number * tile.width)
@@ -375,7 +375,7 @@ def column_tiles(tile: RegisterTile, columns: Expr, body: Callable[[Expr, Expr],
 def write_row(
     tile: RegisterTile, column: Expr, columns: Expr, value: RowValue, write: Callable[[Expr, Expr, Expr | None], Stmt]
 ) -> Stmt:
-    """``write(indices, value, mask)`` for each vector of a row of the tile at ``column``, of ``columns`` in all."""
+    """Runs ``write(indices, value, mask)`` for each vector of a row of the tile at ``column``, of ``columns`` in all."""
 
     def vector(v: int, mask: Expr | None) -> Stmt:
         return write(E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
@@ -395,7 +395,7 @@ def write_units(result: Writer, tile: RegisterTile, units: int, row: Expr, colum
 
 
 def column_vectors(tile: RegisterTile, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:
-    """``write(v, mask)`` for each vector of the tile at ``column``; those past ``columns`` are masked or left out."""
+    """Runs ``write(v, mask)`` for each vector of the tile at ``column``; those past ``columns`` are masked or left out."""
     whole = seq(write(v, None) for v in range(tile.vectors))
     known, place = loops.static(columns), loops.static(column)
     rest = None if known is None else known % tile.width if place is None else min(known - place, tile.width)

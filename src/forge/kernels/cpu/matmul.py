@@ -82,7 +82,7 @@ class MatmulPlan:
         return self._step(lambda k: self.value_b(batch, k, column, mask), step, column.lanes, step.lanes > 1)
 
     def value_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:
-        """The element of b, in its own dtype."""
+        """Reads the element of b, in its own dtype."""
         return self._value(self.b, batch, [column, k] if self.transpose_b else [k, column], mask)
 
     def _value(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
@@ -98,7 +98,7 @@ class MatmulPlan:
         return E.broadcast(self.group.read(read, step * self.group.size), lanes)
 
     def mask_of(self, step: Expr, count: Expr, mask: Expr | None) -> Expr | None:
-        """``mask``, which says where ``step`` is below ``count``, for each k."""
+        """Returns ``mask``, which says where ``step`` is below ``count``, for each k."""
         if mask is None or self.group.size == 1:
             return mask
         return self.group.numbers(step) < count * self.group.size
@@ -165,7 +165,7 @@ def _zeros(operand: Reader) -> list[Expr]:
 
 
 def is_view(read: Callable[[Expr, Expr], Expr]) -> bool:
-    """Whether reading is a plain load at an index without divisions: cheap enough to repeat."""
+    """Returns whether reading is a plain load at an index without divisions: cheap enough to repeat."""
     value = read(E.var("row"), E.var("k"))
     return isinstance(value, E.Load) and all(
         isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub") for x in nodes(value.index))

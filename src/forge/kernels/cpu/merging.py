@@ -22,12 +22,12 @@ LARGEST: Final = 1 << 14
 
 
 def has_key(dtype: str) -> bool:
-    """Whether the order of ``dtype`` fits into 32 bits."""
+    """Returns whether the order of ``dtype`` fits into 32 bits."""
     return not dtypes.is_complex(dtype) and dtypes.itemsize(dtype) <= 4 and (dtypes.is_integer(dtype) or dtypes.is_float(dtype))
 
 
 def key(value: Expr, position: Expr, ascending: bool) -> Expr:
-    """The int64 (or vector) that comes before another if ``value`` does or, where they are equal, ``position``."""
+    """Makes the int64 (or vector) that comes before another if ``value`` does or, where they are equal, ``position``."""
     order = _float_order(value) if dtypes.is_float(value.dtype) else E.cast(value, "int64")
     if value.dtype == "uint32":
         order = order - (1 << 31)
@@ -76,14 +76,14 @@ class Merge:
         return loop(place, self.size(length) - begin, self.put(place, last), begin=begin)
 
     def size(self, length: Expr) -> Expr:
-        """The power of two that is sorted."""
+        """Returns the power of two that is sorted."""
         if isinstance(length, E.Const):
             return E.const(self.capacity)
         bits = E.const(64) - E.call("clz", E.binary("max", length - 1, E.const(BLOCK - 1)))
         return E.binary("shl", E.const(1), bits)
 
     def sort(self, length: Expr, wanted: Expr) -> tuple[Stmt, Expr]:
-        """Statements, and where the sorted keys begin, of which the first ``wanted`` are in their place."""
+        """Returns statements, and where the sorted keys begin, of which the first ``wanted`` are in their place."""
         few = static(wanted)
         if few is None or static(length) is None:
             few = self.capacity

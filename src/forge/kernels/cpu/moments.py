@@ -15,7 +15,7 @@ MEAN, SQUARES = range(2)
 
 
 def moments(row: AlongRow) -> tuple[Stmt, Expr, Expr]:
-    """Statements, the mean, and the sum of squared differences from it.
+    """Returns statements, the mean, and the sum of squared differences from it.
 
     Each chunk has its own mean and squares, taken in two passes over the nearest cache; they join what is known as (Chan et al.)
     ``mean += d * n / N`` and ``squares += squares' + d * d * n * (N - n) / N`` with d = mean' - mean and N elements so far.

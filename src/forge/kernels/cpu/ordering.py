@@ -35,7 +35,7 @@ class Ranked:
 
 
 def precedes(a: Expr, b: Expr, ascending: bool) -> Expr:
-    """Whether ``a`` comes strictly before ``b``; NaN is the largest."""
+    """Returns whether ``a`` comes strictly before ``b``; NaN is the largest."""
     smaller, larger = (a, b) if ascending else (b, a)
     less = smaller < larger
     if not dtypes.is_float(a.dtype):
@@ -61,7 +61,7 @@ def _bound(item: Ranked) -> tuple[list[Stmt], Ranked]:
 
 @dataclass(frozen=True)
 class RankedRow:
-    """One row of the operand, and the slots of its heap in the results.
+    """A row of the operand, and the slots of its heap in the results.
 
     Attributes:
         read: the element at a position; at a ramp of positions, a vector of elements.
@@ -101,7 +101,7 @@ class RankedRow:
                    for buffer, x in held if buffer is not None and x is not None)
 
     def before(self, a: Ranked, b: Ranked) -> tuple[Stmt, Expr]:
-        """Whether ``a`` comes before ``b``, after the statements that find it out."""
+        """Returns whether ``a`` comes before ``b``, after the statements that find it out."""
         return seq(), _before(a, b, self.ascending)
 
 
@@ -136,7 +136,7 @@ def _sink(row: RankedRow, item: Ranked, root: Expr, end: Expr, levels: Expr) -> 
 
 
 def order_by_heap(row: RankedRow, length: Expr, count: Expr) -> Stmt:
-    """The first ``count`` of ``length`` elements in order."""
+    """Finds the first ``count`` of ``length`` elements in order."""
     levels = bit_length(count)
     slot, turn, position, rest = (E.var(n) for n in ("slot", "turn", "position", "rest"))
     fill = loop(slot, count, row.put(slot, row.element(E.binary("min", slot, length - 1))))
@@ -224,7 +224,7 @@ def _bests(row: RankedRow, merge: Merge, length: Expr, groups: int) -> Stmt:
 def scan_row(
     row: RankedRow, length: Expr, count: Expr, position: Var, one: Stmt, conditions: Sequence[Callable[[Expr], Expr]]
 ) -> Stmt:
-    """``one`` for every ``position`` after the first ``count``; vectors of which none meets a condition are passed over."""
+    """Runs ``one`` for every ``position`` after the first ``count``; vectors of which none meets a condition are passed over."""
     begin, rest = count, length - count
     if row.lanes == 1:
         return loop(position, rest, one, begin=begin)

@@ -148,14 +148,14 @@ def real_part(x: Expr) -> Expr:
 
 
 def squared(x: Expr) -> Expr:
-    """The square of the size of ``x``."""
+    """Returns the square of the size of ``x``."""
     if not dtypes.is_complex(x.dtype):
         return x * x
     return E.real_part(x) * E.real_part(x) + E.imaginary_part(x) * E.imaginary_part(x)
 
 
 class Reflection:
-    """What makes a column of a matrix 0 below one of its elements, and leaves a vector v there: 1 - tau v v^H, v being 1 at the
+    """A map that makes a column of a matrix 0 below an element, and leaves a vector v there: 1 - tau v v^H, v being 1 at the
     element. The element becomes real, of the sign that its real part has not.
     """
 
@@ -170,7 +170,7 @@ class Reflection:
         return seq(self.largest.allocate(), self.total.allocate())
 
     def make(self, top: Expr, column: Expr, apply: Callable[[Expr], Stmt]) -> Stmt:
-        """Stores tau for ``column``, 0 where nothing is to do; ``apply`` is given its conjugate."""
+        """Gives tau to ``note``, 0 where nothing is to do; then its conjugate to ``apply``."""
         out, largest, total, tau, row = self.out, self.largest, self.total, self.tau, E.var("row")
         alpha, divisor, ratio = (E.Var(out.dtype, 1, name) for name in ("alpha", "divisor", "ratio"))
         beta = E.Var(total.buffer.dtype, 1, "beta")

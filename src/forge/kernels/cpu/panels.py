@@ -84,7 +84,7 @@ def panel_vector(panels: Buffer, tile: RegisterTile, base: Expr) -> VectorElemen
 
 
 def along_columns(read: Callable[[Expr, Expr], Expr], lanes: int) -> bool:
-    """Whether ``read(k, n)`` finds neighbours along k, and not along n, side by side in memory."""
+    """Returns whether ``read(k, n)`` finds neighbours along k, and not along n, side by side in memory."""
     n, k = E.var("n"), E.var("k")
     return lanes > 1 and contiguous(lambda i: read(i, n), lanes) and not contiguous(lambda i: read(k, i), lanes)
 
@@ -96,7 +96,7 @@ def broadcast_indices(batch: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr
 
 
 def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
-    """Whether neighbouring values of the index are neighbours in memory."""
+    """Returns whether neighbouring values of the index are neighbours in memory."""
     value = loaded(read(E.ramp(E.var("i"), 1, lanes)))
     if value is None:
         return False
@@ -104,7 +104,7 @@ def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
 
 
 def loaded(value: Expr) -> E.Load | None:
-    """The load that is all of a value, but for conversions of its type and operations with constants."""
+    """Finds the load that is all of a value, but for conversions of its type and operations with constants."""
     while not isinstance(value, E.Load):
         inner = [x for x in E.children(value) if not isinstance(x, E.Const)]
         if len(inner) != 1 or not isinstance(value, (E.Cast, E.Binary, E.Call)):

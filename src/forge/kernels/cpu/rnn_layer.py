@@ -40,7 +40,7 @@ class Units:
 
 
 class Layer:
-    """One recurrent layer. ``gates``: rows of weights per hidden unit; ``functions``: activations per direction.
+    """A recurrent layer. ``gates``: rows of weights per hidden unit; ``functions``: activations per direction.
 
     ``cell``: a step of a direction, of the step's number and its number within the chunk. ``batch``: its extent in this layer,
     where that is known only here.
@@ -87,7 +87,7 @@ class Layer:
         return loops.known(self.r_scale.shape[1], "rnn: the hidden size") // self.gates
 
     def local(self, name: str, dtype: str, size: int) -> Buffer:
-        """Local memory, which directions share: a task works off one of them, or one after the other."""
+        """Makes local memory, which directions share: a task works off one of them, or one after the other."""
         return self._locals.setdefault((name, dtype, size), loops.local(name, dtype, size))
 
     @property
@@ -104,12 +104,12 @@ class Layer:
 
     @property
     def group(self) -> Group:
-        """How packed weights, and what they are multiplied by, lie together."""
+        """The order in which packed weights, and what they are multiplied by, lie together."""
         size = loops.known(self.r.shape[4], "rnn: a group")
         return Group.of("int8", size, self.dtype)
 
     def activation(self, direction: int, function: int, x: Expr, clipped: bool) -> Expr:
-        """Activation number ``function`` of a direction, of ``x``, clipped or not."""
+        """Applies activation number ``function`` of a direction to ``x``, clipped or not."""
         place = direction * self.functions + function
         clip = getattr(self.attrs, "clip", None)
         if clip and clipped:
@@ -146,7 +146,7 @@ class Direction:
 
     @property
     def samples(self) -> int:
-        """How many vectors are multiplied by packed weights."""
+        """The number of vectors that are multiplied by packed weights."""
         return self.layer.block
 
     def body(self) -> Stmt:
@@ -178,14 +178,14 @@ class Direction:
         return lets
 
     def time(self, row: int, step: Expr) -> Expr:
-        """Which element of x and y a batch row handles at ``step``."""
+        """Returns the element of x and y that a batch row handles at ``step``."""
         if self.layer.attrs.direction != "reverse" and self.direction != 1:
             return step
         back = self.lengths[row] - 1 - step
         return E.select(E.compare("lt", step, self.lengths[row]), back, step)
 
     def units(self, row: int, body: Callable[[Units], Stmt]) -> Stmt:
-        """``body`` over all hidden units of a batch row in vectors."""
+        """Runs ``body`` over all hidden units of a batch row in vectors."""
         layer = self.layer
 
         def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
@@ -194,7 +194,7 @@ class Direction:
         return loops.vector_loop(E.const(layer.hidden), layer.lanes, vector, 1, layer.masked)
 
     def read(self, reader: Reader, indices: Sequence[Expr], units: Units, offset: int = 0, dtype: str = "") -> Expr:
-        """``reader`` at ``indices`` and the units as innermost index, as ``dtype``: by default that of the states."""
+        """Reads ``indices`` and the units as innermost index, as ``dtype``: by default that of the states."""
         j = E.var("j")
         value = Vectorizer(j, units.at, units.lanes, units.mask).expr(reader.read((*indices, j + offset)))
         return E.broadcast(E.cast(value, dtype or self.layer.dtype), units.lanes)
@@ -211,7 +211,7 @@ class Direction:
         return (row, d) if self.layer.batch_first else (d, row)
 
     def load(self, buffer: Buffer, units: Units) -> Expr:
-        """The units of a state."""
+        """Loads the units of a state."""
         return E.load(buffer, self._place(units))
 
     def save(self, buffer: Buffer, units: Units, value: Expr) -> Stmt:
@@ -222,7 +222,7 @@ class Direction:
         return E.ramp(self.place(units.row) + units.at, 1, units.lanes)
 
     def place(self, row: int) -> Expr:
-        """Where the state of a row of the block begins."""
+        """Returns where the state of a row of the block begins."""
         return E.const(row * self.padded)
 
     def start(self, buffer: Buffer, initial: Reader | None) -> Stmt:
@@ -314,12 +314,12 @@ class Direction:
         return kind(layer, E.const(layer.hidden), weights, samples, self.products, self.sums_width, rows, first)
 
     def group_of(self, state: Buffer) -> Callable[[Expr, Expr], Expr]:
-        """Group k of a row of ``state``, as packed weights are multiplied by it."""
+        """Returns group k of a row of ``state``, as packed weights are multiplied by it."""
         group = self.layer.group
         return lambda row, k: group.load(state, self.place(0) + row * self.padded + k * group.size)
 
     def recurrent_sum(self, gate: int, units: Units) -> Expr:
-        """The products of the state for one gate."""
+        """Returns the products of the state for one gate."""
         layer = self.layer
         total = E.load(self.products, self.sums_at(gate, units))
         if layer.r_scale is None:
@@ -327,9 +327,9 @@ class Direction:
         return total * self.read(layer.r_scale, (E.const(self.direction),), units, gate * layer.hidden)
 
     def sums_at(self, gate: int, units: Units, first: int = 0) -> Expr:
-        """Where the products of a gate lie, of the row's sample from number ``first`` on."""
+        """Returns where the products of a gate lie, of the row's sample from number ``first`` on."""
         return E.ramp(units.at + ((first + units.row) * self.sums_width + gate * self.layer.gate_width), 1, units.lanes)
 
     def element(self, state: Buffer, row: int) -> Callable[[Expr], Expr]:
-        """Element k of the state of a row, as plain weights are multiplied by it."""
+        """Returns element k of the state of a row, as plain weights are multiplied by it."""
         return lambda k: E.load(state, self.place(row) + k)

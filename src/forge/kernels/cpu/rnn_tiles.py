@@ -43,7 +43,7 @@ def weight_rows(
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One vector to multiply with: its element k, and its row in the buffer of products."""
+    """A vector to multiply: its element k, and its row in the buffer of products."""
 
     read: Callable[[Expr], Expr]
     row: Expr

@@ -58,7 +58,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class RowProblem:
-    """One row as scalar expressions: what is read at each of its elements, and how a result is written.
+    """A row as scalar expressions: what is read at each of its elements, and how a result is written.
 
     Attributes:
         outer: loops over rows.
@@ -78,7 +78,7 @@ class RowProblem:
     blocks: Blocks | None = None
 
     def in_blocks(self, dtype: str) -> bool:
-        """Whether vectors along the row lie inside of blocks."""
+        """Returns whether vectors along the row lie inside of blocks."""
         return self.blocks is not None and self.blocks.size % self.lanes(dtype) == 0
 
     def lanes(self, dtype: str) -> int:
@@ -100,7 +100,7 @@ class RowProblem:
         return E.load(write.buffer, write.index)
 
     def is_plain(self, dtype: str) -> bool:
-        """Whether data are memory of one element after the other, of the type of the computation."""
+        """Returns whether data are memory of one element after the other, of the type of the computation."""
         data = self.reads["data"]
         return isinstance(data, E.Load) and data.dtype == dtype and not self.in_blocks(dtype)
 
@@ -323,7 +323,7 @@ class AlongRow(KernelRow):
 
 
 class AcrossRows(KernelRow):
-    """One row a lane: ``lanes`` rows that are neighbours along ``axis``, from row ``first`` on."""
+    """A row in each lane: ``lanes`` rows that are neighbours along ``axis``, from row ``first`` on."""
 
     def __init__(self, problem: RowProblem, dtype: str, cached: bool, axis: Loop, first: Position) -> None:
         super().__init__(problem, dtype, cached)
@@ -363,7 +363,7 @@ RowKernel = Callable[[KernelRow], Sequence[Step]]
 def row_function(
     call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int, reads_only: bool = False, keeps: bool = False
 ) -> Function:
-    """The loop function that runs ``kernel`` on every row.
+    """Makes the loop function that runs ``kernel`` on every row.
 
     Args:
         cost: vector operations per vector of a row.

@@ -31,14 +31,14 @@ def clamp(x: Expr, low: Expr, high: Expr) -> Expr:
 
 
 def each_axis(value: Any, count: int) -> tuple[Any, ...]:
-    """Returns an attribute of ``count`` numbers, which may be one for all, or half of them for both halves."""
+    """Returns an attribute along the spatial axes, which may be one number for all."""
     values = value if isinstance(value, tuple) else (value,)
     return values * (count // len(values))
 
 
 @dataclass(frozen=True)
 class SpatialAxis:
-    """One spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements.
+    """A spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements.
 
     Plans are made for these numbers, which are typical ones where sizes are known at run time only; code is right for what the
     expressions ``positions``, ``data`` and ``pad`` are then. ``padded``: some position may reach outside the data. ``shift``: by
@@ -75,7 +75,7 @@ class SpatialAxis:
         return (self.kernel - 1) * self.dilation + 1 + self.shift
 
     def inside(self, position: int, tap: int) -> bool:
-        """Whether this tap of this position lies on data, where sizes are known."""
+        """Returns whether this tap of this position lies on data, where sizes are known."""
         return 0 <= position * self.stride - self.before + tap * self.dilation < self.extent
 
     def start(self, position: Expr) -> Expr:
@@ -99,7 +99,7 @@ class SpatialAxis:
                 loops.bound(E.binary("min", end, last), lets, "last_tap"))
 
     def blocks(self, size: ExprLike, tile: int = 1) -> tuple[Expr, Expr]:
-        """How many blocks of at most ``size`` positions there are, and the positions of one.
+        """Returns the number of blocks of at most ``size`` positions, and the positions of one.
 
         Where sizes are known at run time only, blocks are even, in whole tiles; ``size`` must be whole tiles, too.
         """
@@ -110,7 +110,7 @@ class SpatialAxis:
         return count, loops.ceildiv(even, tile) * tile
 
     def parts(self, count: ExprLike) -> tuple[Expr, Expr]:
-        """The number of even parts of the positions, about ``count`` or as many as there are, and the positions of one."""
+        """Returns the number of even parts of the positions, ``count`` or as many as there are, and the positions of one."""
         wanted = E.binary("max", E.binary("min", E.as_expr(count), self.positions), 1)
         block = loops.ceildiv(self.positions, wanted)
         return loops.ceildiv(self.positions, block), block
@@ -154,7 +154,7 @@ ONE_SLICE: Final = SpatialAxis(1, 1, 1, 1, 1, 0, E.const(1), E.const(1), E.const
 
 @dataclass(frozen=True)
 class UsedTaps:
-    """Which taps of a weight are not zero: the same ones of ``blocks`` neighbouring blocks of output channels.
+    """The taps of a weight that are not zero: the same ones of ``blocks`` neighbouring blocks of output channels.
 
     ``row_shift`` and ``column_shift``: by how many elements the windows of a block of output channels begin later, at most
     ``shifts``. ``rows`` and ``columns``: its first tap, and the end of its taps. ``has_block``: whether it has any for a block of
@@ -201,7 +201,7 @@ class BlockedWindow:
 
     @property
     def images(self) -> dict[str, Expr]:
-        """How many of each number of an image there are."""
+        """The extents of all numbers of an image."""
         return {"volume" if self.is_volume else "image": self.batch, "slice": self.depth.positions}
 
     @property
@@ -224,19 +224,19 @@ class BlockedWindow:
         return replace(self, height=less(self.height, used.row_shift), width=less(self.width, used.column_shift))
 
     def slice_of(self, image: Image, block: Expr) -> Expr:
-        """The slice of data under an image of a volume that is its block of channels; before or after all, where padded."""
+        """Returns the slice of data under an image of a volume that is its block of channels; outside of all, where padded."""
         return image[1] * self.depth.stride + block % self.slices * self.depth.dilation - self.depth.pad
 
     def has_slice(self, image: Image, block: Expr) -> Expr:
-        """Whether a block of channels of an image is data, and not padding."""
+        """Returns whether a block of channels of an image is data, and not padding."""
         return self.depth.holds(self.slice_of(image, block)) if self.depth.padded else E.const(True, "bool")
 
     def source(self, image: Image, block: Expr) -> list[Expr]:
-        """The indices of a block of channels of an image in data."""
+        """Returns the indices of a block of channels of an image in data."""
         return self.indices(image[0], block // self.slices, self.slice_of(image, block))
 
     def indices(self, volume: Expr, block: Expr, number: Expr) -> list[Expr]:
-        """The first indices of data or the result: those of a block of channels of a slice."""
+        """Returns the first indices of data or the result: those of a block of channels of a slice."""
         return [volume, block, number] if self.is_volume else [volume, block]
 
     def write(self, image: Image, block: Expr, row: Expr, column: Expr, lanes: Expr, value: Expr) -> Stmt:
@@ -247,7 +247,7 @@ class BlockedWindow:
 
 @dataclass(frozen=True)
 class WindowProblem:
-    """What the choice of a plan for a convolution depends on.
+    """The facts that the choice of a plan for a convolution depends on.
 
     Sums of ``dtype`` take a ``unit`` of input channels in a step. Data are padded with ``pad_value``.
     """
@@ -301,7 +301,7 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
 
 
 def winograd_key(convolution: Convolution3x3, target: Target) -> str:
-    """The name of the choice of an algorithm; output channels count with their padding."""
+    """Returns the name of the choice of an algorithm; output channels count with their padding."""
     c, lanes = convolution, channel_block(target)
     narrow = "" if c.dtype == "float32" else f" {c.dtype}"
     narrow += f" of {c.slices} slices" if c.slices > 1 else ""
@@ -323,7 +323,7 @@ def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) ->
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:
-    """The extents of a packed operand; those of a typical call, of code that calls share.
+    """Returns the extents of a packed operand; those of a typical call, of code that calls share.
 
     Raises:
         CompileError: it is absent, of another rank, or has symbolic extents.

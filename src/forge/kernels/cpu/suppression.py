@@ -36,7 +36,7 @@ class Corners:
         return self.parts[4]
 
     def overlap(self, other: Corners, threshold: Expr) -> Expr:
-        """Whether intersection over union exceeds the threshold; boxes without area overlap nothing."""
+        """Returns whether intersection over union exceeds the threshold; boxes without area overlap nothing."""
         lanes, dtype = other.area.lanes, other.area.dtype
         zero, one = E.const(0.0, dtype, lanes), E.const(1.0, dtype, lanes)
         low = [E.binary("max", a, b) for a, b in zip(self.parts[:2], other.parts[:2])]

@@ -29,14 +29,14 @@ STACK_LIMIT: Final = 768 << 10
 
 
 def accumulator_dtype(*operands: str) -> str:
-    """The dtype in which products of these operand dtypes are summed."""
+    """Returns the dtype in which products of these operand dtypes are summed."""
     if any(dtypes.is_float(d) for d in operands):
         return "float64" if "float64" in operands else "float32"
     return "int64" if any(dtypes.bits(d) == 64 for d in operands) else "int32"
 
 
 def fits(rows: int, vectors: int, registers: int) -> bool:
-    """Whether the accumulators, one step's vectors and one broadcast fit into the registers."""
+    """Returns whether the accumulators, one step's vectors and one broadcast fit into the registers."""
     return rows * vectors + vectors + 1 <= registers
 
 
@@ -47,7 +47,7 @@ def step_cycles(rows: int, vectors: int, costs: MachineModel) -> float:
 
 
 def largest_rows(vectors: int, registers: int) -> int:
-    """Most rows of a tile of ``vectors`` vectors that fit into the registers."""
+    """Returns the most rows of a tile of ``vectors`` vectors that fit into the registers."""
     return max(1, (registers - 1 - vectors) // vectors)
 
 
@@ -90,7 +90,7 @@ def rows_for(extent: int | None, vectors: int, registers: int, costs: MachineMod
 
 
 def product_tile(rows: int | None, columns: int | None, lanes: int, target: Target, others: int = 0) -> tuple[int, int]:
-    """(vectors, rows) of the main tile of a product of these sizes (None: known at run time only).
+    """Returns (vectors, rows) of the main tile of a product of these sizes (None: known at run time only).
 
     A step needs ``others`` registers more than those for accumulators and what it multiplies.
     """
@@ -114,7 +114,7 @@ def _rows_cost(extent: int, rows: int, vectors: int, costs: MachineModel) -> flo
 
 
 def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:
-    """Reduction steps in one loop body: about ``budget`` multiply-adds, dividing ``extent`` where it can.
+    """Returns the reduction steps in one loop body: about ``budget`` multiply-adds, dividing ``extent`` where it can.
 
     In longer bodies the code generator gathers the loads of several steps at the top, where registers are few.
     """
@@ -126,21 +126,21 @@ def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:
 
 
 def prefetches(count: int, weights: int, target: Target) -> bool:
-    """Whether ``count`` register tiles that share ``weights`` bytes prefetch the next ones'; the caches must hold both."""
+    """Returns whether ``count`` tiles that share ``weights`` bytes prefetch the next ones'; the caches must hold both."""
     return count <= MAX_PREFETCH_TILES and weights <= prefetch_bytes(target)
 
 
 def prefetch_bytes(target: Target) -> int:
-    """Most bytes of weights that register tiles share while they prefetch as many."""
+    """Returns the most bytes of weights that register tiles share while they prefetch as many."""
     return target.l2_cache // 4
 
 
 def part_bytes(target: Target) -> int:
-    """Most bytes of weights that stay in the first-level cache beside the next ones and rows of the left operand."""
+    """Returns the most bytes of weights that stay in the first-level cache beside the next ones and rows of the left operand."""
     return target.l1_cache * 3 // 8
 
 
 def even_blocks(extent: int, largest: int) -> int:
-    """Size of blocks of at most ``largest`` that cover ``extent`` evenly."""
+    """Returns the size of blocks of at most ``largest`` that cover ``extent`` evenly."""
     count = -(-extent // max(1, largest))
     return -(-extent // count)

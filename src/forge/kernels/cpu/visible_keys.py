@@ -24,7 +24,7 @@ SHOWING: Final = -1e20
 
 
 def can_hide(mask: Reader, fill: float) -> bool:
-    """Whether a mask can hide keys; ``fill`` is the score of those that a bool mask hides."""
+    """Returns whether a mask can hide keys; ``fill`` is the score of those that a bool mask hides."""
     if not mask.shape or E.is_const(mask.shape[-1], 1):
         return False
     return mask.dtype != "bool" or fill <= HIDING
@@ -54,7 +54,7 @@ class VisibleKeys:
         return self.mask.dtype != "bool" or self.fill > float("-inf")
 
     def find(self, seen_before: Expr | None) -> tuple[Stmt, Expr]:
-        """How many of the keys must be looked at: whole vectors, or all.
+        """Counts the keys that must be looked at: whole vectors, or all.
 
         ``seen_before``: whether every row saw a key of an earlier block.
         """

@@ -83,7 +83,7 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
 
 
 class Choice:
-    """Which of some plans takes the least work for the sizes that there are, and its numbers.
+    """The choice of that plan, of some, which takes the least work for the sizes that there are.
 
     There are ``blocks`` of ``block`` of the ``tiles`` of an image. Patches have ``positions``, from each to the next ``patches``
     elements of patches and ``sums`` of sums, the first of which is ``first_sum``.
@@ -121,7 +121,7 @@ class Choice:
 
 
 def in_tasks(call: KernelCall, plans: Sequence[WinogradPlan], kind: type[Task]) -> Function:
-    """The function of plans, of which the first one may be for any tile, whose tasks are of this kind."""
+    """Makes the function of plans, of which the first one may be for any tile, whose tasks are of this kind."""
     before: list[Stmt] = []
     plan, choice = plans[0], Choice(plans, before)
     depth, counts = plan.window.depth, plan.counts
@@ -213,7 +213,7 @@ class Task:
         return seq()
 
     def finish(self, value: Expr) -> Expr:
-        """The result of transformed sums."""
+        """Returns the result of transformed sums."""
         return value
 
     @property
@@ -350,7 +350,7 @@ class Task:
         return E.ramp(((row + number * self.size) * tile.vectors + vector) * tile.lanes + first, 1, tile.lanes)
 
     def channel(self, group: Expr, vector: ExprLike) -> tuple[Expr, Expr]:
-        """Output block and channel inside it of a vector of a group."""
+        """Returns the output block and the channel inside it of a vector of a group."""
         plan = self.plan
         per_block = self.window.out_block // plan.tile.lanes
         number = group * plan.tile.vectors + vector

@@ -34,7 +34,7 @@ WEIGHT_CYCLES: Final = 21.0
 
 
 def is_faster(problem: ConvProblem, kernel: str) -> bool:
-    """Whether this algorithm applies to a convolution, and is estimated or measured to be faster than the direct sum."""
+    """Returns whether this algorithm applies to a convolution, and is estimated or measured to be faster than the direct sum."""
     window, target = problem.window, problem.target
     axes, channels = (window.height, window.width), problem.in_channels * problem.unit.size
     if window.is_volume or any((a.kernel, a.stride, a.dilation) != (3, 1, 1) for a in axes):
@@ -50,7 +50,7 @@ def is_faster(problem: ConvProblem, kernel: str) -> bool:
 
 
 def build(call: KernelCall, problem: ConvProblem) -> Function:
-    """The kernel of a convolution for which ``is_faster`` holds."""
+    """Makes the kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
     wanted = WinogradProblem(
         window, problem.target, problem.dtype, problem.unit, problem.pad_value, winograd_lines.WHOLE_SCHEME_2,

@@ -43,7 +43,7 @@ class Scheme:
         return extent // (self.out * dilation) * dilation + E.binary("min", extent % (self.out * dilation), dilation)
 
     def first(self, tile: Expr, dilation: int) -> Expr:
-        """The first output of a tile: neighbouring tiles begin at neighbours of a dilated axis, until between them are all."""
+        """Returns the first output of a tile: neighbours begin at neighbours of a dilated axis, until between them are all."""
         return tile * self.out if dilation == 1 else tile // dilation * (self.out * dilation) + tile % dilation
 
     def tile_count(self, extents: Sequence[int], dilation: Sequence[int]) -> int:
@@ -52,13 +52,13 @@ class Scheme:
 
 
 def place(y: ExprLike, x: int) -> Expr:
-    """The number of a position of a patch: those that smaller patches have, too, come first."""
+    """Returns the number of a position of a patch: those that smaller patches have, too, come first."""
     row = E.as_expr(y)
     return E.select(row <= x, row + x * x, row * row + row + (1 + x))
 
 
 def square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
-    """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""
+    """Applies the transformation ``line`` to the columns, then to the rows of a ``size`` x ``size`` square."""
     body: list[Stmt] = []
     columns = []
     for x in range(size):

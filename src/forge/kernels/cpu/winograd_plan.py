@@ -39,7 +39,7 @@ PARTS: Final = 1024
 
 @dataclass(frozen=True)
 class WinogradProblem(WindowProblem):
-    """What the choice of tasks depends on.
+    """The facts that the choice of tasks depends on.
 
     Patches of a slice have ``in_padded`` input channels, of which ``in_channels`` are data, in vectors of ``in_lanes``.
     ``vectors`` vectors of output channels are summed together. Patches and sums are transformed in ``transform_cycles`` per
@@ -166,7 +166,7 @@ class WinogradPlan(WinogradProblem):
 
     @property
     def blocks(self) -> tuple[Expr, Expr]:
-        """How many blocks of tiles there are, and the tiles of one.
+        """The number of blocks of tiles, and the tiles of one.
 
         Where their number is known at run time only, there are enough for all cores, each but the last of whole register tiles if
         there is room, or of few tiles.
@@ -204,7 +204,7 @@ class WinogradPlan(WinogradProblem):
 
 
 def work_of(scheme: Scheme, tiles: Expr, passes: Expr, channels: tuple[Expr, int, Expr], target: Target) -> Expr:
-    """The time that one core needs for ``tiles`` if it reads the weights ``passes`` times, in fractions of a cycle.
+    """Estimates the time that one core needs for ``tiles`` if it reads the weights ``passes`` times, in fractions of a cycle.
 
     ``channels`` are those of a slice of data, the slices that are summed, and those of the result. Weights come from wherever
     they were left, and from the outer caches again for each other pass.

@@ -28,7 +28,7 @@ class OuterProduct:
 
     @staticmethod
     def fits(group: Group, isa: Isa) -> bool:
-        """Whether it multiplies such groups with the instructions of ``isa``."""
+        """Returns whether it multiplies such groups with the instructions of ``isa``."""
         return group.size == 1
 
     def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
