@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +11,9 @@ import pytest
 
 import forge
 from forge.cli import main
-from tests.driver.support import DIGITS, files, pictures
+from tests.driver.support import files, pictures
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(DIGITS / "digits.onnx", tmp_path / "model.onnx")
-    np.save(tmp_path / "x.npy", pictures(20))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def run(line: str) -> int:

@@ -187,7 +187,7 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
 def tiled_rows(
     rows: Rows, size: int, tile: Callable[[Expr, int, Expr | None], Stmt], before: Callable[[Expr], Stmt] = lambda number: seq()
 ) -> Stmt:
-    """Runs ``tile(first, count, limit)`` for tiles of ``size`` rows, then for smaller ones of what is left; as ``row_tile``.
+    """Runs ``tile(first, count, limit)``, as ``row_tile`` takes them, for tiles of ``size`` rows, then for smaller ones.
 
     ``before`` gives what runs before a full tile, by its number.
     """

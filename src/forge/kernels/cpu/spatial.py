@@ -31,7 +31,7 @@ def clamp(x: Expr, low: Expr, high: Expr) -> Expr:
 
 
 def each_axis(value: Any, count: int) -> tuple[Any, ...]:
-    """Returns an attribute along the spatial axes, which may be one number for all."""
+    """Returns the ``count`` numbers of an attribute of spatial axes, which may be one for all, or one for both sides of each."""
     values = value if isinstance(value, tuple) else (value,)
     return values * (count // len(values))
 
