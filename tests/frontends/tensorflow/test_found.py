@@ -328,3 +328,11 @@ def test_damaged_index(
     prefix = checkpoint(tmp_path, packed, compression, handles, key)
     with pytest.raises(ImportModelError, match=message):
         Bundle(prefix)
+
+
+def test_outputs_beyond_all_operators(tmp_path: Path) -> None:
+    """The number of outputs is an attribute; a node that says a million of them is refused before they are counted."""
+    nodes = placeholder("x") + placeholder("parts", dtype="DT_INT32")
+    nodes += typed("y", "DynamicPartition", "x", "parts", num_partitions="i: 1048576")
+    with pytest.raises(ImportModelError, match="'y': DynamicPartition has 1048576 outputs; expected at most 65536"):
+        forge.from_tensorflow(graph(tmp_path, nodes))

@@ -35,6 +35,8 @@ from forge.ir.nodes import Value
 
 LAYOUTS = ("NHWC", "NCHW")
 CONFIG = ("use_dense", "use_nt_batch_matmul")
+MAX_OUTPUTS = 1 << 16
+"""Outputs of a node: a list of types, or a number that an attribute says and nothing else bounds."""
 _PASSING = ("Identity", "NoOp")
 _ROUNDS = 8
 _RESULT_TYPES = ("dtype", "element_dtype", "output_type", "out_type", "DstT", "T")
@@ -152,13 +154,19 @@ def _existing(model: TensorFlowModel, name: str) -> Ref:
 
 
 def _last(model: TensorFlowModel) -> dict[str, Ref]:
-    """All outputs of the last node."""
+    """All outputs of the last node.
+
+    Raises:
+        ImportModelError: it says that it has more than any operator can give.
+    """
     name = list(model.main.nodes)[-1]
     node = model.main.nodes[name]
     total = 0
     for _, counted_by in OUTPUTS.get(node.op, [("", "")]):
         count = node.attributes.get(counted_by, node.types.get(counted_by, 1))
         total += len(count) if isinstance(count, tuple) else max(int(count), 0)
+    if total > MAX_OUTPUTS:
+        raise ImportModelError(f"node {name!r}: {node.op} has {total} outputs; expected at most {MAX_OUTPUTS}; the model is invalid")
     return {name_of((name, k)): (name, k) for k in range(1 if node.op.startswith("FusedBatchNorm") else total)}
 
 
