@@ -166,7 +166,8 @@ def _last(model: TensorFlowModel) -> dict[str, Ref]:
         count = node.attributes.get(counted_by, node.types.get(counted_by, 1))
         total += len(count) if isinstance(count, tuple) else max(int(count), 0)
     if total > MAX_OUTPUTS:
-        raise ImportModelError(f"node {name!r}: {node.op} has {total} outputs; expected at most {MAX_OUTPUTS}; the model is invalid")
+        raise ImportModelError(
+            f"node {name!r}: {node.op} has {total} outputs; expected at most {MAX_OUTPUTS}; the model is invalid")
     return {name_of((name, k)): (name, k) for k in range(1 if node.op.startswith("FusedBatchNorm") else total)}
 
 
