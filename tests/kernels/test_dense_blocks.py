@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.kernels.cpu import micro
 from forge.kernels.layouts import CpuLayouts
+from forge.loops.dots import Group
 from forge.ops.packed.blocks import packed_codes
 from forge.target import Target
+from forge.target.isa import Isa
+from forge.tir.expr import Expr
 from tests.kernels.case import Case, Spec
 from tests.kernels.support import TARGETS, assert_close, run, targets_here
 
@@ -68,6 +72,26 @@ def test_integers(lead: tuple[int, ...], depth: int, units: int, block: int, bit
     assert_close(got, want, depth)
     if bits < 8:
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(("bits", "zeros"), CODES)
+def test_another_micro_kernel(monkeypatch: pytest.MonkeyPatch, bits: int, zeros: bool) -> None:
+    """A new way of multiplying codes by signed bytes is one class: no line of the kernel knows which one there is."""
+    groups: list[Group] = []
+
+    class Counted(micro.DotProduct):
+        @staticmethod
+        def fits(group: Group, isa: Isa) -> bool:
+            return group.dtype == "int8"
+
+        def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
+            groups.append(self.group)
+            return super().multiply_add(a, b, total)
+
+    monkeypatch.setattr(micro, "_KINDS", list(micro._KINDS))
+    micro.register(Counted)
+    test_integers((13,), 96, 50, 16, bits, zeros, HERE[0])
+    assert set(groups) == {Group(4, "int8", small=bits < 8)}
 
 
 @pytest.mark.parametrize("target", HERE)

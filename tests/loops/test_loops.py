@@ -10,6 +10,7 @@ import pytest
 from forge import loops
 from forge.kernels.cpu.micro import OuterProduct
 from forge.loops import Accumulators, RegisterTile
+from forge.loops.dots import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir import interpret as interp
@@ -94,7 +95,8 @@ def test_a_tail_of_any_length(left: int, lanes: int, known: bool) -> None:
 def test_an_outer_product_is_added() -> None:
     y = Buffer("y", "float32", (E.const(8),))
     acc = Accumulators(RegisterTile(2, 1, 4, "float32"))
-    update = OuterProduct().step(acc, lambda row: E.cast(row, "float32") + 2.0, lambda _: E.const(3.0, "float32", 4))
+    micro = OuterProduct(Group(1, "float32"))
+    update = micro.step(acc, lambda row: E.cast(row, "float32") + 2.0, lambda _: E.const(3.0, "float32", 4))
     write = acc.each(lambda row, v: S.store(y, E.ramp(row * 4, 1, 4), acc.get(row, v)))
     result = np.zeros(8, np.float32)
     interp.run(S.Function("f", (y,), (), S.seq(acc.start(), update, update, write)), [result])

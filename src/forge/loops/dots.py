@@ -26,11 +26,13 @@ class Group:
     """The elements of data and weights that one step of a sum of products takes: ``size`` neighbours, multiplied as ``dtype``.
 
     Single numbers have the accumulators' dtype. Bytes in pairs are multiplied as int16: data are so in local copies, weights
-    become so where they are read.
+    become so where they are read. In fours one side is unsigned: data, or where ``dtype`` is int8, weights. ``small``: its
+    numbers are below 128, so that the sum of two products has 16 bits.
     """
 
     size: int
     dtype: str
+    small: bool = False
 
     @staticmethod
     def of(weight: str, size: int, accumulators: str) -> Group:

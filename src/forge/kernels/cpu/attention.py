@@ -57,7 +57,7 @@ WRITTEN_OUT: Final = 16
 EXPONENTIAL_COST: Final = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttentionPlan:
     """Sizes and choices of one call. ``whole``: one block holds all keys."""
 
@@ -215,9 +215,10 @@ def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
     few_rows = gemm.row_block(rows, tile_rows, max(MIN_TILES * tile_rows, SCORE_BYTES // (key_block * item)))
     batch = (*result.shape[:place], *result.shape[place + 1:-1])
     return AttentionPlan(
-        query, key, value, mask, result, call.attrs, call.target, batch, rows, keys,
-        query.shape[-1], size, RegisterTile(tile_rows, wide, lanes, dtype), RegisterTile(tile_rows, vectors, lanes, dtype),
-        gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, group, inner)
+        query=query, key=key, value=value, mask=mask, result=result, attrs=call.attrs, target=call.target, batch=batch, rows=rows,
+        keys=keys, depth=query.shape[-1], size=size, score_tile=RegisterTile(tile_rows, wide, lanes, dtype),
+        out_tile=RegisterTile(tile_rows, vectors, lanes, dtype), few_rows=few_rows, key_block=key_block, whole=whole, group=group,
+        inner=inner, row_block=gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)))
 
 
 def _key_block(keys: int | None, width: int, fitting: int) -> int:

@@ -127,8 +127,9 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     unit, pad_value = Group.of(window.weight.dtype, in_block // in_steps, dtype), int(call.attrs.pad_value)
     ready = window.data.buffer is not None and window.data.dtype == unit.dtype
     fills = window.height.padded or window.width.padded or pad_value != 0 and window.depth.padded
-    return ConvProblem(window, call.target, dtype, unit, pad_value, -(-in_channels // unit.size) * window.slices, in_steps,
-                       in_blocks * window.slices, fills or not ready)
+    return ConvProblem(
+        window=window, target=call.target, dtype=dtype, unit=unit, pad_value=pad_value, in_block=in_steps,
+        in_channels=-(-in_channels // unit.size) * window.slices, in_blocks=in_blocks * window.slices, staged=fills or not ready)
 
 
 def _joined(call: KernelCall) -> KernelCall:

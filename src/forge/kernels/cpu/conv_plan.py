@@ -44,7 +44,7 @@ MIN_STEPS: Final = 128
 PADDING_SHARE: Final = 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ConvProblem(WindowProblem):
     """The facts that the choice of a plan depends on.
 
@@ -136,7 +136,7 @@ class Counts:
     column_block: Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ConvPlan(ConvProblem):
     """The tiles, tasks and copies by which one convolution is computed.
 

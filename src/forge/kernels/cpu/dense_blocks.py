@@ -11,7 +11,7 @@ those of more from a copy of a part of the depth, which all rows of a task read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -288,18 +288,14 @@ class _IntegerTile:
     def _step(self, sums: Accumulators, source: Callable[[Expr], Expr], word: Expr, vector: Expr) -> Stmt:
         """One word: all its codes times as many data."""
         plan, parts = self.plan, list[Stmt]()
-        product = "dot_u8s8" if plan.bits == 8 else "dot_u7s8"
+        micro = micro_kernel(Group(4, "int8", small=plan.bits < 8), plan.target)
         words = [loops.bound(plan.word(self.panel, word, vector + v), parts, f"word{v}") for v in range(self.vectors)]
-        for part in range(plan.codes // 4):
-            codes = [loops.bound(_codes(w, part, plan.bits), parts, f"codes{v}") for v, w in enumerate(words)]
 
-            def add(row: Expr, part: int = part, codes: Sequence[Expr] = codes) -> Stmt:
-                data = E.broadcast(self.data(source(row), word * plan.codes + 4 * part), plan.lanes)
-                lets, four = loops.bind("data", E.call("reinterpret", data, dtype="int8", lanes=4 * plan.lanes))
-                return seq(lets, (sums.set(row, v, E.call(product, sums.get(row, v), c, four)) for v, c in enumerate(codes)))
+        def part(number: int) -> Stmt:
+            return micro.step(sums, lambda row: self.data(source(row), word * plan.codes + 4 * number),
+                              lambda v: _codes(words[v], number, plan.bits))
 
-            parts.append(loops.unroll("row", self.rows, add))
-        return seq(parts)
+        return seq(parts, map(part, range(plan.codes // 4)))
 
     def _finish(
         self, sums: Accumulators, totals: Accumulators, source: Callable[[Expr], Expr], block: Expr, vector: Expr
@@ -326,11 +322,9 @@ class _IntegerTile:
 
 
 def _codes(words: Expr, part: int, bits: int) -> Expr:
-    """Four codes of each word, as bytes."""
+    """Four codes of each word, a byte each."""
     shifted = E.binary("shr", words, part * bits) if part else words
-    if bits < 8:
-        shifted = shifted & int.from_bytes(bytes([(1 << bits) - 1]) * 4, "little")
-    return E.call("reinterpret", shifted, dtype="uint8", lanes=4 * words.lanes)
+    return shifted & int.from_bytes(bytes([(1 << bits) - 1]) * 4, "little") if bits < 8 else shifted
 
 
 # --- data of float ---

@@ -40,7 +40,7 @@ Taps = tuple[Expr, Expr]
 """The first tap, and the end of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DepthwisePlan:
     """``width`` outputs of one vector of channels are a tile."""
 
@@ -126,7 +126,7 @@ def _plan(call: KernelCall, used: UsedTaps | None) -> DepthwisePlan:
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     most = 8 if call.target.vector_registers >= 32 else 6
     width = min(window.width.out, most) if window.width.is_known else min(WIDTH, most)
-    return DepthwisePlan(window, tiles.vector_lanes(block, call.target, dtype), dtype, width)
+    return DepthwisePlan(window=window, lanes=tiles.vector_lanes(block, call.target, dtype), dtype=dtype, width=width)
 
 
 def _row(plan: DepthwisePlan, image: Image, block: Expr, row: Expr) -> Stmt:

@@ -47,7 +47,7 @@ MAX_ROWS: Final = 8
 COPIES: Final = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BytesPlan:
     """``width`` outputs are a tile, ``strip`` of a row are computed from one copy; ``row_block`` rows of a block are a task.
 
@@ -148,7 +148,9 @@ def _plan(call: KernelCall, window: BlockedWindow) -> BytesPlan:
     if window.width.is_known:
         width = min(window.width.out, width)
     rows, ring = window.height.span(row_block), loops.next_power_of_two(window.height.reach)
-    plan = BytesPlan(window, unit, steps, int(call.attrs.pad_value), row_block, window.width.out, width, rows, call.target)
+    plan = BytesPlan(
+        window=window, unit=unit, steps=steps, pad_value=int(call.attrs.pad_value), row_block=row_block, strip=window.width.out,
+        width=width, slots=rows, target=call.target)
     cache = call.target.l1_cache
     slots = ring if rows > ring and rows * plan.row_bytes(window.width.out) > cache // 2 else rows
     strip = window.width.out if window.width.is_known else loops.round_up(window.width.out, width)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from forge import dtypes
-from forge.kernels.cpu.factorization import Matrix, as_number, batch_loops, conjugate, magnitude, real_dtype
+from forge.kernels.cpu.factorization import Matrix, as_number, batch_loops, conjugate, each_element, magnitude, real_dtype
 from forge.kernels.cpu.orthogonal import squared
 from forge.loops import Cell, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
@@ -24,10 +24,6 @@ EXCEPTIONAL: Final = 10
 
 EPSILON: Final = float(np.finfo(np.float64).eps)
 HUGE: Final = 1e100
-
-
-def _size(x: Expr) -> Expr:
-    return E.call("abs", x)
 
 
 def _with_sign(size: Expr, like: Expr) -> Expr:
@@ -98,7 +94,7 @@ class _Iteration:
         last, before, product, size, first, below, r, s = (E.Var(self.dtype, 1, name) for name in names)
         odd = self._is_exceptional()
         return seq(
-            Let(size, _size(form.load(high, high - 1)) + _size(form.load(high - 1, high - 2))),
+            Let(size, magnitude(form.load(high, high - 1)) + magnitude(form.load(high - 1, high - 2))),
             Let(last, form.load(high, high) + E.select(odd, size * 0.75, E.const(0.0, self.dtype))),
             Let(before, E.select(odd, last, form.load(high - 1, high - 1))),
             Let(product, E.select(odd, size * size * -0.4375, form.load(high, high - 1) * form.load(high - 1, high))),
@@ -133,7 +129,7 @@ class _Iteration:
             Let(divisor, (head - as_number(beta, self.dtype)) * as_number(scale, self.dtype)),
             Let(second_part, second / divisor),
             Let(third_part, other / divisor),
-            If(k > self.low, seq(note, form.store(k, k - 1, as_number(beta * scale, self.dtype)))),
+            If(k > self.low, note),
             self._apply(k, third, tau, second_part, third_part),
         )
         taken = seq(self.parts[0].set(form.load(k, k - 1)), self.parts[1].set(form.load(k + 1, k - 1)), self.parts[2].set(beyond))
@@ -177,14 +173,14 @@ class _Iteration:
         one, zero = E.const(1.0, self.dtype), E.const(0.0, self.dtype)
         root = E.call("sqrt", scale) * E.call("sqrt", E.binary("max", square, zero))
         is_real = square >= -4 * EPSILON
-        by_row = _size(b) + _size(shift - half * 2.0) > _size(shift) + _size(c)
-        angle = E.call("atan2", E.select(b + c < 0.0, half, E.negate(half)) * 2.0, _size(b + c)) * 0.5
+        by_row = magnitude(b) + magnitude(shift - half * 2.0) > magnitude(shift) + magnitude(c)
+        angle = E.call("atan2", E.select(b + c < 0.0, half, E.negate(half)) * 2.0, magnitude(b + c)) * 0.5
         equal = seq(Let(mean, (form.load(low, low) + form.load(high, high)) * 0.5),
                     form.store(low, low, mean), form.store(high, high, mean))
         return seq(
             [Let(v, form.load(*place)) for v, place in ((a, (low, low)), (b, (low, high)), (c, (high, low)), (d, (high, high)))],
             Let(half, (a - d) * 0.5),
-            Let(scale, E.binary("max", _size(half), E.binary("max", _size(b), _size(c)))),
+            Let(scale, E.binary("max", magnitude(half), E.binary("max", magnitude(b), magnitude(c)))),
             Let(square, half / scale * half + b / scale * c),
             Let(shift, half + _with_sign(root, half)),
             Let(x, E.select(is_real, E.select(by_row, b, shift), E.call("cos", angle))),
@@ -220,25 +216,24 @@ def schur(call: KernelCall) -> Function:
     data, given = call.readers
     loops, batch = batch_loops(data.shape)
     (form, vectors, failures), size = (Matrix(buffer, batch) for buffer in call.buffers[-3:]), data.shape[-1]
-    iteration, row, column = _Iteration(form, vectors, size), E.var("row"), E.var("column")
-    dtype = iteration.dtype
+    iteration, dtype = _Iteration(form, vectors, size), form.dtype
     kind = real_dtype(dtype)
     largest, scale, nothing = Cell("largest", kind), E.Var(kind, 1, "scale"), E.Var(dtype, 1, "nothing")
-    size_of = magnitude(form.load(row, column))
-    element = E.select(column + 1 >= row, data.read((*batch, row, column)), E.const(0, dtype))
 
-    def each(body: Stmt) -> Stmt:
-        return loop(row, size, loop(column, size, body))
+    def read(row: Expr, column: Expr) -> Stmt:
+        element = E.select(column + 1 >= row, data.read((*batch, row, column)), E.const(0, dtype))
+        larger = E.binary("max", largest.value, magnitude(form.load(row, column)))
+        return seq(form.store(row, column, element), largest.set(larger))
 
     body = seq(
         largest.start(0.0), iteration.allocate(),
-        each(seq(form.store(row, column, element), largest.set(E.binary("max", largest.value, size_of)))),
+        each_element(size, size, read),
         Let(scale, E.select(largest.value.eq(0.0), E.const(1.0, kind), largest.value)),
         Let(nothing, as_number(scale * 0.0, dtype)),  # NaN where an element is not finite
-        each(seq(form.store(row, column, form.load(row, column) / as_number(scale, dtype) + nothing),
-                 vectors.store(row, column, given.read((*batch, row, column)) + nothing))),
+        form.fill(size, size, lambda i, j: form.load(i, j) / as_number(scale, dtype) + nothing),
+        vectors.fill(size, size, lambda i, j: given.read((*batch, i, j)) + nothing),
         iteration.run(),
-        each(form.store(row, column, form.load(row, column) * as_number(scale, dtype))),
+        form.fill(size, size, lambda i, j: form.load(i, j) * as_number(scale, dtype)),
         failures.store(E.cast(iteration.bottom.value + 1, "int32")),
     )
     return call.function(parallel_nest(loops, body, size * size * size * 10))

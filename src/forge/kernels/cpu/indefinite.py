@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from forge.kernels.cpu.factorization import Matrix, batch_loops, find_first
+from forge.kernels.cpu.factorization import Matrix, batch_loops, find_first, magnitude
 from forge.loops import Cell, bound, clamped, parallel_nest
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -22,14 +22,10 @@ def _pivot_pair(element: Callable[[Expr, Expr], Expr], k: Expr, lets: list[Stmt]
     return edge, bound(element(k, k) / edge, lets, "upper_pivot"), bound(element(k + 1, k + 1) / edge, lets, "lower_pivot")
 
 
-def _magnitude(value: Expr) -> Expr:
-    return E.call("abs", value)
-
-
 def _find_largest(place: Cell, element: Callable[[Expr], Expr], begin: Expr, end: Expr) -> Stmt:
     """Sets ``place`` to the first index from ``begin`` to ``end`` whose element is the largest; ``begin`` where there is none."""
     count = E.binary("max", end - begin, E.const(0))
-    return find_first(place, begin, count, lambda a, b: _magnitude(element(a)) > _magnitude(element(b)))
+    return find_first(place, begin, count, lambda a, b: magnitude(element(a)) > magnitude(element(b)))
 
 
 class _Elimination:
@@ -44,13 +40,13 @@ class _Elimination:
     def choose(self) -> Stmt:
         """Sets ``count`` to the columns of the pivot, and ``row`` to the row that is exchanged with its last one."""
         out, k, row, best = self.out, self.k, self.row, self.best
-        pivot, largest = _magnitude(out.load(k, k)), self.in_column.value
+        pivot, largest = magnitude(out.load(k, k)), self.in_column.value
         decide = If(pivot >= largest * THRESHOLD * (largest / self.in_row.value),
                     row.set(k),
-                    If(_magnitude(out.load(row.value, row.value)) < self.in_row.value * THRESHOLD, self.count.set(2)))
+                    If(magnitude(out.load(row.value, row.value)) < self.in_row.value * THRESHOLD, self.count.set(2)))
         compare = seq(
             _find_largest(best, lambda r: out.load(r, k), k + 1, self.size),
-            self.in_column.set(_magnitude(out.load(best.value, k))),
+            self.in_column.set(magnitude(out.load(best.value, k))),
             If(pivot < largest * THRESHOLD, seq(row.set(best.value), self._row_maximum(), decide)),
         )
         return seq(
@@ -59,10 +55,10 @@ class _Elimination:
     def _row_maximum(self) -> Stmt:
         """Sets ``in_row`` to the largest element next to the diagonal in the row that ``row`` names."""
         out, row, best = self.out, self.row.value, self.best
-        below = E.binary("max", self.in_row.value, _magnitude(out.load(best.value, row)))
+        below = E.binary("max", self.in_row.value, magnitude(out.load(best.value, row)))
         return seq(
             _find_largest(best, lambda c: out.load(row, c), self.k, row),
-            self.in_row.set(_magnitude(out.load(row, best.value))),
+            self.in_row.set(magnitude(out.load(row, best.value))),
             _find_largest(best, lambda r: out.load(r, row), row + 1, self.size),
             If(row + 1 < self.size, self.in_row.set(below)),
         )
@@ -197,7 +193,7 @@ def ldl_solve(call: KernelCall) -> Function:
     rows = _Substitution(out, size, columns, lambda row, column: factors.read((*batch, row, column)))
     k = rows.k
     pivot = E.cast(pivots.read((*batch, k)), E.INDEX)
-    begin = [Let(k, at.value), Let(rows.chosen, clamped(_magnitude(pivot) - 1, size))]
+    begin = [Let(k, at.value), Let(rows.chosen, clamped(magnitude(pivot) - 1, size))]
     forward = seq(
         begin,
         If(E.logical_and(pivot < 0, k + 1 < size),

@@ -137,11 +137,6 @@ def _size(x: Expr) -> Expr:
     return E.call("abs", x, dtype=real_dtype(x.dtype))
 
 
-def _larger(x: Expr, y: Expr) -> Expr:
-    """NaN if one of them is."""
-    return E.binary("max", x, y)
-
-
 def real_part(x: Expr) -> Expr:
     """Returns the real part of ``x``."""
     return E.real_part(x) if dtypes.is_complex(x.dtype) else x
@@ -170,7 +165,7 @@ class Reflection:
         return seq(self.largest.allocate(), self.total.allocate())
 
     def make(self, top: Expr, column: Expr, apply: Callable[[Expr], Stmt]) -> Stmt:
-        """Gives tau to ``note``, 0 where nothing is to do; then its conjugate to ``apply``."""
+        """Stores tau, 0 where nothing is to do; else ``apply`` follows with its conjugate."""
         out, largest, total, tau, row = self.out, self.largest, self.total, self.tau, E.var("row")
         alpha, divisor, ratio = (E.Var(out.dtype, 1, name) for name in ("alpha", "divisor", "ratio"))
         beta = E.Var(total.buffer.dtype, 1, "beta")
@@ -178,7 +173,7 @@ class Reflection:
         relative = out.load(row, column) / scale  # so that squares, and quotients of subnormal numbers, are in range
         norm = E.call("sqrt", total.value)
         reflect = seq(
-            largest.set(_larger(largest.value, magnitude(out.load(top, column)))),
+            largest.set(E.binary("max", largest.value, magnitude(out.load(top, column)))),
             Let(alpha, out.load(top, column) / scale),
             total.set(0.0),
             loop(row, self.rows - top, seq(Let(ratio, relative), total.set(total.value + squared(ratio))), begin=top),
@@ -190,7 +185,7 @@ class Reflection:
             self.taus.store(column, tau),
             apply(conjugate(tau)),
         )
-        below = largest.set(_larger(largest.value, magnitude(out.load(row, column))))
+        below = largest.set(E.binary("max", largest.value, magnitude(out.load(row, column))))  # NaN where there is one
         needed = largest.value.ne(0.0)
         if dtypes.is_complex(out.dtype):
             needed = needed | E.imaginary_part(out.load(top, column)).ne(0.0)
@@ -247,7 +242,7 @@ def householder_pivoted(call: KernelCall) -> Function:
     body = seq(
         made.allocate(), scale.start(0.0), chosen.allocate(), best.allocate(),
         out.copy(data),
-        each_element(rows, columns, lambda i, j: scale.set(_larger(scale.value, magnitude(out.load(i, j))))),
+        each_element(rows, columns, lambda i, j: scale.set(E.binary("max", scale.value, magnitude(out.load(i, j))))),
         If(scale.value.eq(0.0), scale.set(1.0)),
         loop(column, columns, order.store(column, column)),
         loop(step, E.binary("min", rows, columns), stage),
@@ -396,7 +391,7 @@ def orthogonal_rows(call: KernelCall) -> Function:
 
     body = seq(
         largest.start(0.0),
-        each_element(count, length, lambda i, j: largest.set(_larger(largest.value, magnitude(element(i, j))))),
+        each_element(count, length, lambda i, j: largest.set(E.binary("max", largest.value, magnitude(element(i, j))))),
         Let(scale, E.select(largest.value.eq(0.0), E.const(1.0, kind), largest.value)),
         rows.fill(count, length, lambda i, j: element(i, j) / as_number(scale, dtype)),
         turns.set_identity(count),

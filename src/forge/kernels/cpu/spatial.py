@@ -36,7 +36,7 @@ def each_axis(value: Any, count: int) -> tuple[Any, ...]:
     return values * (count // len(values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SpatialAxis:
     """A spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements.
 
@@ -55,7 +55,7 @@ class SpatialAxis:
     positions: Expr
     data: Expr
     pad: Expr
-    padded: bool
+    padded: bool = False
     shift: int = 0
     ahead: int | None = None
     after: int | None = None
@@ -148,7 +148,8 @@ WRITTEN_OUT: Final = 8
 Image = tuple[Expr, Expr]
 """The number of a volume of the result, and of its slice; of images, the latter is 0."""
 
-ONE_SLICE: Final = SpatialAxis(1, 1, 1, 1, 1, 0, E.const(1), E.const(1), E.const(0), False)
+ONE_SLICE: Final = SpatialAxis(
+    extent=1, out=1, kernel=1, stride=1, dilation=1, before=0, positions=E.const(1), data=E.const(1), pad=E.const(0))
 """The depth of images."""
 
 
@@ -170,7 +171,7 @@ class UsedTaps:
     has_block: Callable[[Expr, Expr], Expr] = lambda out_block, block: E.const(True, "bool")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BlockedWindow:
     """Operands, result and geometry of a convolution over blocked data.
 
@@ -245,7 +246,7 @@ class BlockedWindow:
         return self.result.write([*self.indices(image[0], block, image[1]), row, column, lanes], value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WindowProblem:
     """The facts that the choice of a plan for a convolution depends on.
 
@@ -256,7 +257,7 @@ class WindowProblem:
     target: Target
     dtype: str
     unit: Group
-    pad_value: int
+    pad_value: int = 0
 
     @property
     def lanes(self) -> int:
@@ -287,8 +288,9 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
         out = sizes[1] if loops.static(positions) is not None else max(1, sizes[1])
         # Windows that begin later are as many fewer.
         ahead, after = (max(0, p) if isinstance(p, int) else None for p in (pads[k], pads[k + axes]))
-        found = SpatialAxis(sizes[0], out, kernel[k], strides[k], dilation[k], sizes[2], positions, extent, pad, False,
-                            shifts[k], ahead, after)
+        found = SpatialAxis(
+            extent=sizes[0], out=out, kernel=kernel[k], stride=strides[k], dilation=dilation[k], before=sizes[2],
+            positions=positions, data=extent, pad=pad, shift=shifts[k], ahead=ahead, after=after)
         if found.is_known:
             padded = found.before > 0 or found.span(found.out) - found.before > found.extent
         else:
@@ -296,8 +298,9 @@ def window_of(call: KernelCall, kernel: Sequence[int], used: UsedTaps | None = N
         return replace(found, padded=padded)
 
     depth, height, width = [ONE_SLICE, *map(axis, range(axes))][-3:]
-    return BlockedWindow(data, weight, result, data.shape[0], depth, height, width, block, out_block,
-                         call.typical(result.shape[1]), used)
+    return BlockedWindow(
+        data=data, weight=weight, result=result, batch=data.shape[0], depth=depth, height=height, width=width, block=block,
+        out_block=out_block, out_blocks=call.typical(result.shape[1]), used=used)
 
 
 def winograd_key(convolution: Convolution3x3, target: Target) -> str:

@@ -159,7 +159,9 @@ def problem_of(call: KernelCall) -> WinogradProblem:
     padded, in_lanes = in_blocks * in_block, tiles.vector_lanes(in_block, call.target, dtype)
     in_channels = int(call.attrs.in_channels or padded)
     note_algorithm(call, window, in_channels * window.slices)
-    problem = WinogradProblem(window, call.target, dtype, Group(1, dtype), 0, scheme, in_channels, padded, in_lanes, 1)
+    problem = WinogradProblem(
+        window=window, target=call.target, dtype=dtype, unit=Group(1, dtype), scheme=scheme, in_channels=in_channels,
+        in_padded=padded, in_lanes=in_lanes, vectors=1)
     return replace(problem, vectors=_group_vectors(problem.out_vectors, out_block // problem.lanes))
 
 

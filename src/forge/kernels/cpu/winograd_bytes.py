@@ -53,9 +53,10 @@ def build(call: KernelCall, problem: ConvProblem) -> Function:
     """Makes the kernel of a convolution for which ``is_faster`` holds."""
     window = problem.window
     wanted = WinogradProblem(
-        window, problem.target, problem.dtype, problem.unit, problem.pad_value, winograd_lines.WHOLE_SCHEME_2,
-        problem.in_channels * problem.unit.size, problem.in_blocks * window.block, window.block, _vectors(problem),
-        TRANSFORM_CYCLES, WEIGHT_CYCLES)
+        window=window, target=problem.target, dtype=problem.dtype, unit=problem.unit, pad_value=problem.pad_value,
+        scheme=winograd_lines.WHOLE_SCHEME_2, in_channels=problem.in_channels * problem.unit.size,
+        in_padded=problem.in_blocks * window.block, in_lanes=window.block, vectors=_vectors(problem),
+        transform_cycles=TRANSFORM_CYCLES, weight_cycles=WEIGHT_CYCLES)
     return winograd.in_tasks(call, [plan_tasks(wanted, call.name)], _Task)
 
 

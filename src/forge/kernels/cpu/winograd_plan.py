@@ -37,7 +37,7 @@ OVERHEAD_TILES: Final = 1
 PARTS: Final = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WinogradProblem(WindowProblem):
     """The facts that the choice of tasks depends on.
 
@@ -107,7 +107,7 @@ class Counts:
     part_groups: Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WinogradPlan(WinogradProblem):
     """A task: ``block`` tiles of ``run`` slices, one of ``parts`` parts of the output channels; less of images of any size.
 

@@ -22,7 +22,7 @@ def register(kind: type[OuterProduct]) -> type[OuterProduct]:
 
 def micro_kernel(group: Group, target: Target) -> OuterProduct:
     """Returns the micro-kernel that multiplies such groups on ``target``."""
-    return next(kind for kind in _KINDS if kind.fits(group, target.isa))()
+    return next(kind for kind in _KINDS if kind.fits(group, target.isa))(group)
 
 
-__all__ = ["Left", "OuterProduct", "Right", "micro_kernel", "no_statement", "register"]
+__all__ = ["DotProduct", "Left", "OuterProduct", "Right", "micro_kernel", "no_statement", "register"]

@@ -20,10 +20,11 @@ class DotProduct(OuterProduct):
         return group.word == "uint32"
 
     def multiply_add(self, a: Expr, b: Expr, total: Expr) -> Expr:
-        lanes = total.lanes
-        if total.dtype == "float32":
+        lanes, group = total.lanes, self.group
+        if group.dtype == "bfloat16":
             return E.call("dot_bf16", total, a, b)
-        if b.dtype == "int16":
+        if group.dtype == "int16":
             return E.call("dot_s16", total, E.call("reinterpret", a, dtype="int16", lanes=2 * lanes), b)
-        factors = (E.call("reinterpret", v, dtype=t, lanes=4 * lanes) for v, t in ((a, "uint8"), (b, "int8")))
-        return E.call("dot_u8s8", total, *factors)
+        unsigned, signed = (b, a) if group.dtype == "int8" else (a, b)
+        factors = (E.call("reinterpret", v, dtype=t, lanes=4 * lanes) for v, t in ((unsigned, "uint8"), (signed, "int8")))
+        return E.call("dot_u7s8" if group.small else "dot_u8s8", total, *factors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from forge import loops
 from forge.loops import Accumulators
@@ -23,8 +24,11 @@ def no_statement(k: Expr) -> Stmt:
     return seq()
 
 
+@dataclass(frozen=True)
 class OuterProduct:
     """Multiplies single numbers: fused multiply-adds of floats, products and sums of integers."""
+
+    group: Group
 
     @staticmethod
     def fits(group: Group, isa: Isa) -> bool:
