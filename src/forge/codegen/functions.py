@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forge import dtypes
-from forge.codegen import abi, conversions, extern, memory
+from forge.codegen import abi, conversions, extern, memory, tiles
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.llvm import IRBuilder, Operand, memory_type, register_type, scalar_type
 from forge.errors import CompileError
@@ -358,5 +358,5 @@ def _call_extern(f: FunctionEmitter, s: stmt.CallExtern) -> None:
 _RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
     stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
     stmt.Evaluate: _evaluate, stmt.Prefetch: _prefetch, stmt.Fail: _fail, stmt.CallRoutine: _call_routine,
-    stmt.CallExtern: _call_extern,
+    stmt.CallExtern: _call_extern, stmt.Tiles: tiles.emit,
 }

@@ -152,7 +152,7 @@ def emit_module(functions: Sequence[stmt.Function], target: Target) -> str:
 
 def llvm_features(target: Target) -> str:
     """The features in LLVM's notation."""
-    return ",".join(f"+{feature}" for feature in target.features)
+    return ",".join(f"+{feature}" for feature in target.machine_features)
 
 
 def _attributes(target: Target) -> str:

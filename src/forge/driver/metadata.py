@@ -33,7 +33,7 @@ def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: st
         "fingerprint": fingerprint,
         "created": creation_time(),
         "target": str(compiled.target),
-        "cpu_features": ",".join(compiled.target.features),
+        "cpu_features": ",".join(compiled.target.machine_features),
         "precision": next((p for p in ("float16", "bfloat16") if compiled.options[p]), None) or precision(module),
         **next(iter(functions.values())),
         "functions": functions,

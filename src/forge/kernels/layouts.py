@@ -11,6 +11,7 @@ from typing import Final
 from forge import loops
 from forge.backend import Convolution3x3
 from forge.kernels.cpu import conv_plan, dense, tiles, winograd_plan
+from forge.kernels.cpu.micro import COLUMNS
 from forge.kernels.cpu.spatial import winograd_key
 from forge.kernels.cpu.winograd_lines import SCHEMES
 from forge.target import Target, blocking
@@ -38,6 +39,8 @@ class CpuLayouts:
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         """Returns a multiple of the vector's lanes with little padding."""
         lanes = self.channel_block(dtype)
+        if dtype in self.target.isa.tiles:
+            return COLUMNS if units <= COLUMNS else 2 * COLUMNS
         penalty = _PAIR_PENALTY if dtype in ("uint8", "int16") and self.group_size(dtype, "int8") == 2 else _STEP_PENALTY
 
         def cost(vectors: int) -> tuple[float, int]:

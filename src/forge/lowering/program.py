@@ -214,7 +214,7 @@ def _program(grouped: GroupedGraph, assembler: _Assembler) -> Program:
         inputs=tuple(_spec(v, v.name) for v in graph.inputs),
         outputs=outputs,
         weights_size=0,
-        cpu_features=assembler.lowering.target.features,
+        cpu_features=assembler.lowering.target.machine_features,
         controls=tuple(assembler.controls),
         donated=_donated(graph),
     )

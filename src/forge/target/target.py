@@ -128,6 +128,11 @@ class Target:
         """Whether code may use ``feature``, which only the native instructions of an architecture are to ask."""
         return feature in self.features
 
+    @property
+    def machine_features(self) -> tuple[str, ...]:
+        """The features that a machine must have for the code."""
+        return tuple(feature for feature in self.features if feature not in self.architecture.emulated)
+
     def require_codegen(self) -> None:
         """Raises TargetError unless code can be linked for the target's system."""
         if not _LINUX.fullmatch(self.triple):
@@ -141,7 +146,7 @@ class Target:
 
     def missing_on_host(self) -> tuple[str, ...]:
         """Features of the target that this machine's CPU lacks."""
-        return tuple(sorted(set(self.features) - set(host.features()))) if self.is_of_host else self.features
+        return tuple(sorted(set(self.machine_features) - set(host.features()))) if self.is_of_host else self.features
 
     def to_dict(self) -> dict[str, Any]:
         """The description that ``parse`` reads back to an equal target."""

@@ -40,6 +40,8 @@ class Interpreter:
         self.buffers = buffers
         self.bound = bound
         self._memo: dict[Expr, Array] = {}
+        self._registers: list[Array] = []
+        """Tile registers: rows of bytes."""
 
     def statement(self, s: stmt.Stmt) -> None:
         self._memo.clear()
@@ -61,6 +63,8 @@ class Interpreter:
                 self._allocate(buffer)
             case stmt.Evaluate(value=value) | stmt.Prefetch(index=value):
                 self.value(value)
+            case stmt.Tiles():
+                self._tiles(s)
             case stmt.Fail(message=message):
                 raise ValueError(message)
             case _:
@@ -81,6 +85,42 @@ class Interpreter:
         value = self.value(s.value).astype(dtypes.numpy_dtype(s.buffer.dtype))
         for lane in np.flatnonzero(active):
             self.buffers[s.buffer][places[lane]] = value[lane]
+
+    def _tiles(self, s: stmt.Tiles) -> None:
+        values = [int(self.value(x)[0]) for x in s.values]
+        if s.operation == "configure":
+            self._registers = [np.zeros((rows, size), np.uint8) for rows, size in zip(values[::2], values[1::2])]
+        elif s.operation in stmt.TILE_DOTS:
+            self._multiply_tiles(s.operation, *(self._registers[n] for n in s.numbers))
+        elif s.buffer is not None:
+            self._move_tile(s.operation, self._registers[s.numbers[0]], s.buffer, *values)
+        elif s.operation == "zero":
+            self._registers[s.numbers[0]][:] = 0
+
+    def _move_tile(self, operation: str, register: Array, buffer: Buffer, first: int, stride: int) -> None:
+        data = self.buffers[buffer]
+        count = register.shape[1] // data.itemsize
+        for k, row in enumerate(register):
+            begin = (first + k * stride) * buffer.lanes
+            if begin < 0 or begin + count > len(data):
+                raise IndexError(f"{buffer.name}: elements [{begin}, {begin + count}) of a tile; expected [0, {len(data)})")
+            if operation == "load":
+                row[:] = data[begin : begin + count].view(np.uint8)
+            else:
+                data[begin : begin + count] = row.view(data.dtype)
+
+    def _multiply_tiles(self, operation: str, sums: Array, left: Array, right: Array) -> None:
+        """As AMX does: each number of a word of float has a sum of its own, to which its products are added in turn. These are
+        added up last. Subnormal numbers are 0.
+        """
+        kinds = [dtypes.numpy_dtype(name) for name in stmt.TILE_DOTS[operation]]
+        group, total = 4 // kinds[0].itemsize, sums.view(kinds[2])
+        x = _normal(left.view(kinds[0]).astype(kinds[2])).reshape(len(left), -1, group)
+        y = _normal(right.view(kinds[1]).astype(kinds[2])).reshape(len(right), -1, group)
+        added = np.zeros((*total.shape, group), total.dtype)
+        for k in range(x.shape[1]):
+            added = _normal(added + x[:, None, k] * y[None, k])
+        total[:] = _normal(_normal(total) + _normal(added.sum(-1, total.dtype)))
 
     def _places(self, buffer: Buffer, index: Expr, mask: Expr | None) -> tuple[Array, Array]:
         """Element numbers, and which lanes are active; those are checked."""
@@ -125,6 +165,13 @@ class Interpreter:
             case tir.Call(name=name, args=args):
                 return call(name, [self.value(a) for a in args], args[0].dtype, x.dtype, x.lanes)
         raise TypeError(f"interp: {type(x).__name__} has no meaning inside a function")
+
+
+def _normal(values: Array) -> Array:
+    """``values`` with 0 for what is subnormal."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return values
+    return np.where(np.abs(values) < np.finfo(values.dtype).tiny, np.copysign(0, values).astype(values.dtype), values)
 
 
 def _register(dtype: str) -> np.dtype[Any]:

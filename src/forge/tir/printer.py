@@ -108,6 +108,9 @@ class _Printer:
                 return self.expression(value)
             case stmt.Prefetch(buffer=buffer, index=index):
                 return f"prefetch {self.name(buffer)}[{self.expression(index)}]"
+            case stmt.Tiles(operation=operation, numbers=numbers, values=values, buffer=buffer):
+                memory = [] if buffer is None else [self.name(buffer)]
+                return f"tiles {operation}({', '.join([*map(str, numbers), *memory, *map(self.expression, values)])})"
             case stmt.Fail(status=status, message=message):
                 return f"fail {status} {message!r}"
             case stmt.CallExtern(name=name, arguments=arguments):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from forge.tir import expr as E
 from forge.tir import stmt as S
@@ -73,6 +74,8 @@ def map_parts(s: Stmt, expression: Callable[[Expr], Expr], statement: Callable[[
             return S.Evaluate(expression(value))
         case S.Prefetch(buffer=buffer, index=index):
             return S.Prefetch(buffer, expression(index))
+        case S.Tiles(values=values):
+            return replace(s, values=tuple(map(expression, values)))
         case S.CallExtern(name=name, arguments=arguments, place=place):
             return S.CallExtern(name, tuple(_map_argument(a, expression) for a in arguments), place)
     return s

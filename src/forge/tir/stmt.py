@@ -10,6 +10,7 @@ Grammar::
          | Allocate(buffer)                         a local buffer, for the rest of the enclosing Seq
          | Evaluate(expr)
          | Prefetch(buffer, index)                   a hint: that element will be read soon; it may lie outside of the buffer
+         | Tiles(operation, numbers, values, buffer)  works on the tile registers, which no function keeps for another
          | Fail(status, message)                    reports an error to the host and ends the function; not in parallel loops
          | CallRoutine(name, buffers, scalars)      calls C code of the runtime; not in parallel loops
          | CallExtern(name, arguments)              calls a function of the user's; not in parallel loops
@@ -96,6 +97,33 @@ class Prefetch(Stmt):
 
     buffer: Buffer
     index: Expr
+
+
+TILE_ROWS = 16
+TILE_BYTES = 64
+"""Of a row of a tile register, at most."""
+TILE_COUNT = 8
+TILE_DOTS: dict[str, tuple[str, str, str]] = {
+    "dot_bf16": ("bfloat16", "bfloat16", "float32"), "dot_u8s8": ("uint8", "int8", "int32"),
+    "dot_s8u8": ("int8", "uint8", "int32"), "dot_s8s8": ("int8", "int8", "int32"), "dot_u8u8": ("uint8", "uint8", "int32")}
+"""What products of tiles multiply, and sum."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles(Stmt):
+    """An operation on the tile registers, which are ``TILE_COUNT`` of ``TILE_ROWS`` rows of ``TILE_BYTES``.
+
+    ``configure``: registers 0, 1, ... have the rows and the bytes of a row that ``values`` are, in turn, and are 0. ``zero``:
+    register ``numbers[0]`` is. ``load`` and ``store``: its rows are in ``buffer`` from element ``values[0]`` on, ``values[1]``
+    elements apart. One of ``TILE_DOTS``: to the sums in the first of ``numbers``, each of 32 bits, the products of the second and
+    the third are added: words of rows of that times rows of this, a word being two bfloat16 or four bytes. ``release``: nothing
+    needs the registers any more.
+    """
+
+    operation: str
+    numbers: tuple[int, ...] = ()
+    values: tuple[Expr, ...] = ()
+    buffer: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

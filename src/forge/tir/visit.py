@@ -69,6 +69,7 @@ _OWN_EXPRESSIONS: dict[type[stmt.Stmt], Callable[[Any], Iterable[tir.Expr | None
     stmt.Store: attrgetter("index", "value", "mask"),
     stmt.If: lambda s: (s.condition,),
     stmt.Prefetch: lambda s: (s.index,),
+    stmt.Tiles: attrgetter("values"),
     stmt.Allocate: attrgetter("buffer.shape"),
     **dict.fromkeys((stmt.Let, stmt.Evaluate), lambda s: (s.value,)),
     **dict.fromkeys((stmt.LoadSymbol, stmt.Timestamp), lambda s: (s.address.offset,)),
@@ -124,6 +125,8 @@ def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:
             case stmt.Allocate(buffer=buffer):
                 bound.add(buffer)
             case stmt.Store(buffer=buffer) | stmt.Prefetch(buffer=buffer):
+                used_buffers[buffer] = None
+            case stmt.Tiles(buffer=tir.Buffer() as buffer):
                 used_buffers[buffer] = None
             case stmt.CallRoutine(buffers=buffers):
                 used_buffers.update(dict.fromkeys(buffers))

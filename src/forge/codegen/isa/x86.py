@@ -9,6 +9,7 @@ from forge.codegen.arithmetic import Typed
 from forge.codegen.conversions import convert
 from forge.codegen.isa.rows import Row, Table
 from forge.codegen.llvm import Operand, Values
+from forge.target.isa.x86 import EMULATED_TILES
 
 if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
@@ -120,6 +121,18 @@ def _bytes() -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def _tiles() -> tuple[Row, ...]:
+    """Instructions on tile registers, and functions of the same operands in their place."""
+    names = {
+        "configure": "ldtilecfg", "release": "tilerelease", "zero": "tilezero", "load": "tileloadd64", "store": "tilestored64",
+        "dot_bf16": "tdpbf16ps", "dot_u8s8": "tdpbusd", "dot_s8u8": "tdpbsud", "dot_s8s8": "tdpbssd", "dot_u8u8": "tdpbuud"}
+    dots = {"dot_bf16": "amx-bf16", **dict.fromkeys(("dot_u8s8", "dot_s8u8", "dot_s8s8", "dot_u8u8"), "amx-int8")}
+    return (
+        *(Row(f"tiles_{name}", "", 0, (EMULATED_TILES,), f"forge_{called}") for name, called in names.items()),
+        *(Row(f"tiles_{name}", "", 0, (dots.get(name, "amx-tile"),), f"llvm.x86.{called}") for name, called in names.items()),
+    )
+
+
 def hidden(e: ExpressionEmitter, vector: str, value: str, register: str = "v") -> str:
     """``value``, passed through an empty instruction, so that LLVM knows nothing of it."""
     return e.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
@@ -178,5 +191,5 @@ def _attributes(bits: int) -> str:
 # Kernels were measured without a data layout. With it LLVM addresses memory otherwise in nearly all of them: 11 networks take as
 # long as before, its passes 2 to 3 % longer, and the softmax of rows in memory a third longer.
 TABLE: Final = Table(
-    rows=(*_dots(), *_floats(), *_permutations(), *_bytes(), *_GUARDS), clock="readcyclecounter()", has_layout=False,
+    rows=(*_dots(), *_floats(), *_permutations(), *_bytes(), *_tiles(), *_GUARDS), clock="readcyclecounter()", has_layout=False,
     attributes=_attributes)

@@ -21,14 +21,14 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue, Start
-from forge.kernels.cpu.micro import Left, micro_kernel
+from forge.kernels.cpu.micro import COLUMNS, Left, OuterProduct, micro_kernel
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.dots import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, Stmt, seq
+from forge.tir.stmt import TILE_ROWS, Function, Stmt, seq
 
 # This many rows share one pass over a column tile: enough that weights may come from main memory at full speed.
 ROW_BLOCK: Final = 256
@@ -65,15 +65,20 @@ class DensePlan:
     row_block: int
     staged: bool
     group: Group
+    micro: OuterProduct
 
     @property
     def width(self) -> int:
         """Columns of a column tile, of which the last may have fewer."""
+        if self.micro.in_tiles:
+            return self.tile.width
         return tiles.divisors(self.panel // self.tile.lanes, MAX_VECTORS)[0] * self.tile.lanes
 
     @property
     def last(self) -> DensePlan:
         """The plan of the last column tile."""
+        if self.micro.in_tiles:
+            return self
         left = tiles.computed_vectors(self.units, self.tile.vectors, self.tile.lanes) % self.tile.vectors
         return replace(self, tile=replace(self.tile, vectors=left)) if left else self
 
@@ -84,6 +89,8 @@ class DensePlan:
     @property
     def part(self) -> int:
         """Steps whose weights stay in the first-level cache; where one register tile reads them, what an accumulator may add."""
+        if self.micro.in_tiles:
+            return self.steps
         if self.row_block <= self.tile.rows:
             splits = gemm.splits_of_row(self.tile) if self.static_rows == 1 else 1
             return tiles.even_blocks(self.steps, MAX_PART * splits)
@@ -129,20 +136,25 @@ def plan_dense(call: KernelCall) -> DensePlan:
     lanes = tiles.vector_lanes(panel, call.target, dtype)
     vectors = tiles.divisors(panel // lanes, MAX_VECTORS)[0]
     rows = loops.product(data.shape[:-1])
+    micro = micro_kernel(group, call.target, tiles=panel % COLUMNS == 0 and steps % COLUMNS == 0 and not E.is_const(rows, 1))
     registers = call.target.vector_registers - group.registers
     tile_rows = tiles.rows_for(loops.static(rows), vectors, registers, call.target.costs)
+    if micro.in_tiles:
+        vectors = (2 if panel % (2 * COLUMNS) == 0 else 1) * COLUMNS // lanes
+        tile_rows = 2 * TILE_ROWS if (loops.static(rows) or 2 * TILE_ROWS) > TILE_ROWS else TILE_ROWS
     depth_bytes = depth * dtypes.itemsize(group.copied)
     ready = data.buffer is not None and (data.dtype not in loops.HALF if size == 1 else data.dtype == group.dtype)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     most = tiles.STACK_LIMIT // 2 // depth_bytes if staged else 4 * ROW_BLOCK
     call.target.choices.note(panel_key(loops.static(rows) or 0, depth, units, data.dtype), call.name)
     key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {size}"
-    tile_rows, block = call.target.choices.pick(
-        key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
-        call.name)
+    default = _rows(rows, tile_rows, min(ROW_BLOCK, most))
+    tile_rows, block = default if micro.in_tiles else call.target.choices.pick(
+        key, default, lambda: _alternatives(rows, tile_rows, most, vectors, registers), call.name)
     return DensePlan(
         data=data, weight=weight, result=result, target=call.target, rows=rows, depth=depth, units=units, panel=panel,
-        tile=RegisterTile(tile_rows, vectors, lanes, dtype), row_block=block, staged=staged, group=group)
+        tile=RegisterTile(tile_rows, vectors, lanes, dtype), row_block=block, staged=staged, group=group,
+        micro=micro)
 
 
 def panel_key(rows: int, depth: int, units: int, dtype: str) -> str:
@@ -194,7 +206,7 @@ def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, left: Left) -> Stmt:
         return gemm.write_units(plan.result, plan.tile, plan.units, row, tile * plan.width, value)
 
     product = Product(plan.tile, E.const(plan.steps), left, lambda k, v: _weight_vector(plan, tile, k, v),
-                      micro_kernel(plan.group, plan.target), write, ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
+                      plan.micro, write, ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
 
     def part(first: Expr, steps: int, finish: FinishRow, start: Start, is_last: bool) -> Stmt:
         lets, begin = loops.bind("first_k", first)
@@ -260,7 +272,7 @@ def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Exp
 def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead | None:
     """The weights of ``steps`` steps of a column tile, from step ``first`` on."""
     weight = plan.weight.buffer
-    if weight is None or plan.row_block <= plan.tile.rows:
+    if weight is None or plan.row_block <= plan.tile.rows or plan.micro.in_tiles:
         return None
     size = plan.group.size
     return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.width * size, plan.panel * size)

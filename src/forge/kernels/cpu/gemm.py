@@ -20,7 +20,7 @@ from forge.loops.contract import Reader, Writer
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
-from forge.tir.stmt import Allocate, Prefetch, Stmt, seq, store
+from forge.tir.stmt import TILE_ROWS, Allocate, Prefetch, Stmt, seq, store
 
 # From this many register tiles on, each prefetches its part of the next weights.
 MANY_TILES: Final = 16
@@ -175,6 +175,8 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
     """Computes all rows: full tiles, then what is left over in smaller ones."""
     size = product.tile.rows
     count = rows.count // size
+    if product.micro.in_tiles:
+        return _whole_registers(product, rows)
 
     ahead = product.ahead
     if ahead is not None and rows.block < MANY_TILES * size:
@@ -182,6 +184,17 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
 
     return tiled_rows(rows, size, lambda first, tile_rows, limit: row_tile(product, first, tile_rows, limit),
                       lambda number: seq() if ahead is None else ahead.part(number, count))
+
+
+def _whole_registers(product: Product, rows: Rows) -> Stmt:
+    """Computes all rows in tile registers: full tiles, then registers of which the last has as many rows as there are."""
+    size, end = product.tile.rows, rows.begin + rows.count
+    full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(product, rows.begin + number * size, size))
+    if rows.total is not None and rows.total % size == 0 and rows.block % size == 0:
+        return full
+    lets, left = loops.bind("first_left", rows.begin + rows.count // size * size)
+    return seq(full, lets, loops.serial("last_tile", loops.ceildiv(end - left, TILE_ROWS),
+                                        lambda number: row_tile(product, left + number * TILE_ROWS, TILE_ROWS, end)))
 
 
 def tiled_rows(
@@ -225,8 +238,11 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     acc = Accumulators(RegisterTile(rows, tile.vectors, tile.lanes, tile.dtype))
     lets, base = loops.bind("first_row", first)
 
+    in_tiles = product.micro.in_tiles
+    used = None if limit is None else E.binary("min", limit - base, rows)
+
     def source_row(row: Expr) -> Expr:
-        return base + row if limit is None else E.binary("min", base + row, limit - 1)
+        return base + row if limit is None or in_tiles else E.binary("min", base + row, limit - 1)
 
     def total(row: Expr, v: int) -> Expr:
         return acc.get(row, v) if product.start is None else product.start(source_row(row), v) + acc.get(row, v)
@@ -238,7 +254,9 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     unroll = tiles.unroll_for(rows * tile.vectors, loops.static(product.depth))
 
     steps = product.micro.steps(acc, lambda row, k: product.left(source_row(row), k), product.right, product.depth, unroll,
-                                product.prefetch)
+                                product.prefetch, used)
+    if in_tiles:
+        return seq(acc.allocate(), lets, steps, loops.serial("row", rows if used is None else used, finish_row))
     return seq(acc.start(), lets, steps, loops.unroll("row", rows, finish_row))
 
 
@@ -281,6 +299,8 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
 
 def even_tiles(product: Product, rows: Rows) -> Stmt:
     """Computes rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
+    if product.micro.in_tiles:
+        return _whole_registers(product, rows)
     size, end = product.tile.rows, rows.begin + rows.count
     fetching = product if product.ahead is None else replace(product, prefetch=product.ahead.step)
     full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(fetching, rows.begin + number * size, size))

@@ -34,6 +34,7 @@ class Isa:
         permutes_pairs: whether one instruction takes lanes of any size out of two registers as a third says.
         shuffles_bytes: whether few instructions shuffle bytes of a whole vector in an order that is known.
         dots: instructions that add products of neighbours.
+        tiles: dtypes of the left operand of products of tile registers.
         notable: features that decide how fast integers and short floats are, for reports.
     """
 
@@ -47,6 +48,7 @@ class Isa:
     permutes_pairs: bool
     shuffles_bytes: bool
     dots: tuple[Dot, ...]
+    tiles: frozenset[str] = frozenset()
     notable: tuple[str, ...] = ()
 
     def dot(self, left: str, right: str) -> Dot | None:
@@ -85,6 +87,8 @@ class Architecture:
         requires: what a feature needs others for.
         ignored: features that are accepted, and change nothing that is compiled.
         describe: the instruction set of sorted features.
+        optional: features that only ``-mattr`` gives.
+        emulated: those of them that code calls functions for.
         host_features, host_cpu: the features and the name ("": unknown) of a machine with this text in Linux's cpuinfo.
     """
 
@@ -103,6 +107,8 @@ class Architecture:
     describe: Callable[[tuple[str, ...]], Isa]
     host_features: Callable[[str], tuple[str, ...]]
     host_cpu: Callable[[str], str]
+    optional: frozenset[str] = frozenset()
+    emulated: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -112,7 +118,7 @@ class Architecture:
     @property
     def known(self) -> frozenset[str]:
         """Every feature that Forge can use or require."""
-        return frozenset(feature for cpu in self.cpus.values() for feature in cpu.features)
+        return frozenset(feature for cpu in self.cpus.values() for feature in cpu.features) | self.optional
 
     def canonical(self, features: Iterable[str]) -> tuple[str, ...]:
         """Sorted, with everything the features require."""

@@ -7,6 +7,9 @@ from dataclasses import replace
 from forge.target.costs import SERVER_CORE
 from forge.target.isa.base import Architecture, Cpu, Dot, Isa, first_fields
 
+EMULATED_TILES = "amx-emulated"
+"""Calls functions in place of AMX's instructions, which tests provide: code for tiles runs on any machine then."""
+
 _V1 = ("sse", "sse2")
 _V2 = (*_V1, "cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
@@ -41,9 +44,13 @@ _REQUIRES: dict[str, tuple[str, ...]] = {
     **{f"avx512{name}": ("avx512f",) for name in ("bw", "cd", "dq", "vl", "ifma", "vnni", "vpopcntdq")},
     **{f"avx512{name}": ("avx512bw",) for name in ("bf16", "vbmi", "vbmi2", "bitalg")},
     "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"),
+    "amx-int8": ("amx-tile",), "amx-bf16": ("amx-tile",),
 }
 
+_OPTIONAL = frozenset({"amx-tile", "amx-int8", "amx-bf16", EMULATED_TILES})
+
 _CPUINFO_NAMES = {
+    "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16",
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "lahf_lm": "sahf", "bmi1": "bmi", "abm": "lzcnt",
     "avx_vnni": "avxvnni", "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
     "avx512_vbmi2": "avx512vbmi2", "avx512_bitalg": "avx512bitalg", "avx512_vpopcntdq": "avx512vpopcntdq",
@@ -81,7 +88,13 @@ def _describe(features: tuple[str, ...]) -> Isa:
         masked_bytes=1 if "avx512bw" in have else 4 if "avx2" in have else 0,
         permuted_lanes=frozenset(lanes for lanes, feature in permutes.items() if feature in have),
         permutes_pairs="avx512bw" in have, shuffles_bytes="avx2" in have,
-        dots=(*pairs, *halves), notable=tuple(name for name in notable if name in have))
+        dots=(*pairs, *halves), tiles=_tiles(have), notable=tuple(name for name in notable if name in have))
+
+
+def _tiles(have: frozenset[str]) -> frozenset[str]:
+    """Left operands of products in tile registers."""
+    names = {"amx-bf16": "bfloat16", "amx-int8": "uint8"}
+    return frozenset(dtype for feature, dtype in names.items() if have & {feature, EMULATED_TILES})
 
 
 def _host_features(cpuinfo: str) -> tuple[str, ...]:
@@ -106,4 +119,4 @@ X86_64 = Architecture(
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
     abi="sysv", pointer_bits=64, page=1 << 12, elf_machine=62, baseline=_V1,
     cpus={name: Cpu(features, _RATES.get(name, SERVER_CORE)) for name, features in _FEATURES.items()}, levels=tuple(_LEVELS),
-    requires=_REQUIRES, ignored=_IGNORED, describe=_describe, host_features=_host_features, host_cpu=_host_cpu)
+    requires=_REQUIRES, ignored=_IGNORED, optional=_OPTIONAL, emulated=frozenset({EMULATED_TILES}), describe=_describe, host_features=_host_features, host_cpu=_host_cpu)

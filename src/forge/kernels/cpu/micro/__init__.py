@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from forge.kernels.cpu.micro.dot import DotProduct
 from forge.kernels.cpu.micro.outer import Left, OuterProduct, Right, no_statement
+from forge.kernels.cpu.micro.tile import COLUMNS, TileProduct
 from forge.loops.dots import Group
 from forge.target import Target
 
-_KINDS: list[type[OuterProduct]] = [DotProduct, OuterProduct]
+_KINDS: list[type[OuterProduct]] = [TileProduct, DotProduct, OuterProduct]
 
 
 def register(kind: type[OuterProduct]) -> type[OuterProduct]:
@@ -20,9 +21,9 @@ def register(kind: type[OuterProduct]) -> type[OuterProduct]:
     return kind
 
 
-def micro_kernel(group: Group, target: Target) -> OuterProduct:
-    """Returns the micro-kernel that multiplies such groups on ``target``."""
-    return next(kind for kind in _KINDS if kind.fits(group, target.isa))(group)
+def micro_kernel(group: Group, target: Target, tiles: bool = False) -> OuterProduct:
+    """Returns the micro-kernel that multiplies such groups on ``target``, in tile registers only where the caller can."""
+    return next(kind for kind in _KINDS if (tiles or not kind.in_tiles) and kind.fits(group, target.isa))(group)
 
 
-__all__ = ["DotProduct", "Left", "OuterProduct", "Right", "micro_kernel", "no_statement", "register"]
+__all__ = ["COLUMNS", "DotProduct", "Left", "OuterProduct", "Right", "micro_kernel", "no_statement", "register"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from forge import loops
 from forge.loops import Accumulators
@@ -30,6 +31,9 @@ class OuterProduct:
 
     group: Group
 
+    in_tiles: ClassVar[bool] = False
+    """Whether it multiplies whole registers of rows, columns and steps, which lie in memory."""
+
     @staticmethod
     def fits(group: Group, isa: Isa) -> bool:
         """Returns whether it multiplies such groups with the instructions of ``isa``."""
@@ -51,7 +55,7 @@ class OuterProduct:
         return seq(parts, loops.unroll("r", tile.rows, row))
 
     def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
-              before: Callable[[Expr], Stmt] = no_statement) -> Stmt:
+              before: Callable[[Expr], Stmt] = no_statement, used: Expr | None = None) -> Stmt:
         """Adds the products of steps [0, count), ``unroll`` in one iteration of a loop; ``before(k)`` runs before step k."""
         return loops.unroll_by("k", count, unroll, lambda k: seq(
             before(k), self.step(sums, lambda row: left(row, k), lambda v: right(k, v))))

@@ -1,0 +1,81 @@
+"""Products in tile registers: a step multiplies 16 rows by 16 columns, over 16 groups of the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from forge import loops
+from forge.errors import CompileError
+from forge.kernels.cpu.micro.dot import DotProduct
+from forge.kernels.cpu.micro.outer import Left, Right, no_statement
+from forge.loops import Accumulators
+from forge.loops.dots import Group
+from forge.target.isa import Isa
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr, ExprLike
+from forge.tir.rewrite import substitute
+from forge.tir.stmt import TILE_BYTES, TILE_ROWS, Stmt, Tiles, seq
+
+COLUMNS: Final = TILE_BYTES // 4
+"""Sums in a row of a register, and groups in a row of a left operand: all are words."""
+
+_OPERATIONS = {"bfloat16": "dot_bf16", "uint8": "dot_u8s8", "int8": "dot_s8u8"}
+
+
+class TileProduct(DotProduct):
+    """Multiplies groups of 32 bits in tile registers; the sums are stored to the accumulators, which lie in memory.
+
+    Both operands are in memory: the groups of neighbouring rows of the left one equally far apart, and those of neighbouring steps
+    of the right one. Steps are whole registers.
+    """
+
+    in_tiles = True
+
+    @staticmethod
+    def fits(group: Group, isa: Isa) -> bool:
+        return group.word == "uint32" and group.dtype in isa.tiles
+
+    def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
+              before: Callable[[Expr], Stmt] = no_statement, used: Expr | None = None) -> Stmt:
+        """Adds the products of steps [0, count) in registers, of ``used`` rows if not all."""
+        shape = sums.tile
+        columns = COLUMNS // shape.lanes
+        down, across = -(-shape.rows // TILE_ROWS), shape.vectors // columns
+        heights = [E.const(TILE_ROWS) if used is None else E.binary("min", used - i * TILE_ROWS, TILE_ROWS) for i in range(down)]
+        first_left, first_right = down * across, down * across + down
+        rows = [*(h for h in heights for _ in range(across)), *heights, *[E.const(TILE_ROWS)] * across]
+        operation, row, step = _OPERATIONS[self.group.dtype], E.var("row"), E.var("step")
+
+        def move(number: int, value: Expr, along: E.Var, first: ExprLike) -> Stmt:
+            buffer, at, stride = strided(value, along, E.as_expr(first))
+            return Tiles("load", (number,), (at, stride), buffer)
+
+        def multiply(k: Expr) -> Stmt:
+            lefts = [move(first_left + i, left(row, k * COLUMNS), row, i * TILE_ROWS) for i in range(down)]
+            rights = [move(first_right + j, right(step, j * columns), step, k * TILE_ROWS) for j in range(across)]
+            products = [Tiles(operation, (i * across + j, first_left + i, first_right + j))
+                        for i in range(down) for j in range(across)]
+            return seq(before(k), lefts, rights, products)
+
+        configured = Tiles("configure", values=tuple(v for height in rows for v in (height, E.const(TILE_BYTES))))
+        stored = [Tiles("store", (i * across + j,), (E.const(i * TILE_ROWS * shape.vectors + j * columns), E.const(shape.vectors)),
+                        sums.buffer) for i in range(down) for j in range(across)]
+        return seq(configured, loops.serial("k", E.as_expr(count) // TILE_ROWS, multiply), stored)
+
+
+def strided(value: Expr, along: E.Var, first: Expr) -> tuple[Buffer, Expr, Expr]:
+    """Returns the memory that ``value`` loads a group from, where it is for ``first``, and how far from it the next one is.
+
+    Raises:
+        CompileError: it is not loaded from one place, or not equally far apart for all values of ``along``.
+    """
+    while not isinstance(value, E.Load):
+        if not (isinstance(value, E.Call) and value.name == "reinterpret"):
+            raise CompileError("kernel: an operand of tile registers is computed; expected one in memory")
+        (value,) = E.children(value)
+    place = value.index.base if isinstance(value.index, E.Ramp) else value.index
+    index = substitute(place, {along: E.ramp(first, 1, 2)})
+    if not isinstance(index, E.Ramp):
+        raise CompileError("kernel: an operand of tile registers lies in rows that are not equally far apart")
+    return value.buffer, index.base, index.stride

@@ -1,0 +1,57 @@
+"""Products in tile registers, which the machine may have or a library stands in for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge import dtypes
+from tests.kernels.case import Case, Spec
+from tests.kernels.emulated_tiles import EMULATED, load
+from tests.kernels.support import run
+from forge.target import Target
+from forge.kernels.layouts import CpuLayouts
+
+RNG = np.random.default_rng(3)
+TARGETS = [f"llvm -mcpu=x86-64-v3 {EMULATED}"]
+
+
+@pytest.fixture(autouse=True)
+def emulation() -> None:
+    load()
+
+
+def packed(weight: np.ndarray, group: int, panel: int) -> np.ndarray:
+    """Panels [ceil(N / n)][K / g][n][g] of [N, K]."""
+    n, k = weight.shape
+    wide = np.pad(weight, ((0, -n % panel), (0, 0)))
+    return np.ascontiguousarray(wide.reshape(-1, panel, k // group, group).transpose(0, 2, 1, 3))
+
+
+SIZES = [(1, 64, 16), (16, 64, 16), (17, 128, 40), (32, 192, 32), (45, 64, 33), (300, 128, 100)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "depth", "units"), SIZES)
+def test_dense_of_bytes(rows: int, depth: int, units: int, target: str) -> None:
+    x = RNG.integers(0, 256, (rows, depth), np.uint8)
+    weight = RNG.integers(-128, 128, (units, depth), np.int8)
+    panel = CpuLayouts(Target.parse(target)).dense_panel("uint8", units, rows, depth)
+    w = packed(weight, 4, panel)
+    case = Case("dense_pack", [Spec(x.shape, "uint8"), Spec(w.shape, "int8")], Spec((rows, units), "int32"), {"units": units})
+    np.testing.assert_array_equal(run(case, [x, w], target), x.astype(np.int32) @ weight.T.astype(np.int32))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "depth", "units"), SIZES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_dense_of_bfloat16(dtype: str, rows: int, depth: int, units: int, target: str) -> None:
+    kind = dtypes.numpy_dtype("bfloat16")
+    x = RNG.standard_normal((rows, depth)).astype(kind)
+    weight = RNG.standard_normal((units, depth)).astype(kind)
+    panel = CpuLayouts(Target.parse(target)).dense_panel("bfloat16", units, rows, depth)
+    w = packed(weight, 2, panel)
+    case = Case("dense_pack", [Spec(x.shape, dtype), Spec(w.shape, "bfloat16")], Spec((rows, units)), {"units": units})
+    found = run(case, [x.astype(dtypes.numpy_dtype(dtype)), w], target)
+    want = x.astype(np.float64) @ weight.T.astype(np.float64)
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * np.sqrt(depth))
