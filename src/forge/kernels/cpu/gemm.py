@@ -14,7 +14,7 @@ from typing import Final
 
 from forge import dtypes, loops
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.micro import Left, OuterProduct, Right, no_statement
+from forge.kernels.cpu.micro import Left, OuterProduct, Right, TileProduct, no_statement
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import Reader, Writer
 from forge.target import Target
@@ -175,8 +175,8 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
     """Computes all rows: full tiles, then what is left over in smaller ones."""
     size = product.tile.rows
     count = rows.count // size
-    if product.micro.in_tiles:
-        return _whole_registers(product, rows)
+    if isinstance(product.micro, TileProduct):
+        return _whole_registers(product, product.micro, rows)
 
     ahead = product.ahead
     if ahead is not None and rows.block < MANY_TILES * size:
@@ -186,15 +186,21 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
                       lambda number: seq() if ahead is None else ahead.part(number, count))
 
 
-def _whole_registers(product: Product, rows: Rows) -> Stmt:
+def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
     """Computes all rows in tile registers: full tiles, then registers of which the last has as many rows as there are."""
-    size, end = product.tile.rows, rows.begin + rows.count
+    size, end, shape = product.tile.rows, rows.begin + rows.count, replace(product.tile, rows=TILE_ROWS)
     full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(product, rows.begin + number * size, size))
+    full = loops.guard(rows.count >= size, seq(micro.configure(product.tile), full))
     if rows.total is not None and rows.total % size == 0 and rows.block % size == 0:
-        return full
+        return seq(full, micro.release())
     lets, left = loops.bind("first_left", rows.begin + rows.count // size * size)
-    return seq(full, lets, loops.serial("last_tile", loops.ceildiv(end - left, TILE_ROWS),
-                                        lambda number: row_tile(product, left + number * TILE_ROWS, TILE_ROWS, end)))
+
+    def rest(number: Expr) -> Stmt:
+        more, first = loops.bind("first", left + number * TILE_ROWS)
+        used = E.binary("min", end - first, TILE_ROWS)
+        return seq(more, micro.configure(shape, used), row_tile(product, first, TILE_ROWS, end))
+
+    return seq(full, lets, loops.serial("last_tile", loops.ceildiv(end - left, TILE_ROWS), rest), micro.release())
 
 
 def tiled_rows(
@@ -239,7 +245,6 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     lets, base = loops.bind("first_row", first)
 
     in_tiles = product.micro.in_tiles
-    used = None if limit is None else E.binary("min", limit - base, rows)
 
     def source_row(row: Expr) -> Expr:
         return base + row if limit is None or in_tiles else E.binary("min", base + row, limit - 1)
@@ -254,9 +259,10 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     unroll = tiles.unroll_for(rows * tile.vectors, loops.static(product.depth))
 
     steps = product.micro.steps(acc, lambda row, k: product.left(source_row(row), k), product.right, product.depth, unroll,
-                                product.prefetch, used)
+                                product.prefetch)
     if in_tiles:
-        return seq(acc.allocate(), lets, steps, loops.serial("row", rows if used is None else used, finish_row))
+        used = E.const(rows) if limit is None else E.binary("min", limit - base, rows)
+        return seq(acc.allocate(), lets, steps, loops.serial("row", used, finish_row))
     return seq(acc.start(), lets, steps, loops.unroll("row", rows, finish_row))
 
 
@@ -299,8 +305,8 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
 
 def even_tiles(product: Product, rows: Rows) -> Stmt:
     """Computes rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
-    if product.micro.in_tiles:
-        return _whole_registers(product, rows)
+    if isinstance(product.micro, TileProduct):
+        return _whole_registers(product, product.micro, rows)
     size, end = product.tile.rows, rows.begin + rows.count
     fetching = product if product.ahead is None else replace(product, prefetch=product.ahead.step)
     full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(fetching, rows.begin + number * size, size))

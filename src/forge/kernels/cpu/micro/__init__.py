@@ -26,4 +26,4 @@ def micro_kernel(group: Group, target: Target, tiles: bool = False) -> OuterProd
     return next(kind for kind in _KINDS if (tiles or not kind.in_tiles) and kind.fits(group, target.isa))(group)
 
 
-__all__ = ["COLUMNS", "DotProduct", "Left", "OuterProduct", "Right", "micro_kernel", "no_statement", "register"]
+__all__ = ["COLUMNS", "DotProduct", "Left", "OuterProduct", "Right", "TileProduct", "micro_kernel", "no_statement", "register"]

@@ -55,7 +55,7 @@ class OuterProduct:
         return seq(parts, loops.unroll("r", tile.rows, row))
 
     def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
-              before: Callable[[Expr], Stmt] = no_statement, used: Expr | None = None) -> Stmt:
+              before: Callable[[Expr], Stmt] = no_statement) -> Stmt:
         """Adds the products of steps [0, count), ``unroll`` in one iteration of a loop; ``before(k)`` runs before step k."""
         return loops.unroll_by("k", count, unroll, lambda k: seq(
             before(k), self.step(sums, lambda row: left(row, k), lambda v: right(k, v))))

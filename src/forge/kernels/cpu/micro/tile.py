@@ -9,7 +9,7 @@ from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu.micro.dot import DotProduct
 from forge.kernels.cpu.micro.outer import Left, Right, no_statement
-from forge.loops import Accumulators
+from forge.loops import Accumulators, RegisterTile
 from forge.loops.dots import Group
 from forge.target.isa import Isa
 from forge.tir import expr as E
@@ -36,15 +36,28 @@ class TileProduct(DotProduct):
     def fits(group: Group, isa: Isa) -> bool:
         return group.word == "uint32" and group.dtype in isa.tiles
 
-    def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
-              before: Callable[[Expr], Stmt] = no_statement, used: Expr | None = None) -> Stmt:
-        """Adds the products of steps [0, count) in registers, of ``used`` rows if not all."""
-        shape = sums.tile
-        columns = COLUMNS // shape.lanes
-        down, across = -(-shape.rows // TILE_ROWS), shape.vectors // columns
+    def configure(self, shape: RegisterTile, used: Expr | None = None) -> Stmt:
+        """Gives the registers the shapes of a tile, of ``used`` rows if not all."""
+        down, across = self._registers(shape)
         heights = [E.const(TILE_ROWS) if used is None else E.binary("min", used - i * TILE_ROWS, TILE_ROWS) for i in range(down)]
-        first_left, first_right = down * across, down * across + down
         rows = [*(h for h in heights for _ in range(across)), *heights, *[E.const(TILE_ROWS)] * across]
+        return Tiles("configure", values=tuple(v for height in rows for v in (height, E.const(TILE_BYTES))))
+
+    def release(self) -> Stmt:
+        """Says that no product follows."""
+        return Tiles("release")
+
+    @staticmethod
+    def _registers(shape: RegisterTile) -> tuple[int, int]:
+        """Registers of sums: one below the other, and side by side."""
+        return -(-shape.rows // TILE_ROWS), shape.vectors * shape.lanes // COLUMNS
+
+    def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
+              before: Callable[[Expr], Stmt] = no_statement) -> Stmt:
+        """Stores the products of steps [0, count) to the accumulators. The registers have the shapes of ``sums``."""
+        shape = sums.tile
+        columns, (down, across) = COLUMNS // shape.lanes, self._registers(shape)
+        first_left, first_right = down * across, down * across + down
         operation, row, step = _OPERATIONS[self.group.dtype], E.var("row"), E.var("step")
 
         def move(number: int, value: Expr, along: E.Var, first: ExprLike) -> Stmt:
@@ -58,10 +71,10 @@ class TileProduct(DotProduct):
                         for i in range(down) for j in range(across)]
             return seq(before(k), lefts, rights, products)
 
-        configured = Tiles("configure", values=tuple(v for height in rows for v in (height, E.const(TILE_BYTES))))
+        cleared = [Tiles("zero", (number,)) for number in range(down * across)]
         stored = [Tiles("store", (i * across + j,), (E.const(i * TILE_ROWS * shape.vectors + j * columns), E.const(shape.vectors)),
                         sums.buffer) for i in range(down) for j in range(across)]
-        return seq(configured, loops.serial("k", E.as_expr(count) // TILE_ROWS, multiply), stored)
+        return seq(cleared, loops.serial("k", E.as_expr(count) // TILE_ROWS, multiply), stored)
 
 
 def strided(value: Expr, along: E.Var, first: Expr) -> tuple[Buffer, Expr, Expr]:
