@@ -11,6 +11,7 @@ enum { NAME_SIZE = 32, PATH_SIZE = 512, FEATURES_SIZE = 2048 };
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 
 #define OLDER_CPU "llvm -mcpu=x86-64-v2"
 
@@ -76,6 +77,16 @@ static bool has_feature(const cpu_feature *feature) {
   return feature->state == ANY_STATE || (enabled_state() & feature->state) == feature->state;
 }
 
+/* Linux lets a process use the 8 KiB of tile registers only once it has asked; the answer holds for all of its threads. */
+static bool is_allowed(const cpu_feature *feature) {
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+#ifdef SYS_arch_prctl
+  return feature->state != TILE || syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+  return feature->state != TILE;
+#endif
+}
+
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
@@ -99,6 +110,8 @@ static bool has_feature(const cpu_feature *feature) {
   return getauxval(feature->vector ? AT_HWCAP2 : AT_HWCAP) >> feature->bit & 1;
 }
 
+static bool is_allowed(const cpu_feature *feature) { return feature != NULL; }
+
 #else
 
 #define OLDER_CPU "llvm -mcpu=generic"
@@ -110,6 +123,8 @@ typedef struct {
 static const cpu_feature FEATURES[] = {{"\x01"}};
 
 static bool has_feature(const cpu_feature *feature) { return feature->name == NULL; }
+
+static bool is_allowed(const cpu_feature *feature) { return feature != NULL; }
 
 #endif
 
@@ -126,7 +141,13 @@ static int32_t check_feature(const char *name, forge_error *error) {
   if (feature == NULL)
     return forge_fail(error, FORGE_ERROR_CPU,
                       "model: it needs the CPU feature '%s', which this runtime does not know; update the runtime", name);
-  if (has_feature(feature)) return FORGE_OK;
+  if (has_feature(feature)) {
+    if (is_allowed(feature)) return FORGE_OK;
+    return forge_fail(error, FORGE_ERROR_CPU,
+                      "model: it needs the CPU feature '%s', which the system does not let this process use; run it where it may, or "
+                      "compile it without (target 'llvm -mattr=-%s')",
+                      name, name);
+  }
   return forge_fail(error, FORGE_ERROR_CPU,
                     "model: it needs the CPU feature '%s', which this CPU lacks; compile it for this CPU (target 'llvm') or for an "
                     "older one ('" OLDER_CPU "')",
