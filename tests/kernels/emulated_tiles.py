@@ -18,4 +18,6 @@ def load() -> ctypes.CDLL:
     source = Path(__file__).with_name("tiles.c")
     command = ["cc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
     subprocess.run(command, check=True, timeout=60)
-    return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    loaded = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    loaded.forge_tile_products.restype = ctypes.c_int64
+    return loaded

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from forge import dtypes
+from forge.driver import check_options
+from forge.driver.compiler import compile_module
+from forge.ir.graph import Graph, Module
+from forge.ir.interp import run_graph
+from forge.kernels.layouts import CpuLayouts
+from forge.target import Target
 from tests.kernels.case import Case, Spec
 from tests.kernels.emulated_tiles import EMULATED, load
 from tests.kernels.support import run
-from forge.target import Target
-from forge.kernels.layouts import CpuLayouts
+from tests.passes.checks import parse
 
 RNG = np.random.default_rng(3)
 TARGETS = [f"llvm -mcpu=x86-64-v3 {EMULATED}"]
 
 
 @pytest.fixture(autouse=True)
-def emulation() -> None:
-    load()
+def products() -> Callable[[], int]:
+    """How many products of tiles were computed since the test began."""
+    library = load()
+    before = library.forge_tile_products()
+    return lambda: library.forge_tile_products() - before
 
 
 def packed(weight: np.ndarray, group: int, panel: int) -> np.ndarray:
@@ -33,19 +43,20 @@ SIZES = [(1, 64, 16), (16, 64, 16), (17, 128, 40), (32, 192, 32), (45, 64, 33), 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("rows", "depth", "units"), SIZES)
-def test_dense_of_bytes(rows: int, depth: int, units: int, target: str) -> None:
+def test_dense_of_bytes(rows: int, depth: int, units: int, target: str, products: Callable[[], int]) -> None:
     x = RNG.integers(0, 256, (rows, depth), np.uint8)
     weight = RNG.integers(-128, 128, (units, depth), np.int8)
     panel = CpuLayouts(Target.parse(target)).dense_panel("uint8", units, rows, depth)
     w = packed(weight, 4, panel)
     case = Case("dense_pack", [Spec(x.shape, "uint8"), Spec(w.shape, "int8")], Spec((rows, units), "int32"), {"units": units})
     np.testing.assert_array_equal(run(case, [x, w], target), x.astype(np.int32) @ weight.T.astype(np.int32))
+    assert (products() > 0) == (rows > 1)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("rows", "depth", "units"), SIZES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_dense_of_bfloat16(dtype: str, rows: int, depth: int, units: int, target: str) -> None:
+def test_dense_of_bfloat16(dtype: str, rows: int, depth: int, units: int, target: str, products: Callable[[], int]) -> None:
     kind = dtypes.numpy_dtype("bfloat16")
     x = RNG.standard_normal((rows, depth)).astype(kind)
     weight = RNG.standard_normal((units, depth)).astype(kind)
@@ -55,3 +66,20 @@ def test_dense_of_bfloat16(dtype: str, rows: int, depth: int, units: int, target
     found = run(case, [x.astype(dtypes.numpy_dtype(dtype)), w], target)
     want = x.astype(np.float64) @ weight.T.astype(np.float64)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * np.sqrt(depth))
+    assert (products() > 0) == (rows > 1)
+
+
+def results(graph: Graph, target: str, *inputs: np.ndarray, bfloat16: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """What the compiled graph gives, and its meaning in NumPy."""
+    compiled = compile_module(Module(graph.copy()), check_options(target, bfloat16=bfloat16), use_cache=False)
+    return np.asarray(compiled.runtime()(*inputs)), run_graph(graph, list(inputs))[0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rows", [1, 16, 50])
+def test_a_graph_in_bfloat16(rows: int, target: str, products: Callable[[], int]) -> None:
+    text = f"def @main(%x: Tensor[({rows}, 64), float32]) {{ nn.relu(nn.dense(%x, meta[relay.Constant][0])) }}"
+    weight, x = RNG.standard_normal((50, 64)).astype(np.float32), RNG.standard_normal((rows, 64)).astype(np.float32)
+    found, want = results(parse(text, [weight]), target, x, bfloat16=True)
+    np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2 * np.abs(want).max())
+    assert (products() > 0) == (rows > 1)

@@ -50,9 +50,10 @@ def _configuration(f: FunctionEmitter, s: stmt.Tiles) -> str:
     b = f.builder
     memory = b.alloca("[64 x i8]", 64)
     b.effect(f"store [64 x i8] zeroinitializer, ptr {memory}, align 64")
-    fields = [(0, "i8", tir.const(_PALETTE, "int8"))]
+    fields: list[tuple[int, str, tir.Expr]] = [(0, "i8", tir.const(_PALETTE, "int8"))]
     for number, (rows, size) in enumerate(zip(s.values[::2], s.values[1::2])):
-        fields += [(_FIRST_WIDTH + 2 * number, "i16", tir.cast(size, "int16")), (_FIRST_ROWS + number, "i8", tir.cast(rows, "int8"))]
+        fields += [(_FIRST_WIDTH + 2 * number, "i16", tir.cast(size, "int16")),
+                   (_FIRST_ROWS + number, "i8", tir.cast(rows, "int8"))]
     for offset, kind, value in fields:
         pointer = b.pure(f"getelementptr i8, ptr {memory}, i64 {offset}")
         b.effect(f"store {f.e.text(value)}, ptr {pointer}, align {2 if kind == 'i16' else 1}")

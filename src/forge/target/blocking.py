@@ -13,7 +13,8 @@ def channel_block(target: Target, dtype: str = "float32") -> int:
 def group_size(target: Target, data: str, weight: str) -> int:
     """Returns how many neighbouring products of ``data`` and ``weight`` one step of a sum adds; weights are packed by it.
 
-    As many as an instruction adds, four bytes or two bfloat16 in tile registers. Bytes without one, and int8 by int16, are multiplied in pairs that are made 16 bits wide.
+    As many as an instruction adds; in tile registers, as many as 32 bits hold. Bytes without one, and int8 by int16, are
+    multiplied in pairs that are made 16 bits wide.
     bfloat16 is, where that multiplies more numbers in a cycle than multiply-adds of float32 do; otherwise one at a time.
     """
     if data in target.isa.tiles and (data, weight) in (("uint8", "int8"), ("bfloat16", "bfloat16")):

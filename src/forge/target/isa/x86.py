@@ -119,4 +119,5 @@ X86_64 = Architecture(
     data_layout="e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
     abi="sysv", pointer_bits=64, page=1 << 12, elf_machine=62, baseline=_V1,
     cpus={name: Cpu(features, _RATES.get(name, SERVER_CORE)) for name, features in _FEATURES.items()}, levels=tuple(_LEVELS),
-    requires=_REQUIRES, ignored=_IGNORED, optional=_OPTIONAL, emulated=frozenset({EMULATED_TILES}), describe=_describe, host_features=_host_features, host_cpu=_host_cpu)
+    requires=_REQUIRES, ignored=_IGNORED, describe=_describe, host_features=_host_features, host_cpu=_host_cpu,
+    optional=_OPTIONAL, emulated=frozenset({EMULATED_TILES}))

@@ -26,8 +26,8 @@ _OPERATIONS = {"bfloat16": "dot_bf16", "uint8": "dot_u8s8", "int8": "dot_s8u8"}
 class TileProduct(DotProduct):
     """Multiplies groups of 32 bits in tile registers; the sums are stored to the accumulators, which lie in memory.
 
-    Both operands are in memory: the groups of neighbouring rows of the left one equally far apart, and those of neighbouring steps
-    of the right one. Steps are whole registers.
+    Both operands are in memory: the groups of neighbouring rows of the left one lie equally far apart, and so do those of
+    neighbouring steps of the right one. Steps are whole registers.
     """
 
     in_tiles = True
@@ -72,8 +72,9 @@ class TileProduct(DotProduct):
             return seq(before(k), lefts, rights, products)
 
         cleared = [Tiles("zero", (number,)) for number in range(down * across)]
-        stored = [Tiles("store", (i * across + j,), (E.const(i * TILE_ROWS * shape.vectors + j * columns), E.const(shape.vectors)),
-                        sums.buffer) for i in range(down) for j in range(across)]
+        places = [(i * TILE_ROWS * shape.vectors + j * columns) for i in range(down) for j in range(across)]
+        stored = [Tiles("store", (number,), (E.const(place), E.const(shape.vectors)), sums.buffer)
+                  for number, place in enumerate(places)]
         return seq(cleared, loops.serial("k", E.as_expr(count) // TILE_ROWS, multiply), stored)
 
 
