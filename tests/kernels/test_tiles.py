@@ -83,3 +83,33 @@ def test_a_graph_in_bfloat16(rows: int, target: str, products: Callable[[], int]
     found, want = results(parse(text, [weight]), target, x, bfloat16=True)
     np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2 * np.abs(want).max())
     assert (products() > 0) == (rows > 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("transposed", [(False, False), (True, True)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 8, 16)])
+def test_matmul_of_bytes(
+    rows: int, depth: int, columns: int, transposed: tuple[bool, bool], target: str, products: Callable[[], int]
+) -> None:
+    a, b = RNG.integers(0, 256, (2, rows, depth), np.uint8), RNG.integers(-128, 128, (2, depth, columns), np.int8)
+    attrs = {"transpose_a": transposed[0], "transpose_b": transposed[1]}
+    given = [np.ascontiguousarray(x.swapaxes(1, 2)) if turned else x for x, turned in zip((a, b), transposed)]
+    case = Case("matmul", [Spec(given[0].shape, "uint8"), Spec(given[1].shape, "int8")], Spec((2, rows, columns), "int32"), attrs)
+    np.testing.assert_array_equal(run(case, given, target), a.astype(np.int32) @ b.astype(np.int32))
+    assert products() > 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("transposed", [(False, False), (True, True)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 2, 16)])
+def test_matmul_of_bfloat16(
+    rows: int, depth: int, columns: int, transposed: tuple[bool, bool], target: str, products: Callable[[], int]
+) -> None:
+    kind = dtypes.numpy_dtype("bfloat16")
+    a, b = RNG.standard_normal((2, rows, depth)).astype(kind), RNG.standard_normal((2, depth, columns)).astype(kind)
+    attrs = {"transpose_a": transposed[0], "transpose_b": transposed[1]}
+    given = [np.ascontiguousarray(x.swapaxes(1, 2)) if turned else x for x, turned in zip((a, b), transposed)]
+    case = Case("matmul", [Spec(x.shape, "bfloat16") for x in given], Spec((2, rows, columns)), attrs)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(run(case, given, target), want, rtol=1e-5, atol=1e-5 * np.sqrt(depth))
+    assert products() > 0

@@ -28,7 +28,7 @@ from forge.loops.dots import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import TILE_ROWS, Function, Stmt, seq
+from forge.tir.stmt import Function, Stmt, seq
 
 # This many rows share one pass over a column tile: enough that weights may come from main memory at full speed.
 ROW_BLOCK: Final = 256
@@ -140,8 +140,7 @@ def plan_dense(call: KernelCall) -> DensePlan:
     registers = call.target.vector_registers - group.registers
     tile_rows = tiles.rows_for(loops.static(rows), vectors, registers, call.target.costs)
     if micro.in_tiles:
-        vectors = (2 if panel % (2 * COLUMNS) == 0 else 1) * COLUMNS // lanes
-        tile_rows = 2 * TILE_ROWS if (loops.static(rows) or 2 * TILE_ROWS) > TILE_ROWS else TILE_ROWS
+        vectors, tile_rows = gemm.tile_of_registers(loops.static(rows), COLUMNS if panel % (2 * COLUMNS) else None, lanes)
     depth_bytes = depth * dtypes.itemsize(group.copied)
     ready = data.buffer is not None and (data.dtype not in loops.HALF if size == 1 else data.dtype == group.dtype)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2

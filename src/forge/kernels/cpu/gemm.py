@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Final
+from typing import Final, TypeVar
 
 from forge import dtypes, loops
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.micro import Left, OuterProduct, Right, TileProduct, no_statement
+from forge.kernels.cpu.micro import COLUMNS, Left, OuterProduct, Right, TileProduct, no_statement
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import Reader, Writer
 from forge.target import Target
@@ -28,6 +28,7 @@ MANY_TILES: Final = 16
 SMALL_TILE_ROWS: Final = 4
 MIDDLE_TILE_ROWS: Final = 8
 
+Steps = TypeVar("Steps", int, Expr)
 RowValue = Callable[[int], Expr]
 FinishRow = Callable[[Expr, RowValue], Stmt]
 Start = Callable[[Expr, int], Expr]
@@ -184,6 +185,26 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
 
     return tiled_rows(rows, size, lambda first, tile_rows, limit: row_tile(product, first, tile_rows, limit),
                       lambda number: seq() if ahead is None else ahead.part(number, count))
+
+
+def tile_of_registers(rows: int | None, columns: int | None, lanes: int) -> tuple[int, int]:
+    """Returns (vectors, rows) of a tile of two by two tile registers, or less where a product is small."""
+    across = 1 if columns is not None and columns <= COLUMNS else 2
+    return across * COLUMNS // lanes, TILE_ROWS if rows is not None and rows <= TILE_ROWS else 2 * TILE_ROWS
+
+
+def padded_steps(micro: OuterProduct, steps: Steps) -> Steps:
+    """Returns ``steps``, or as many as whole tile registers have."""
+    return loops.round_up(steps, TILE_ROWS) if micro.in_tiles else steps
+
+
+def zeros_after(copy: Buffer, rows: ExprLike, stride: int, count: Expr, micro: OuterProduct, width: int = 1) -> Stmt:
+    """Writes zeros after ``count`` elements of each row of a copy, up to whole tile registers of ``width`` elements a step."""
+    if not micro.in_tiles:
+        return seq()
+    zero, end = E.const(0, copy.dtype), loops.round_up(count, TILE_ROWS * width)
+    return loops.serial("row", rows, lambda row: loops.serial(
+        "zero", end - count, lambda k: store(copy, row * stride + k, zero), count))
 
 
 def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:

@@ -135,22 +135,25 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     depth = depth // group.size
     lanes = call.target.lanes(dtype)
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, call.target, group.registers)
+    micro = micro_kernel(group, call.target, tiles=not E.is_const(rows, 1))
+    if micro.in_tiles:
+        vectors, tile_rows = gemm.tile_of_registers(loops.static(rows), loops.static(columns), lanes)
     single = E.is_const(rows, 1) and not transpose_b and group.size == 1 and _rows_contiguous(call.target, b)
     if single:
         vectors, tile_rows = max(1, min(SINGLE_VECTORS, -(-(loops.static(columns) or ROW_BLOCK) // lanes))), 1
     known_depth = loops.static(depth)
     element = dtypes.itemsize(dtype)
     whole = known_depth is not None and known_depth * vectors * lanes * element <= PANEL_BYTES
-    block = known_depth if known_depth is not None and whole else PART_DEPTH
+    block = gemm.padded_steps(micro, known_depth) if known_depth is not None and whole else PART_DEPTH
     view = is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
-    staged = not view or _is_converted(a.dtype, group, transpose_a)
+    staged = not view or _is_converted(a.dtype, group, transpose_a) or micro.in_tiles
     most = max(tile_rows, PANEL_BYTES // (max(block, 1) * element)) if staged else ROW_BLOCK
-    direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
+    direct = single or not micro.in_tiles and _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(
         a=a, b=b, result=result, transpose_a=transpose_a, transpose_b=transpose_b, rows=rows, columns=columns,
         depth=depth, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
         row_block=gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), depth_block=block, direct=direct, staged=staged,
-        group=group, micro=micro_kernel(group, call.target), single=single)
+        group=group, micro=micro, single=single)
 
 
 def _is_converted(dtype: str, group: Group, transposed: bool) -> bool:
@@ -220,7 +223,7 @@ def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, fir
     """All rows of a task over k in [first, first + count)."""
     pack, right = _right(plan, batch, column, first, count)
     stage, left = _left(plan, batch, rows, first, count)
-    product = Product(plan.tile, count, left, right, plan.micro, finish, start)
+    product = Product(plan.tile, gemm.padded_steps(plan.micro, count), left, right, plan.micro, finish, start)
     return seq(pack, stage, gemm.any_rows(product, rows, plan.rows))
 
 
@@ -234,7 +237,8 @@ def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, coun
 
     lanes = 1 if plan.transpose_a else plan.tile.lanes
     stage, copy = gemm.copied_rows(rows, plan.group.word, count, plan.depth_block, lanes, read)
-    return stage, lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k)
+    more = gemm.zeros_after(copy, rows.count, plan.depth_block, count, plan.micro)
+    return seq(stage, more), lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k)
 
 
 def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, count: Expr) -> tuple[Stmt, VectorElement]:
@@ -256,7 +260,8 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
     by_columns = along_columns(lambda k, n: plan.value_b(batch, k, n), tile.lanes)
     pack = Right(read, by_columns, plan.columns, count, tile).pack(panel, E.const(0), column)
     vector = panel_vector(panel, tile, E.const(0))
-    return seq(Allocate(panel), pack), lambda k, v: plan.group.factor(vector(k, v))
+    more = gemm.zeros_after(panel, 1, 0, count * tile.width, plan.micro, tile.width)
+    return seq(Allocate(panel), pack, more), lambda k, v: plan.group.factor(vector(k, v))
 
 
 def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
