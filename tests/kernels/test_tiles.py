@@ -113,3 +113,19 @@ def test_matmul_of_bfloat16(
     want = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(run(case, given, target), want, rtol=1e-5, atol=1e-5 * np.sqrt(depth))
     assert products() > 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "keys", "depth", "size"), [(19, 23, 32, 24), (40, 70, 64, 64), (5, 1500, 20, 40), (64, 64, 64, 64)])
+def test_attention(rows: int, keys: int, depth: int, size: int, target: str, products: Callable[[], int]) -> None:
+    text = f"""def @main(%q: Tensor[(2, {rows}, {depth}), float32], %k: Tensor[(2, {keys}, {depth}), float32],
+        %v: Tensor[(2, {keys}, {size}), float32]) {{
+      %0 = nn.matmul(%q, %k, transpose_b=True);
+      %1 = multiply(%0, 0.25f);
+      %2 = nn.softmax(%1);
+      nn.matmul(%2, %v)
+    }}"""
+    inputs = [RNG.standard_normal((2, *shape)).astype(np.float32) for shape in ((rows, depth), (keys, depth), (keys, size))]
+    found, want = results(parse(text, []), target, *inputs, bfloat16=True)
+    np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2 * np.abs(want).max())
+    assert products() > 0

@@ -23,7 +23,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import micro_kernel
+from forge.kernels.cpu.micro import OuterProduct, micro_kernel
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, panel_vector
 from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys, can_hide
 from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile
@@ -80,6 +80,7 @@ class AttentionPlan:
     key_block: int
     whole: bool
     group: Group
+    micro: OuterProduct
     inner: int
 
     @property
@@ -100,8 +101,8 @@ class AttentionPlan:
         return loops.ceildiv(count, self.group.size) if self.grouped else count
 
     def panel(self, count: Expr) -> int:
-        """Rows of a packed column tile for a sum over ``count`` numbers: whole vectors."""
-        return loops.round_up(loops.known(self.steps(count), "attention: the depth"), self.lanes)
+        """Rows of a packed column tile for a sum over ``count`` numbers: whole vectors, or tile registers."""
+        return gemm.padded_steps(self.micro, loops.round_up(loops.known(self.steps(count), "attention: the depth"), self.lanes))
 
     @property
     def key_panel(self) -> int:
@@ -204,8 +205,11 @@ def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
     data = "bfloat16" if query.dtype == key.dtype == value.dtype == "bfloat16" else dtype
     group = Group.chosen(call.target, data, data, query.shape[-1], dtype)
     lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
+    micro = micro_kernel(group, call.target, tiles=not E.is_const(rows, 1))
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, call.target)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
+    if micro.in_tiles:
+        (vectors, tile_rows), (wide, _) = (gemm.tile_of_registers(loops.static(rows), n, lanes) for n in (loops.static(size), None))
     depth = loops.known(query.shape[-1], "attention: the depth")
     widest = max(1, depth, loops.known(size, "attention: the size of values")) * item
     known = loops.static(keys)
@@ -218,7 +222,7 @@ def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
         query=query, key=key, value=value, mask=mask, result=result, attrs=call.attrs, target=call.target, batch=batch, rows=rows,
         keys=keys, depth=query.shape[-1], size=size, score_tile=RegisterTile(tile_rows, wide, lanes, dtype),
         out_tile=RegisterTile(tile_rows, vectors, lanes, dtype), few_rows=few_rows, key_block=key_block, whole=whole, group=group,
-        inner=inner, row_block=gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)))
+        micro=micro, inner=inner, row_block=gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)))
 
 
 def _key_block(keys: int | None, width: int, fitting: int) -> int:
@@ -240,7 +244,7 @@ class Task:
     def __init__(self, plan: AttentionPlan, batch: Sequence[Expr], rows: Rows) -> None:
         self.plan, self.batch, self.rows = plan, batch, rows
         dtype, scores = plan.dtype, plan.few_rows * plan.stride
-        self.depth, self.micro = plan.steps(plan.depth), micro_kernel(plan.group, plan.target)
+        self.depth = gemm.padded_steps(plan.micro, plan.steps(plan.depth))
         self.query = loops.local("query", plan.group.word, plan.row_block * loops.known(self.depth, "attention: the depth"))
         self.keys = loops.local("keys", plan.group.word, plan.stride * plan.panel(plan.depth))
         self.values = loops.local("values", plan.group.word, plan.panel(E.const(plan.key_block)) * plan.sum_stride)
@@ -277,7 +281,10 @@ class Task:
         def read(row: Expr, k: Expr, mask: Expr | None) -> Expr:
             return self.plan.read_query(self.batch, row, k, mask)
 
-        return gemm.copy_rows(self.query, self.rows, self.depth, self.depth, self.plan.lanes, read)
+        steps, micro = self.plan.steps(self.plan.depth), self.plan.micro
+        copied = gemm.copy_rows(self.query, self.rows, steps, self.depth, self.plan.lanes, read)
+        zeros = loops.serial("row", self.rows.count, lambda row: gemm.zero_steps(self.query, row * self.depth, steps, micro))
+        return seq(copied, zeros) if micro.in_tiles else copied
 
     def _keys_of_rows(self, first: Expr, count: Expr) -> Stmt:
         """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
@@ -322,10 +329,14 @@ class Task:
         plan = self.plan
 
         def keys(number: Expr, column: Expr) -> Stmt:
-            return plan.keys_of(self.batch).pack(self.keys, number * plan.key_panel, column)
+            base, steps = number * plan.key_panel, plan.steps(plan.depth)
+            packed = plan.keys_of(self.batch).pack(self.keys, base, column)
+            return seq(packed, gemm.zero_steps(self.keys, base, steps, plan.micro, plan.score_tile.width))
 
         def values(number: Expr, column: Expr) -> Stmt:
-            return plan.values_of(self.batch, first, count).pack(self.values, number * plan.value_panel, column)
+            base = number * plan.value_panel
+            packed = plan.values_of(self.batch, first, count).pack(self.values, base, column)
+            return seq(packed, gemm.zero_steps(self.values, base, plan.steps(count), plan.micro, plan.out_tile.width))
 
         packed_keys = gemm.column_tiles(plan.score_tile, count, keys, first)
         return seq(packed_keys, gemm.column_tiles(plan.out_tile, plan.size, values))
@@ -348,7 +359,7 @@ class Task:
             def element(row: Expr, k: Expr) -> Expr:
                 return E.load(self.query, (row - self.rows.begin) * self.depth + k)
 
-            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), self.micro, finish)
+            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), plan.micro, finish)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, count, column_tile, first)
@@ -412,8 +423,19 @@ class Task:
             Let(shift, shifted),
             added.start(),
             _vector_pass(count, lanes, exponential),
+            self._zero_weights(base, count),
             self._keep(row, found, shift, added.total()),
         )
+
+    def _zero_weights(self, base: Expr, count: Expr) -> Stmt:
+        """Writes zeros behind the exponentials of a row that begins at ``base``, as far as tile registers read them."""
+        plan = self.plan
+        if not plan.micro.in_tiles:
+            return seq()
+        done, zero = loops.ceildiv(count, plan.lanes), E.const(0, BITS, plan.lanes)
+        end = gemm.padded_steps(plan.micro, plan.steps(count)) * plan.group.size // plan.lanes
+        return loops.serial("zero", end - done, lambda v: store(
+            self.weights, E.ramp(base + v * plan.lanes, 1, plan.lanes), zero), done)
 
     def _keep(self, row: Expr, largest: Expr, shift: Expr, added: Expr) -> Stmt:
         """Remembers the sum of a row; with one block, the factor of its results."""
@@ -463,7 +485,8 @@ class Task:
                 return seq(scale, self._write_row(row, column, lambda v: value(v) * share))
 
             start = None if plan.whole else lambda row, v: E.load(self.sums, slot(row, v)) * factor(row)
-            product = Product(tile, plan.steps(count), weight, values, self.micro, finish, start)
+            steps = gemm.padded_steps(plan.micro, plan.steps(count))
+            product = Product(tile, steps, weight, values, plan.micro, finish, start)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, plan.size, column_tile)

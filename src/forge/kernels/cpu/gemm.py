@@ -198,13 +198,13 @@ def padded_steps(micro: OuterProduct, steps: Steps) -> Steps:
     return loops.round_up(steps, TILE_ROWS) if micro.in_tiles else steps
 
 
-def zeros_after(copy: Buffer, rows: ExprLike, stride: int, count: Expr, micro: OuterProduct, width: int = 1) -> Stmt:
-    """Writes zeros after ``count`` elements of each row of a copy, up to whole tile registers of ``width`` elements a step."""
+def zero_steps(copy: Buffer, base: ExprLike, steps: ExprLike, micro: OuterProduct, width: int = 1) -> Stmt:
+    """Writes zeros behind ``steps`` of ``width`` elements from ``base`` on, so that there are as many as whole registers have."""
     if not micro.in_tiles:
         return seq()
-    zero, end = E.const(0, copy.dtype), loops.round_up(count, TILE_ROWS * width)
-    return loops.serial("row", rows, lambda row: loops.serial(
-        "zero", end - count, lambda k: store(copy, row * stride + k, zero), count))
+    count = E.as_expr(steps)
+    zero, more = E.const(0, copy.dtype), (padded_steps(micro, count) - count) * width
+    return loops.serial("zero", more, lambda k: store(copy, base + count * width + k, zero))
 
 
 def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:

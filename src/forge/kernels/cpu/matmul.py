@@ -237,7 +237,7 @@ def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, coun
 
     lanes = 1 if plan.transpose_a else plan.tile.lanes
     stage, copy = gemm.copied_rows(rows, plan.group.word, count, plan.depth_block, lanes, read)
-    more = gemm.zeros_after(copy, rows.count, plan.depth_block, count, plan.micro)
+    more = loops.serial("row", rows.count, lambda row: gemm.zero_steps(copy, row * plan.depth_block, count, plan.micro))
     return seq(stage, more), lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k)
 
 
@@ -260,7 +260,7 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
     by_columns = along_columns(lambda k, n: plan.value_b(batch, k, n), tile.lanes)
     pack = Right(read, by_columns, plan.columns, count, tile).pack(panel, E.const(0), column)
     vector = panel_vector(panel, tile, E.const(0))
-    more = gemm.zeros_after(panel, 1, 0, count * tile.width, plan.micro, tile.width)
+    more = gemm.zero_steps(panel, 0, count, plan.micro, tile.width)
     return seq(Allocate(panel), pack, more), lambda k, v: plan.group.factor(vector(k, v))
 
 
