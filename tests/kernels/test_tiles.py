@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -116,7 +118,8 @@ def test_matmul_of_bfloat16(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("rows", "keys", "depth", "size"), [(19, 23, 32, 24), (40, 70, 64, 64), (5, 1500, 20, 40), (64, 64, 64, 64)])
+@pytest.mark.parametrize(("rows", "keys", "depth", "size"), [
+    (19, 23, 32, 24), (40, 70, 64, 64), (5, 1500, 20, 40), (64, 64, 64, 64)])
 def test_attention(rows: int, keys: int, depth: int, size: int, target: str, products: Callable[[], int]) -> None:
     text = f"""def @main(%q: Tensor[(2, {rows}, {depth}), float32], %k: Tensor[(2, {keys}, {depth}), float32],
         %v: Tensor[(2, {keys}, {size}), float32]) {{
@@ -129,3 +132,34 @@ def test_attention(rows: int, keys: int, depth: int, size: int, target: str, pro
     found, want = results(parse(text, []), target, *inputs, bfloat16=True)
     np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2 * np.abs(want).max())
     assert products() > 0
+
+
+CONVOLUTIONS = {
+    "3x3": "(2, 16, 9, 11), (32, 16, 3, 3), padding=[1, 1, 1, 1]",
+    "3x3 of a small image": "(1, 8, 7, 7), (24, 8, 3, 3), padding=[1, 1, 1, 1]",
+    "5x5 without padding": "(1, 16, 13, 20), (16, 16, 5, 5), padding=[0, 0, 0, 0]",
+    "5x5 of stride 2": "(1, 16, 21, 30), (16, 16, 5, 5), padding=[2, 1, 2, 3], strides=[2, 2]",
+    "dilated rows": "(1, 16, 14, 12), (16, 16, 5, 5), padding=[4, 2, 4, 2], dilation=[2, 1]",
+    "1x1": "(1, 64, 14, 14), (48, 64, 1, 1), padding=[0, 0, 0, 0]",
+    "1x1 of stride 2": "(2, 96, 9, 8), (16, 96, 1, 1), padding=[0, 0, 0, 0], strides=[2, 2]",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution(name: str, dtype: str, target: str, products: Callable[[], int]) -> None:
+    image, kernel, attributes = re.fullmatch(r"(\(.*?\)), (\(.*?\)), (.*)", CONVOLUTIONS[name]).groups()  # type: ignore[union-attr]
+    shape, taps = ast.literal_eval(image), ast.literal_eval(kernel)
+    bytes_ = dtype == "uint8"
+    attributes += ', out_dtype="int32"' if bytes_ else ""
+    text = f"def @main(%x: Tensor[{image}, {'uint8' if bytes_ else 'float32'}]) "
+    text += f"{{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
+    if bytes_:
+        x, weight = RNG.integers(0, 256, shape, np.uint8), RNG.integers(-128, 128, taps, np.int8)
+    else:
+        x, weight = (RNG.standard_normal(s).astype(np.float32) for s in (shape, taps))
+    found, want = results(parse(text, [weight]), target, x, bfloat16=not bytes_)
+    tolerance = 0.0 if bytes_ else 2e-2
+    np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance * np.abs(want).max())
+    assert (products() > 0) == (not bytes_ or not name.startswith("3x3"))

@@ -209,7 +209,8 @@ def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, call.target)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
     if micro.in_tiles:
-        (vectors, tile_rows), (wide, _) = (gemm.tile_of_registers(loops.static(rows), n, lanes) for n in (loops.static(size), None))
+        known = loops.static(rows)
+        (vectors, tile_rows), (wide, _) = (gemm.tile_of_registers(known, n, lanes) for n in (loops.static(size), None))
     depth = loops.known(query.shape[-1], "attention: the depth")
     widest = max(1, depth, loops.known(size, "attention: the size of values")) * item
     known = loops.static(keys)

@@ -20,7 +20,7 @@ from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
-from forge.kernels.cpu import tiles, winograd_bytes
+from forge.kernels.cpu import conv_tiles, tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution, tail_widths
 from forge.kernels.cpu.micro import micro_kernel
 from forge.kernels.cpu.spatial import (
@@ -83,7 +83,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     problem = _problem(call, used)
     if used is None and winograd_bytes.is_faster(problem, call.name):
         return winograd_bytes.build(call, problem)
-    plan = plan_convolution(problem, call.name)
+    plan = conv_tiles.plan_in_tiles(problem) or plan_convolution(problem, call.name)
     if call.numbers:
         plan = _shared(plan, call.numbers)
     window = plan.window
@@ -97,9 +97,9 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     def task(index: Expr) -> Stmt:
         lets, (volume, number, row, column, group) = loops.bound_indices(index, extents)
         place = (row * row_block, row_block, column * column_block, column_block)
-        computed = _Task(plan, (volume, number), *place, group).statement()
+        computed = Task(plan, (volume, number), *place, group).statement()
         if rest is not None:
-            last = _Task(rest, (volume, number), *place, E.const(0)).statement()
+            last = Task(rest, (volume, number), *place, E.const(0)).statement()
             computed = loops.guard(group < counts.group_blocks, computed, last)
         return seq(lets, computed)
 
@@ -151,19 +151,23 @@ def _joined(call: KernelCall) -> KernelCall:
 
 @dataclass(frozen=True)
 class _Source:
-    """Input of a task: step x of row r of channel block b is at ``base + block(b) + r * row_stride + x * unit.size``."""
+    """Input of a task: step x of row r of channel block b is at ``base + block(b) + r * row_stride + x * unit.size``.
+
+    Positions of a row are ``pitch`` numbers apart.
+    """
 
     buffer: Buffer
     base: Expr
     block: Callable[[Expr], Expr]
     row_stride: Expr
     unit: Group
+    pitch: int
 
     def place(self, block: Expr, row: Expr, x: Expr) -> Expr:
         return self.base + self.block(block) + row * self.row_stride + x * self.unit.size
 
 
-class _Task:
+class Task:
     """Statements of one task."""
 
     def __init__(self, plan: ConvPlan, image: Image, first_row: Expr, rows: Expr, first_column: Expr, columns: Expr,
@@ -214,10 +218,12 @@ class _Task:
 
     def _patch(self) -> _Source:
         height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
-        row_stride = loops.bound(width * self.window.block, self.bindings, "row_stride")
-        block_stride = loops.bound(height * row_stride, self.bindings, "block_stride")
+        size = self.window.block
+        pitch = size * self.plan.in_blocks if self.plan.words and conv_tiles.is_interleaved(self.plan) else size
+        row_stride = loops.bound(width * pitch, self.bindings, "row_stride")
+        block_stride = loops.bound(height * row_stride, self.bindings, "block_stride") if pitch == size else E.const(size)
         patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size)
-        return _Source(patch, E.const(0), lambda block: block * block_stride, row_stride, self.plan.unit)
+        return _Source(patch, E.const(0), lambda block: block * block_stride, row_stride, self.plan.unit, pitch)
 
     def _direct_source(self) -> _Source:
         window = self.window
@@ -231,7 +237,7 @@ class _Task:
         base = (self.image[0] * window.data.shape[1] * block_stride + first
                 + self.first_row * (window.height.stride * row_stride) + self.first_column * (window.width.stride * window.block))
         return _Source(window.data.buffer, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
-                       row_stride, self.plan.unit)
+                       row_stride, self.plan.unit, window.block)
 
     def _copy(self, first_block: Expr) -> Stmt:
         """Fills the patch with the input of a chunk of channel blocks, padding where there is none."""
@@ -264,11 +270,14 @@ class _Task:
 
     def _fill(self, base: Expr, begin: Expr, end: Expr, value: Callable[[Expr, Expr | None], Expr]) -> Stmt:
         """Columns [begin, end) of the row of the patch at ``base``, as ``value(indices, mask)`` gives them."""
-        size = self.window.block
+        size, source, lanes = self.window.block, self.source, self.plan.target.lanes(self.plan.unit.copied)
         if E.is_const(end - begin, 0):
             return seq()
-        return loops.each_vector((end - begin) * size, self.plan.target.lanes(self.plan.unit.copied), lambda x, mask: store(
-            self.source.buffer, base + begin * size + x, value(x, mask), mask))
+        if source.pitch != size:
+            return loops.serial("w", end - begin, lambda w: loops.each_vector(size, lanes, lambda x, mask: store(
+                source.buffer, base + (begin + w) * source.pitch + x, value(w * size + x, mask), mask)))
+        return loops.each_vector((end - begin) * size, lanes, lambda x, mask: store(
+            source.buffer, base + begin * size + x, value(x, mask), mask))
 
     def _copy_row(self, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
         """Columns [low, high) of one row of the patch, from the data."""
@@ -281,12 +290,15 @@ class _Task:
 
         def column(w: Expr) -> Stmt:
             return loops.each_vector(size, lanes, lambda lane, mask: store(
-                self.source.buffer, base + w * size + lane, copy(data.read([*source, h, first_w + w, lane], mask)), mask))
+                self.source.buffer, base + w * self.source.pitch + lane,
+                copy(data.read([*source, h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
 
     def _all_tiles(self, first_block: Expr) -> Stmt:
         plan, window = self.plan, self.window
+        if plan.words:
+            return conv_tiles.all_tiles(self)
         return loops.serial("group", self.counts.groups, lambda group: _cover(
             "row_tile", self.rows, window.height, plan.tile_height, plan, lambda row, height, _: _cover(
                 "column_tile", self.columns, window.width, plan.tile_width, plan,
@@ -318,11 +330,14 @@ class _Task:
 
     def weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
-        plan, window = self.plan, self.window
-        if window.weight.buffer is None:
+        return self.weights(self._weight_place(group, block, tap, k, vector))
+
+    def weights(self, first: Expr) -> Expr:
+        """Loads a vector of weights, from group ``first`` on."""
+        plan, weight = self.plan, self.window.weight.buffer
+        if weight is None:
             raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
-        first = self._weight_place(group, block, tap, k, vector)
-        return plan.unit.weights(window.weight.buffer, first * plan.unit.size, plan.lanes)
+        return plan.unit.weights(weight, first * plan.unit.size, plan.lanes)
 
     def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
@@ -356,7 +371,7 @@ class _Tile:
     The others are read from wherever a copy has room, or are the last one once more, and not written.
     """
 
-    def __init__(self, task: _Task, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
+    def __init__(self, task: Task, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int,
                  used: Expr | None) -> None:
         self.task = task
         self.plan = task.plan

@@ -154,6 +154,8 @@ class ConvPlan(ConvProblem):
     chunk: int
     shared: Counts | None = None
     first_block: ExprLike = 0
+    words: int = 0
+    """Groups of the depth that tile registers multiply in a step; 0: there are none."""
 
     @property
     def rest(self) -> ConvPlan | None:
@@ -239,14 +241,14 @@ class ConvPlan(ConvProblem):
         height, width = self.window.height.span(self.row_block), self.window.width.span(self.column_block)
         beyond = 0 if self.window.width.is_known else (self.tile_width - 1) * self.window.width.stride * self.window.block
         needed = self.chunk * height * width * self.window.block + beyond
-        room = 0 if self.shared is None else _patch_limit(self) // dtypes.itemsize(self.unit.copied)
+        room = 0 if self.shared is None else patch_limit(self) // dtypes.itemsize(self.unit.copied)
         return max(room, needed)
 
     @property
     def partial_size(self) -> int:
         """Vectors of sums that are kept from chunk to chunk; of code that calls share, as many as any may need."""
         needed = self.groups * self.row_block * self.column_block * self.vectors
-        room = 0 if self.shared is None else _patch_limit(self) // self.sum_bytes(1, 1)
+        room = 0 if self.shared is None else patch_limit(self) // self.sum_bytes(1, 1)
         return max(room, needed)
 
 
@@ -387,8 +389,8 @@ def _chunk(problem: ConvProblem, vectors: int, positions: int) -> int:
     return chunk if problem.steps * chunk >= MIN_STEPS * problem.in_blocks else problem.in_blocks
 
 
-def _patch_limit(problem: ConvProblem) -> int:
-    """Bytes of input under a task."""
+def patch_limit(problem: ConvProblem) -> int:
+    """Returns the most bytes of input under a task."""
     return min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
 
 
@@ -398,7 +400,7 @@ def _tasks(problem: ConvProblem, height: int, width: int, vectors: int) -> list[
     wholes = [(rows, window.width.out) for rows in _even_parts(window.height.out, height)]
     parts = [(height, columns) for columns in _even_parts(window.width.out, width) if columns >= LONG_PART * window.width.reach]
     fitting = next((found for shapes in (wholes, parts) if (found := [
-        shape for shape in shapes if problem.patch_bytes(*shape, problem.in_blocks) <= _patch_limit(problem)])), [])
+        shape for shape in shapes if problem.patch_bytes(*shape, problem.in_blocks) <= patch_limit(problem)])), [])
     return [(*shape, count) for shape in fitting for count in tiles.divisors(groups, groups)]
 
 
@@ -421,7 +423,7 @@ def _makespan(problem: ConvProblem, vectors: int, rows: int, columns: int, group
 
 def _narrow_task(problem: ConvProblem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
     """A task of one row of tiles whose input, or whose share of the channels, fits, and whose partial sums fit next to it."""
-    limit, columns = _patch_limit(problem), problem.window.width.out
+    limit, columns = patch_limit(problem), problem.window.width.out
     chunks = tiles.divisors(problem.in_blocks, problem.in_blocks)
     chunk = next((count for count in chunks if problem.patch_bytes(height, columns, count) <= limit), None)
     if chunk is None:

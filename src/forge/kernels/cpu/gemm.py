@@ -195,7 +195,7 @@ def tile_of_registers(rows: int | None, columns: int | None, lanes: int) -> tupl
 
 def padded_steps(micro: OuterProduct, steps: Steps) -> Steps:
     """Returns ``steps``, or as many as whole tile registers have."""
-    return loops.round_up(steps, TILE_ROWS) if micro.in_tiles else steps
+    return (steps + (TILE_ROWS - 1)) // TILE_ROWS * TILE_ROWS if micro.in_tiles else steps
 
 
 def zero_steps(copy: Buffer, base: ExprLike, steps: ExprLike, micro: OuterProduct, width: int = 1) -> Stmt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from forge import loops
@@ -23,14 +24,18 @@ COLUMNS: Final = TILE_BYTES // 4
 _OPERATIONS = {"bfloat16": "dot_bf16", "uint8": "dot_u8s8", "int8": "dot_s8u8"}
 
 
+@dataclass(frozen=True)
 class TileProduct(DotProduct):
     """Multiplies groups of 32 bits in tile registers; the sums are stored to the accumulators, which lie in memory.
 
+    A register of the left operand has ``words`` groups of a row, one of the right operand as many rows of ``columns`` groups.
     Both operands are in memory: the groups of neighbouring rows of the left one lie equally far apart, and so do those of
     neighbouring steps of the right one. Steps are whole registers.
     """
 
     in_tiles = True
+    words: int = COLUMNS
+    columns: int = COLUMNS
 
     @staticmethod
     def fits(group: Group, isa: Isa) -> bool:
@@ -40,23 +45,23 @@ class TileProduct(DotProduct):
         """Gives the registers the shapes of a tile, of ``used`` rows if not all."""
         down, across = self._registers(shape)
         heights = [E.const(TILE_ROWS) if used is None else E.binary("min", used - i * TILE_ROWS, TILE_ROWS) for i in range(down)]
-        rows = [*(h for h in heights for _ in range(across)), *heights, *[E.const(TILE_ROWS)] * across]
-        return Tiles("configure", values=tuple(v for height in rows for v in (height, E.const(TILE_BYTES))))
+        rows = [*(h for h in heights for _ in range(across)), *heights, *[E.const(self.words)] * across]
+        sizes = [*[self.columns] * (down * across), *[self.words] * down, *[self.columns] * across]
+        return Tiles("configure", values=tuple(v for height, size in zip(rows, sizes) for v in (height, E.const(4 * size))))
 
     def release(self) -> Stmt:
         """Says that no product follows."""
         return Tiles("release")
 
-    @staticmethod
-    def _registers(shape: RegisterTile) -> tuple[int, int]:
+    def _registers(self, shape: RegisterTile) -> tuple[int, int]:
         """Registers of sums: one below the other, and side by side."""
-        return -(-shape.rows // TILE_ROWS), shape.vectors * shape.lanes // COLUMNS
+        return -(-shape.rows // TILE_ROWS), shape.vectors * shape.lanes // self.columns
 
     def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
               before: Callable[[Expr], Stmt] = no_statement) -> Stmt:
         """Stores the products of steps [0, count) to the accumulators. The registers have the shapes of ``sums``."""
         shape = sums.tile
-        columns, (down, across) = COLUMNS // shape.lanes, self._registers(shape)
+        columns, (down, across) = self.columns // shape.lanes, self._registers(shape)
         first_left, first_right = down * across, down * across + down
         operation, row, step = _OPERATIONS[self.group.dtype], E.var("row"), E.var("step")
 
@@ -65,8 +70,8 @@ class TileProduct(DotProduct):
             return Tiles("load", (number,), (at, stride), buffer)
 
         def multiply(k: Expr) -> Stmt:
-            lefts = [move(first_left + i, left(row, k * COLUMNS), row, i * TILE_ROWS) for i in range(down)]
-            rights = [move(first_right + j, right(step, j * columns), step, k * TILE_ROWS) for j in range(across)]
+            lefts = [move(first_left + i, left(row, k * self.words), row, i * TILE_ROWS) for i in range(down)]
+            rights = [move(first_right + j, right(step, j * columns), step, k * self.words) for j in range(across)]
             products = [Tiles(operation, (i * across + j, first_left + i, first_right + j))
                         for i in range(down) for j in range(across)]
             return seq(before(k), lefts, rights, products)
@@ -75,7 +80,7 @@ class TileProduct(DotProduct):
         places = [(i * TILE_ROWS * shape.vectors + j * columns) for i in range(down) for j in range(across)]
         stored = [Tiles("store", (number,), (E.const(place), E.const(shape.vectors)), sums.buffer)
                   for number, place in enumerate(places)]
-        return seq(cleared, loops.serial("k", E.as_expr(count) // TILE_ROWS, multiply), stored)
+        return seq(cleared, loops.serial("k", E.as_expr(count) // self.words, multiply), stored)
 
 
 def strided(value: Expr, along: E.Var, first: Expr) -> tuple[Buffer, Expr, Expr]:
