@@ -16,6 +16,7 @@ from forge.ir.graph import Graph, Module
 from forge.ir.interp import run_graph
 from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
+from forge.tir import interpret
 from tests.kernels.case import Case, Spec
 from tests.kernels.emulated_tiles import EMULATED, load
 from tests.kernels.support import run
@@ -163,3 +164,32 @@ def test_convolution(name: str, dtype: str, target: str, products: Callable[[], 
     tolerance = 0.0 if bytes_ else 2e-2
     np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance * np.abs(want).max())
     assert (products() > 0) == (not bytes_ or not name.startswith("3x3"))
+
+
+def special(*shape: int) -> np.ndarray:
+    """Numbers of all magnitudes, subnormal ones, infinities and NaN, as bfloat16."""
+    values = (RNG.standard_normal(shape) * 2.0 ** RNG.integers(-140, 120, shape)).astype(np.float32)
+    places = RNG.integers(0, 40, shape)
+    for number, value in enumerate((np.inf, -np.inf, np.nan, 0.0, -0.0)):
+        values[places == number] = value
+    return values.astype(dtypes.numpy_dtype("bfloat16"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+def test_the_interpreter_and_the_machine_agree_to_the_bit(dtype: str, target: str) -> None:
+    rows, depth, units = 19, 64, 20
+    if dtype == "uint8":
+        x, weight = RNG.integers(0, 256, (rows, depth), np.uint8), RNG.integers(-128, 128, (units, depth), np.int8)
+    else:
+        x, weight = special(rows, depth), special(units, depth)
+        x[:9], weight[:9] = RNG.standard_normal((9, depth)), RNG.standard_normal((9, depth))
+    group, out = (4, "int32") if dtype == "uint8" else (2, "float32")
+    w = packed(weight, group, CpuLayouts(Target.parse(target)).dense_panel(dtype, units, rows, depth))
+    case = Case("dense_pack", [Spec(x.shape, dtype), Spec(w.shape, dtypes.canonical(weight.dtype))], Spec((rows, units), out),
+                {"units": units})
+    meaning = np.zeros((rows, units), dtypes.numpy_dtype(out))
+    interpret.run(case.function(target), [x, w, meaning])
+    found = run(case, [x, w], target)
+    np.testing.assert_array_equal(found, meaning)  # NaN has no sign that counts
+    np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(meaning[meaning == 0]))
