@@ -41,6 +41,12 @@ def transposed(value: Value) -> tuple[Value, tuple[int, ...]] | None:
     return None if found is None else (found.data, found.permutation(found.attrs, value.rank))
 
 
+def unswapped(value: Value) -> Value | None:
+    """Returns x of a transposition of x that exchanges its last two axes, and leaves the others."""
+    found = transposed(value)
+    return found[0] if found is not None and len(found[1]) >= 2 and found[1] == _exchanged(range(value.rank)) else None
+
+
 def reshaped(builder: Builder, data: Value, shape: Sequence[Dim]) -> Value:
     """Returns ``data`` in ``shape``."""
     return data if data.shape == shape else builder.call("reshape", data, newshape=shape, allowzero=0 in shape)
@@ -303,11 +309,10 @@ def view_of_dense(builder: RuleBuilder, view: Reshape) -> Value | None:
 @rule(Reshape)
 def view_of_swap(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(swap(x), s) == swap(reshape(x, t)), where swap exchanges the last two axes and s splits or merges others only"""
-    found = transposed(view.data)
-    shape = view.result.shape
-    if found is None or not swaps_last_two(found[1]) or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
+    source, shape = unswapped(view.data), view.result.shape
+    if source is None or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
         return None
-    inner = builder.call("reshape", found[0], newshape=(*shape[:-2], *found[0].shape[-2:]), allowzero=0 in shape)
+    inner = builder.call("reshape", source, newshape=(*shape[:-2], *source.shape[-2:]), allowzero=0 in shape)
     return builder.call("transpose", inner, axes=_exchanged(range(len(shape))))
 
 
@@ -316,7 +321,7 @@ def matmul_of_transpose(builder: RuleBuilder, product: Matmul) -> Value | None:
     """matmul(a, swap(b)) == matmul(a, b, transpose_b=True), where swap exchanges the last two axes; so for a"""
     attributes = product.node.attributes
     operands = {"transpose_a": product.a, "transpose_b": product.b}
-    swapped = {flag: found[0] for flag, v in operands.items() if (found := transposed(v)) and swaps_last_two(found[1])}
+    swapped = {flag: source for flag, v in operands.items() if (source := unswapped(v)) is not None}
     if not swapped:
         return None
     attributes |= {flag: not attributes[flag] for flag in swapped}
@@ -351,8 +356,3 @@ def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[V
 
 def _exchanged(axes: Sequence[int]) -> tuple[int, ...]:
     return (*axes[:-2], axes[-1], axes[-2])
-
-
-def swaps_last_two(axes: tuple[int, ...]) -> bool:
-    """Returns whether a transposition exchanges the last two axes, and leaves the others."""
-    return len(axes) >= 2 and axes == _exchanged(range(len(axes)))
