@@ -31,16 +31,15 @@ def run(graphs: Sequence[Graph]) -> int:
 
 def _orders(graphs: Sequence[Graph]) -> Mapping[str, tuple[int, ...]]:
     """How to store the states that functions lengthen along one axis, which is not the first."""
-    axes: dict[str, set[int]] = {}
-    ranks = {}
+    orders: dict[str, set[tuple[int, ...]]] = {}
     for graph in graphs:
         for name, state in graph.states.items():
             joined = _appended(graph, name)
             if joined is not None and not state.axes:
-                ranks[name] = joined.result.rank
-                axes.setdefault(name, set()).add(joined.attrs.axis % joined.result.rank)
-    first = {name: found.pop() for name, found in axes.items() if len(found) == 1}
-    return {name: (axis, *(k for k in range(ranks[name]) if k != axis)) for name, axis in first.items() if axis}
+                axis, rank = joined.attrs.axis % joined.result.rank, joined.result.rank
+                orders.setdefault(name, set()).add((axis, *(k for k in range(rank) if k != axis)))
+    known = {name: found.pop() for name, found in orders.items() if len(found) == 1}
+    return {name: order for name, order in known.items() if order[0]}
 
 
 def _appended(graph: Graph, name: str) -> Concatenate | None:

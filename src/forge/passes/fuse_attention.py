@@ -226,9 +226,7 @@ def _unsuitable(first: Matmul, last: Matmul) -> str:
     return f"{keys} keys; three kernels are as fast for fewer than {MIN_KEYS}" if few else ""
 
 
-def _fused(
-    builder: RuleBuilder, first: Matmul, last: Matmul, scores: _Scores, batch: tuple[Dim, ...], rows: Dim
-) -> Replace:
+def _fused(builder: RuleBuilder, first: Matmul, last: Matmul, scores: _Scores, batch: tuple[Dim, ...], rows: Dim) -> Replace:
     """One node of the fused operator in the place of a matched pattern."""
     builder.move_before(_transposition(builder.graph, last, batch, rows)[0])
     query, query_scale = unscaled(builder, first.a)
@@ -243,7 +241,7 @@ def _fused(
     if len(batch) + 2 > first.result.rank:
         query = _divided(builder, query, (*batch, rows))
         key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
-    operands = [_cast_last(builder, without_leading_ones(v)) for v in (query, key, value)]
+    operands = [_as_read(builder, v) for v in (query, key, value)]
     result = builder.call(
         "nn.contrib_attention", *operands, _mask(builder, scores, batch),
         name=last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
@@ -365,22 +363,15 @@ def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
     return (value, 1.0) if c == 1.0 else (builder.call(node.op, x, **node.attributes), c)
 
 
-def _cast_last(builder: Builder, value: Value) -> Value:
-    """cast(reshape(x)) of reshape(cast(x)): kernels read through the first."""
+def _as_read(builder: Builder, value: Value) -> Value:
+    """``value`` so that kernels read it through movements: without axes of 1 in front; cast(reshape(x)) for reshape(cast(x))."""
+    view = Reshape.of(value.producer)
+    if view is not None and view.newshape is None and view.data.rank >= 2:
+        added = value.rank - view.data.rank
+        value = view.data if added > 0 and value.shape == (1,) * added + view.data.shape else value
     before = viewed(value)
     cast = None if before is None else Cast.of(before.producer)
-    if cast is None:
-        return value
-    return builder.call("cast", reshaped(builder, cast.data, value.shape), dtype=cast.attrs.dtype)
-
-
-def without_leading_ones(value: Value) -> Value:
-    """Returns ``value`` before a reshape that put axes of 1 in front: kernels read it through movements after that."""
-    view = Reshape.of(value.producer)
-    if view is None or view.newshape is not None or view.data.rank < 2:
-        return value
-    added = value.rank - view.data.rank
-    return view.data if added > 0 and value.shape == (1,) * added + view.data.shape else value
+    return value if cast is None else builder.call("cast", reshaped(builder, cast.data, value.shape), dtype=cast.attrs.dtype)
 
 
 run = rewriting(fuse_attention)

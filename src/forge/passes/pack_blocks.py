@@ -182,26 +182,18 @@ def _refused(data: Value, codes: _Codes, block: int, weight: Dequantize) -> Decl
 def _packed_experts(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """The same for several weights, of which the index of each row chooses one."""
     product = IndexedMatmul.of(node)
-    found = None if product is None else _weights(product.weight)
-    if product is None or found is None:
+    turn = None if product is None else Transpose.of(product.weight.producer)
+    is_turned = turn is not None and turn.attrs.axes == (0, 2, 1)  # [E, N, K] lies there, not [E, K, N]
+    source = turn.data if turn is not None and is_turned else operand(node, 1)
+    weight = Dequantize.of(source.producer)
+    codes = None if weight is None else _codes(weight.data)
+    if product is None or weight is None or codes is None or not codes.array.shape[0]:
         return None
-    weight, swapped = found
-    codes = _codes(weight.data)
-    if codes is None or not codes.array.shape[0]:
-        return None
-    experts = [replace(codes, array=array, swapped=swapped) for array in codes.array]
+    experts = [replace(codes, array=array, swapped=not is_turned) for array in codes.array]
     depth = experts[0].shape[1]
     block = min(weight.attrs.block_size, depth) or depth
     op = "nn.contrib_indexed_blocks_pack"
     return _on_packed(layouts, builder, op, node, product.data, weight, experts, block, product.index)
-
-
-def _weights(value: Value) -> tuple[Dequantize, bool] | None:
-    """A dequantized weight of experts, and whether it is ``[E, K, N]``, not ``[E, N, K]``."""
-    turn = Transpose.of(value.producer)
-    source = value if turn is None or turn.attrs.axes != (0, 2, 1) else turn.data
-    found = Dequantize.of(source.producer)
-    return None if found is None else (found, source is value)
 
 
 def _codes(value: Value, swapped: bool = False) -> _Codes | None:
