@@ -53,7 +53,7 @@ class Integers:
         return cast is not None and cast.data.dtype == self.data.dtype
 
     def with_one_zero(self, builder: RuleBuilder) -> Integers:
-        """The same with one zero point, if all of theirs are the same."""
+        """Returns the same data with one zero point, if all of theirs are the same."""
         known = None if self.zero is None else self.zero.constant
         if known is None or known.size < 2 or (known != known.flat[0]).any():
             return self
@@ -77,7 +77,7 @@ class Weight:
 
     @property
     def longest(self) -> int:
-        """How many products may be summed: with an offset, numbers of 9 bits, half of those without it."""
+        """The number of products that may be summed: with an offset, numbers of 9 bits, half of those without it."""
         return LONGEST if self.is_plain else LONGEST // 2
 
 
