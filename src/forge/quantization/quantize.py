@@ -46,7 +46,7 @@ EXCLUDED = "excluded"
 
 @dataclass
 class QuantizationPlan:
-    """Choices for the layers of ``graph``, by their number among `products`.
+    """Choices for the layers of a graph, by their number among `products`.
 
     Attributes:
         layers: those that are quantized.
@@ -54,7 +54,6 @@ class QuantizationPlan:
         left: reasons why other layers stay in float.
     """
 
-    graph: Graph
     layers: dict[int, FloatLayer] = field(default_factory=dict)
     dynamic: set[int] = field(default_factory=set)
     left: dict[int, str] = field(default_factory=dict)
@@ -73,11 +72,6 @@ def statistics_of(module: Module) -> dict[Value, Statistics]:
     return {value: statistics[digest] for value, digest in hashing.value_digests(module).items() if digest in statistics}
 
 
-def values_of(graph: Graph) -> list[Value]:
-    """Returns inputs and results in an order that is the same in copies."""
-    return [*graph.inputs, *(v for node in graph.nodes for v in node.results)]
-
-
 def plan(
     graph: Graph, scheme: QuantizationScheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str]
 ) -> QuantizationPlan:
@@ -89,7 +83,7 @@ def plan(
     Raises:
         OptionError: ``static``, and layers have no statistics; all are named.
     """
-    made, layers = QuantizationPlan(graph), numbered_layers(graph)
+    made, layers = QuantizationPlan(), numbered_layers(graph)
     sites = sites_of(layers.values())
     for number, layer in layers.items():
         reason, known = _missing(sites, statistics, layer), left.get(number, "")
@@ -184,7 +178,7 @@ def quantize(
     if any(is_quantized(node) for node in module.main.walk()):
         raise OptionError("quantize: the model is quantized already; expected a float model: reload() or load it again")
     base = module.copy()
-    statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
+    statistics = dict(zip(base.main.values(), map(statistics_of(module).get, module.main.values())))
     known = {value: s for value, s in statistics.items() if s is not None}
     bind_params(base.main)
     kept = {**excluded(base.main, scheme.exclude), **(kept or {})}
@@ -218,7 +212,7 @@ def _count_again(base: Module, scheme: QuantizationScheme, known: dict[Value, St
     samples = base.calibration.samples
     if not lost or not samples or scheme.calib_method == "minmax" or scheme.calib_method == "average" and scheme.calib_guard:
         return
-    observer = Observer.of(base, lost, options)
+    observer = Observer(base, lost, options)
     for sample in samples:
         observer.add(sample)
     for value, found in observer.found.items():
@@ -262,7 +256,7 @@ def _quantized(
         deltas: added to biases.
     """
     changed = base.copy()
-    graph, known = changed.main, dict(zip(values_of(base.main), values_of(changed.main), strict=True))
+    graph, known = changed.main, dict(zip(base.main.values(), changed.main.values(), strict=True))
     moved = {known[value]: s for value, s in statistics.items()}
     made, nodes = plan(graph, scheme, moved, left), products(graph)
     for number, delta in (deltas or {}).items():
@@ -272,7 +266,7 @@ def _quantized(
             moved[biased] = moved[result]
     codes = {layer: (weights or {}).get(k) or weight_of(layer, scheme) for k, layer in made.weighted.items()}
     sites = sites_of(layer for k, layer in made.layers.items() if k not in made.dynamic)
-    insertion.Insertion(graph, sites, codes_by_value(scheme, moved, sites), codes, scheme.bias_dtype or "int32").run()
+    insertion.convert(graph, sites, codes_by_value(scheme, moved, sites), codes, scheme.bias_dtype or "int32")
     for number in made.dynamic:
         insertion.round_at_run_time(graph, made.layers[number], scheme.activation_dtype)
     recurrent.replace(graph, [(nodes[k], rounds_data) for k, rounds_data in cells.items()])

@@ -19,9 +19,10 @@ from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.product import Product
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import trial_of
-from forge.quantization.places.insertion import bias_of, put_after
+from forge.quantization.places.insertion import put_after
 from forge.quantization.places.layers import FloatLayer
 from forge.quantization.places.products import joined_graph, products
 from forge.quantization.weights.channels import along, set_constant
@@ -113,13 +114,10 @@ def _means(builder: Builder, value: Value, axis: int) -> Value:
 
 def add_to_bias(layer: FloatLayer, delta: np.ndarray) -> Value:
     """Adds ``delta [C]`` to the results of a layer; returns the value that readers of its result read then."""
-    graph, found = layer.node.graph, bias_of(layer)
+    graph, found = layer.node.graph, layer.product.bias()
     assert graph is not None
     if found is not None:
-        user, position = found
-        bias = user.operands[position]
-        assert bias is not None and bias.constant is not None
-        set_constant(user, position, (bias.constant + delta).astype(np.float32))
+        set_constant(*found, (np.asarray(operand(*found).constant) + delta).astype(np.float32))
         return layer.result
 
     def biased(builder: Builder, result: Value) -> Value:
