@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,24 +24,14 @@ from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.observed.calibration import KEPT_SAMPLES, Observer
 from forge.quantization.observed.ranges import AffineCodes, choice_of, codes_of, joined
 from forge.quantization.places import insertion, recurrent
-from forge.quantization.places.layers import (
-    Excluded,
-    FloatLayer,
-    Sites,
-    is_depthwise,
-    layer_of,
-    left_out,
-    numbered_layers,
-    sites_of,
-)
-from forge.quantization.places.products import is_recurrent, products
+from forge.quantization.places.layers import FloatLayer, Sites, excluded, is_depthwise, numbered_layers, sites_of
+from forge.quantization.places.products import products
 from forge.quantization.weights import correction, equalization
 from forge.quantization.weights.codes import QuantizedWeight, quantized_weight
 from forge.quantization.weights.compensation import compensated_weights
 
 STAGE, STAGE_OF_ROWS = "to_integers", "pack_blocks"
 NO_STATISTICS = "no statistics of"
-EXCLUDED = "excluded"
 
 
 @dataclass
@@ -218,12 +208,6 @@ def _count_again(base: Module, scheme: QuantizationScheme, known: dict[Value, St
     for value, found in observer.found.items():
         known[value] = replace(known[value], calls=found.calls, low_sum=found.low_sum, high_sum=found.high_sum,
                                histogram=found.histogram)
-
-
-def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
-    """Returns why layers stay in float that are excluded, by their number among `products`; raises as `left_out`."""
-    found = left_out(graph, exclude, [node for node in graph.nodes if layer_of(node) is not None or is_recurrent(node)])
-    return {k: EXCLUDED for k, node in enumerate(products(graph)) if node in found}
 
 
 def _compensated(base: Module, scheme: QuantizationScheme, numbers: Collection[int], options: CompileOptions,

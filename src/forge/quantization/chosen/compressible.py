@@ -27,7 +27,7 @@ from forge.ops.nn.recurrent import Recurrent
 from forge.ops.packed.blocks import codes_of_word
 from forge.ops.quantized.unpack import per_byte
 from forge.passes.pack_blocks import MAX_DEPTH
-from forge.quantization.places.layers import Excluded, FloatLayer, layer_of, left_out
+from forge.quantization.places.layers import EXCLUDED, Excluded, FloatLayer, layer_of, left_out
 from forge.quantization.weights.channels import from_rows, rows_of
 from forge.quantization.weights.rounding import Rounded
 
@@ -160,7 +160,7 @@ def _axis(kind: str, node: Node) -> int:
 
 def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions: bool) -> str:
     if any(node in excluded for node, _ in holder.readers):
-        return "excluded"
+        return EXCLUDED
     if holder.array.size < MIN_SIZE:
         return f"fewer than {MIN_SIZE} numbers"
     if not np.isfinite(holder.array).all():

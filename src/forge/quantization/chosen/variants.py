@@ -17,9 +17,10 @@ from forge.progress import Progress
 from forge.quantization.chosen.scheme import QuantizationScheme, written
 from forge.quantization.chosen.sensitivity import Exclusion
 from forge.quantization.observed.calibration import Sample
+from forge.quantization.places.layers import EXCLUDED
 from forge.quantization.places.pairing import pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import EXCLUDED, QuantizedModule, quantize
+from forge.quantization.quantize import QuantizedModule, quantize
 from forge.quantization.reports.analysis import OutputSums
 from forge_runtime import Runtime
 

@@ -73,9 +73,7 @@ def codes_of(found: RealRange, dtype: str, symmetric: bool | None = None) -> Aff
     if symmetric is None:
         symmetric = least < 0 and min(-low, high) >= ONE_SIDED * max(-low, high)
     if symmetric:
-        if least == 0 and low == 0:
-            return AffineCodes(dtype, max(high / most, MIN_SCALE), 0)
-        zero = 0 if least < 0 else (most + 1) // 2
+        zero = (most + 1) // 2 if least == 0 and low < 0 else 0
         return AffineCodes(dtype, max(max(-low, high) / (most - zero), MIN_SCALE), zero)
     scale = float(np.float32(max((high - low) / (most - least), MIN_SCALE)))
     return AffineCodes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))

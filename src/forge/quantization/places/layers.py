@@ -25,9 +25,10 @@ from forge.ops.nn.convolution import Conv, ConvBase
 from forge.ops.nn.matmul import Dense
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.passes.matching import operand
-from forge.quantization.places.products import products
+from forge.quantization.places.products import is_recurrent, products
 
 Excluded = str | Node | Callable[[Node], bool]
+EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +127,12 @@ def exclusions(given: object) -> tuple[Excluded, ...]:
     """Returns what a user gives for ``exclude`` as `left_out` takes it for copies of the graph: nodes become their numbers."""
     several: Iterable[Any] = given if isinstance(given, list | tuple | set | frozenset) else (given,)
     return tuple(f"%{e.number}" if isinstance(e, Node) else e for e in several)
+
+
+def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
+    """Returns why layers stay in float that are excluded, by their number among `products`; raises as `left_out`."""
+    found = left_out(graph, exclude, [node for node in graph.nodes if layer_of(node) is not None or is_recurrent(node)])
+    return {k: EXCLUDED for k, node in enumerate(products(graph)) if node in found}
 
 
 def left_out(graph: Graph, exclude: Sequence[Excluded], candidates: Collection[Node]) -> set[Node]:

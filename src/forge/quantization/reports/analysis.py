@@ -205,18 +205,9 @@ def _layer_error(pair: LayerPair, signal: float, cumulative: float, alone: float
 
 
 def _errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> list[Value]:
-    """The sums of squares of a layer."""
-    results = [known[v] for v in pair.results]
-    both, parts = _lost(builder, pair, [known[operand(pair.real, k)] for k in pair.data])
-    errors = [results[0], builder.call("subtract", results[1], results[0]), both, *parts]
-    return [power(builder, value) for value in errors]
-
-
-def _lost(builder: Builder, pair: LayerPair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """Errors of a layer on float data, by both, and by its weight and its data.
-
-    ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``.
-    """
+    """The sums of squares of a layer: on float data, ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``."""
+    real, own = (known[v] for v in pair.results)
+    data = [known[operand(pair.real, k)] for k in pair.data]
     whole = [rounded(builder, pair, k, value) for k, value in zip(pair.data, data)]
     delta = builder.call("subtract", whole[0], data[0])
     old, new = pair.weight, pair.rounded_weight
@@ -227,7 +218,8 @@ def _lost(builder: Builder, pair: LayerPair, data: Sequence[Value]) -> tuple[Val
         by_data = product(builder, pair, delta, builder.constant(new))
         by_weight = product(builder, pair, data[0], builder.constant(new - old))
     both = builder.call("add", by_data, by_weight)
-    return both, [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
+    parts = [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
+    return [power(builder, value) for value in (real, builder.call("subtract", own, real), both, *parts)]
 
 
 def _recurrent_errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> list[Value]:

@@ -44,7 +44,7 @@ def corrections(
         options: of the model that measures means.
     """
     batch = _batch(real, samples)
-    pair, runs = (real, quantized), list(samples)
+    pair, runs = [real, quantized], list(samples)
     if batch > 1:
         try:
             pair, runs = _batched(pair, samples, batch)
@@ -66,7 +66,7 @@ def _batch(module: Module, samples: Sequence[Sample]) -> int:
     return max(1, min(BATCH, len(samples), BATCH_BYTES // (4 * largest)))
 
 
-def _batched(pair: tuple[Module, Module], samples: Sequence[Sample], batch: int) -> tuple[tuple[Module, Module], list[Sample]]:
+def _batched(pair: list[Module], samples: Sequence[Sample], batch: int) -> tuple[list[Module], list[Sample]]:
     """Modules of that batch, and what they take.
 
     Raises:
@@ -82,15 +82,12 @@ def _batched(pair: tuple[Module, Module], samples: Sequence[Sample], batch: int)
         return pair, runs
     if any(v.shape[0] != old for v in inputs):
         raise ValueError("an input has no batch")
-    changed = [replace_batch(m, [v for v in m.main.inputs if v.name not in m.params], old, old * batch) for m in pair]
-    return (changed[0], changed[1]), runs
+    return [replace_batch(m, [v for v in m.main.inputs if v.name not in m.params], old, old * batch) for m in pair], runs
 
 
 def _joined(real: Graph, quantized: Graph, numbers: Sequence[int]) -> Graph:
     """A graph of both, whose outputs are the differences that it adds to results of quantized layers."""
-    joined, known = joined_graph(real)
-    by_name = {v.name: known[v] for v in real.inputs}
-    known |= {v: by_name[v.name] for v in quantized.inputs}
+    joined, known = joined_graph(real, Graph(quantized.inputs))
     wanted = {products(quantized)[k]: known[products(real)[k].result] for k in numbers}
     deltas: dict[Value, Value] = {}
     builder = Builder(joined)

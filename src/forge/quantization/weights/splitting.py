@@ -69,7 +69,9 @@ def _split_layer(graph: Graph, layer: FloatLayer) -> bool:
     if region is not None:
         widen(graph, region, made.sources)
     else:
-        _copy_channels(graph, layer, data, made.sources)
+        builder = Builder(graph, layer.node, layer.node.location)
+        index = builder.constant(made.sources.astype(np.int32))
+        layer.node.set_operand(0, builder.call("take", data, index, axis=layer.channel_axis % data.rank, mode="fast"))
     set_constant(layer.node, 1, made.weight(array, axis))
     infer_again(layer.node)
     return True
@@ -232,9 +234,3 @@ def _widened_map(node: Node, axis: int) -> Widening | None:
         else:
             return None
     return widening if widening.data else None
-
-
-def _copy_channels(graph: Graph, layer: FloatLayer, data: Value, sources: np.ndarray) -> None:
-    builder = Builder(graph, layer.node, layer.node.location)
-    index = builder.constant(sources.astype(np.int32))
-    layer.node.set_operand(0, builder.call("take", data, index, axis=layer.channel_axis % data.rank, mode="fast"))
