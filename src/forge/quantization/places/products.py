@@ -19,11 +19,12 @@ def products(graph: Graph) -> list[Node]:
 
 def is_recurrent(node: Node) -> bool:
     """Returns whether ``node`` is a recurrent layer of float32 with constant weights."""
-    if Recurrent.of(node) is None:
+    if Recurrent.of(node) is None or any(v is not None and v.dtype == "int8" for v in node.operands):
         return False
-    x, *weights = node.operands[:3]
-    has_weights = all(v is not None and v.constant is not None and v.dtype == "float32" for v in weights)
-    return has_weights and x is not None and x.constant is None and x.dtype == "float32"
+    x, w, r = node.operands[:3]
+    if x is None or w is None or r is None or w.constant is None or r.constant is None:
+        return False
+    return x.constant is None and all(v.dtype == "float32" for v in (x, w, r))
 
 
 def given_to(node: Node) -> dict[str, Value]:
