@@ -221,8 +221,6 @@ class _Task:
 
     def _direct_source(self) -> _Source:
         window = self.window
-        if window.data.buffer is None:
-            raise CompileError("conv2d_nchwc: input without a buffer was not staged")
         row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
         image_stride = loops.bound(window.height.data * row_stride, self.bindings, "image_stride")
         block_stride, slices = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride"), window.slices
@@ -230,7 +228,7 @@ class _Task:
         tap_stride = image_stride * window.depth.dilation
         base = (self.image[0] * window.data.shape[1] * block_stride + first
                 + self.first_row * (window.height.stride * row_stride) + self.first_column * (window.width.stride * window.block))
-        return _Source(window.data.buffer, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
+        return _Source(window.data.memory, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
                        row_stride, self.plan.unit)
 
     def _copy(self, first_block: Expr) -> Stmt:
@@ -319,10 +317,8 @@ class _Task:
     def weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
         plan, window = self.plan, self.window
-        if window.weight.buffer is None:
-            raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
         first = self._weight_place(group, block, tap, k, vector)
-        return plan.unit.weights(window.weight.buffer, first * plan.unit.size, plan.lanes)
+        return plan.unit.weights(window.weight.memory, first * plan.unit.size, plan.lanes)
 
     def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
