@@ -7,7 +7,7 @@ import pytest
 
 from forge.ir.interp import run_graph
 from forge.quantization.observed.ranges import AffineCodes
-from forge.quantization.places.insertion import MAX_BIAS, Insertion, put_after, round_at_run_time, whole_bias
+from forge.quantization.places.insertion import MAX_BIAS, convert, put_after, round_at_run_time, whole_bias
 from forge.quantization.places.layers import layers_of, sites_of
 from forge.quantization.weights.codes import quantized_weight
 from tests.quantization.models import Net
@@ -29,7 +29,7 @@ def test_a_layer_of_codes_computes_what_they_stand_for(bias_dtype: str) -> None:
     (layer,) = layers_of(graph)
     bias = next(v.constant for n in graph.nodes if n.op == "add" for v in n.operands if v is not None and v.constant is not None)
     codes, weight = AffineCodes("int8", 0.02, 3), quantized_weight(layer.array, 0, "int8", per_channel=True)
-    Insertion(graph, sites_of([layer]), {net.x: codes}, {layer: weight}, bias_dtype).run()
+    convert(graph, sites_of([layer]), {net.x: codes}, {layer: weight}, bias_dtype)
     (x,) = net.samples(1)
     step = 0.02 * weight.scale if bias_dtype == "int32" else quantized_weight(bias, 0, bias_dtype, per_channel=False).scale
     expected = codes.rounded(x) @ weight.real.T

@@ -32,7 +32,7 @@ def test_candidates_differ_from_what_was_done() -> None:
 def test_a_variant_is_what_quantize_makes_so() -> None:
     made = record(per_channel=False)
     samples = made.real.calibration.samples
-    trials = Trials.of(made, samples)
+    trials = Trials(made, samples)
     trials.run(iter([Proposal({"per_channel": True}), Proposal({}, (0,))]), np.inf, lambda phase, done, total: None)
     *real, chosen, channels, without = trials.variants
     assert [v.title for v in (chosen, channels, without)] == ["as quantized", "per_channel=True", "exclude=['conv0']"]

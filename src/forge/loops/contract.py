@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from forge import dims
+from forge.errors import CompileError
 from forge.loops.values import known
 from forge.target import Target
 from forge.tir import expr as E
@@ -49,6 +50,17 @@ class Reader:
     dtype: str
     read: Callable[..., Expr]  # (indices: Sequence[Expr], mask: Expr | None = None) -> Expr
     buffer: Buffer | None
+
+    @property
+    def memory(self) -> Buffer:
+        """The memory that is read as it is.
+
+        Raises:
+            CompileError: there is a prologue.
+        """
+        if self.buffer is None:
+            raise CompileError("kernel: a packed operand has a prologue; expected memory, or a plain constant")
+        return self.buffer
 
 
 @dataclass(frozen=True)

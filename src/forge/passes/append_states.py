@@ -25,22 +25,21 @@ def run(graphs: Sequence[Graph]) -> int:
     for graph in graphs:
         for name in graph.states:
             if name in orders:
-                _Storing(graph, name, orders[name]).run()
+                _store(graph, name, orders[name])
     return len(orders)
 
 
 def _orders(graphs: Sequence[Graph]) -> Mapping[str, tuple[int, ...]]:
     """How to store the states that functions lengthen along one axis, which is not the first."""
-    axes: dict[str, set[int]] = {}
-    ranks = {}
+    orders: dict[str, set[tuple[int, ...]]] = {}
     for graph in graphs:
         for name, state in graph.states.items():
             joined = _appended(graph, name)
             if joined is not None and not state.axes:
-                ranks[name] = joined.result.rank
-                axes.setdefault(name, set()).add(joined.attrs.axis % joined.result.rank)
-    first = {name: found.pop() for name, found in axes.items() if len(found) == 1}
-    return {name: (axis, *(k for k in range(ranks[name]) if k != axis)) for name, axis in first.items() if axis}
+                axis, rank = joined.attrs.axis % joined.result.rank, joined.result.rank
+                orders.setdefault(name, set()).add((axis, *(k for k in range(rank) if k != axis)))
+    known = {name: found.pop() for name, found in orders.items() if len(found) == 1}
+    return {name: order for name, order in known.items() if order[0]}
 
 
 def _appended(graph: Graph, name: str) -> Concatenate | None:
@@ -50,45 +49,33 @@ def _appended(graph: Graph, name: str) -> Concatenate | None:
     return joined if joined is not None and any(v is joined.node.operands[0] and v.name == name for v in graph.inputs) else None
 
 
-class _Storing:
-    """One state of one function, whose axis k is to be axis ``axes[k]`` of what it was."""
+def _store(graph: Graph, name: str, axes: tuple[int, ...]) -> None:
+    """Makes axis k of a state what its axis ``axes[k]`` was."""
+    state, appended = graph.states[name], _appended(graph, name)
+    back = tuple(map(axes.index, range(len(axes))))
+    stored = next((v for v in graph.inputs if v.name == name), None)
+    logical = None if stored is None else _store_input(graph, stored, axes, back)
+    if state.output is not None and appended is not None and stored is not None:
+        builder = Builder(graph, before=appended.node)
+        new = [builder.call("transpose", v, axes=axes) for v in appended.node.operands[1:] if v is not None]
+        longer = builder.call("concatenate", stored, *new, axis=0, name=appended.node.name)
+        graph.outputs[state.output] = longer
+        graph.replace_uses(appended.result, builder.call("transpose", longer, axes=back))
+        graph.remove(appended.node)
+    elif state.output is not None:
+        graph.outputs[state.output] = Builder(graph).call("transpose", graph.outputs[state.output], axes=axes)
+    if logical is not None and not graph.use_count(logical) and logical.producer is not None:
+        graph.remove(logical.producer)
+    graph.states[name] = dataclasses.replace(state, axes=axes)
 
-    def __init__(self, graph: Graph, name: str, axes: tuple[int, ...]) -> None:
-        self.graph = graph
-        self.name = name
-        self.axes = axes
-        self.back = tuple(axes.index(k) for k in range(len(axes)))
 
-    def run(self) -> None:
-        graph, state = self.graph, self.graph.states[self.name]
-        appended = _appended(graph, self.name)
-        stored = next((v for v in graph.inputs if v.name == self.name), None)
-        logical = None if stored is None else self._store_input(stored)
-        if state.output is not None and appended is not None and stored is not None:
-            self._append(appended, stored, state.output)
-        elif state.output is not None:
-            output = graph.outputs[state.output]
-            graph.outputs[state.output] = Builder(graph).call("transpose", output, axes=self.axes)
-        if logical is not None and not graph.use_count(logical) and logical.producer is not None:
-            graph.remove(logical.producer)
-        graph.states[self.name] = dataclasses.replace(state, axes=self.axes)
-
-    def _store_input(self, value: Value) -> Value:
-        """Readers get the axes in their order: what is returned."""
-        graph, uses = self.graph, list(value.uses)
-        value.type = TensorType(tuple(value.shape[a] for a in self.axes), value.dtype)
-        first = graph.nodes[0] if graph.nodes else None
-        logical = Builder(graph, before=first).call("transpose", value, axes=self.back)
-        for node, position in uses:
-            node.set_operand(position, logical)
-        graph.outputs = [logical if v is value else v for v in graph.outputs]
-        return logical
-
-    def _append(self, joined: Concatenate, stored: Value, number: int) -> None:
-        graph, result = self.graph, joined.result
-        builder = Builder(graph, before=joined.node)
-        new = [builder.call("transpose", v, axes=self.axes) for v in joined.node.operands[1:] if v is not None]
-        longer = builder.call("concatenate", stored, *new, axis=0, name=joined.node.name)
-        graph.outputs[number] = longer
-        graph.replace_uses(result, builder.call("transpose", longer, axes=self.back))
-        graph.remove(joined.node)
+def _store_input(graph: Graph, value: Value, axes: tuple[int, ...], back: tuple[int, ...]) -> Value:
+    """Stores an input; readers get the axes in their order: what is returned."""
+    uses = list(value.uses)
+    value.type = TensorType(tuple(value.shape[a] for a in axes), value.dtype)
+    first = graph.nodes[0] if graph.nodes else None
+    logical = Builder(graph, before=first).call("transpose", value, axes=back)
+    for node, position in uses:
+        node.set_operand(position, logical)
+    graph.outputs = [logical if v is value else v for v in graph.outputs]
+    return logical

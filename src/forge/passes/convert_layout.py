@@ -128,15 +128,13 @@ class _First(_Permuted):
 
     def reordered(self, kernel: Value, order: tuple[int, ...]) -> Value:
         integers = _integers(kernel)
+        whole = kernel if integers is None else integers.data
+        assert whole.constant is not None
+        turned = self.builder.constant(whole.constant.transpose(order), name=whole.name)
         if integers is None:
-            return self._constant(kernel, order)
-        turned = self._constant(integers.data, order)
+            return turned
         axis = order.index(integers.attrs.axis % kernel.rank)
         return self.call(integers.node, turned, *integers.node.operands[1:], axis=axis)
-
-    def _constant(self, value: Value, order: tuple[int, ...]) -> Value:
-        assert value.constant is not None
-        return self.builder.constant(value.constant.transpose(order), name=value.name)
 
     def start(self, node: Node) -> Value | None:
         conv: ConvBase[Any] | None = ConvBase.of(node)
@@ -146,5 +144,5 @@ class _First(_Permuted):
 
 def _integers(kernel: Value) -> Dequantize | None:
     """What makes numbers of the integers of a constant kernel, with a scale for the kernel or for each index of an axis."""
-    found = Dequantize.of(kernel.producer) if kernel.producer is not None else None
+    found = Dequantize.of(kernel.producer)
     return found if found is not None and found.data.constant is not None and not found.attrs.block_size else None

@@ -15,7 +15,7 @@ from forge import dtypes
 from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rule
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
-from forge.ops.nn.normalization import BatchNorm, BatchNormAttrs
+from forge.ops.nn.normalization import BatchNorm
 from forge.options import CompileOptions
 from forge.passes.base import rewriting
 from forge.passes.weighted import find_weighted, rebuild
@@ -60,7 +60,11 @@ def fold_batch_norm(builder: RuleBuilder, norm: BatchNorm) -> Value | Declined:
     constants = [p.constant for p in parameters if p.constant is not None]
     if len(constants) != len(parameters):
         return Declined("its parameters are not constant")
-    scale, shift = scale_and_shift(norm.attrs, constants)
+    gamma, beta, mean, variance = (c.astype(np.float64) for c in constants)
+    scale = 1.0 / np.sqrt(variance + norm.attrs.epsilon)
+    scale = gamma * scale if norm.attrs.scale else scale
+    shift = -mean * scale
+    shift = shift + beta if norm.attrs.center else shift
     axis = norm.attrs.axis % data.rank
     found = find_weighted(builder.graph, data)
     if found is not None and found.axis == axis:
@@ -69,16 +73,6 @@ def fold_batch_norm(builder: RuleBuilder, norm: BatchNorm) -> Value | Declined:
     as_type = dtypes.numpy_dtype(data.dtype)
     factor, offset = (builder.constant(v.astype(as_type).reshape(shape)) for v in (scale, shift))
     return builder.call("add", builder.call("multiply", data, factor), offset)
-
-
-def scale_and_shift(attrs: BatchNormAttrs, parameters: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the normalization as ``scale * x + shift``: two vectors ``[channels]`` of float64."""
-    gamma, beta, mean, variance = (p.astype(np.float64) for p in parameters)
-    scale = 1.0 / np.sqrt(variance + attrs.epsilon)
-    if attrs.scale:
-        scale = gamma * scale
-    shift = -mean * scale
-    return scale, shift + beta if attrs.center else shift
 
 
 run = rewriting(fold_batch_norm)

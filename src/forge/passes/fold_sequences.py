@@ -11,6 +11,7 @@ A sequence that nothing reads any more goes, so that no object exists at run tim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -36,12 +37,6 @@ _Element = Callable[[Builder], Value]
 _Elements = list[_Element]
 
 
-def _part(data: Value, axis: int, begin: int, end: int, drops: bool, builder: Builder) -> Value:
-    """``data[begin:end]`` along ``axis``; ``drops``: without that dimension, of size 1."""
-    part = builder.call("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
-    return builder.call("squeeze", part, axis=(axis,)) if drops else part
-
-
 def _known(value: Value) -> _Element:
     return lambda builder: value
 
@@ -54,11 +49,9 @@ class _Folder:
         self.known: dict[Value, _Elements] = {}
         self.stale: set[Node] = set()  # nodes whose operands have other types now
 
-    def run(self) -> int:
-        return sum(self._visit(node) for node in self.graph.nodes)
-
-    def _visit(self, node: Node) -> bool:
-        self._retype(node)
+    def visit(self, node: Node) -> bool:
+        if node in self.stale:
+            self._retype(node)
         read = self._elements(node)
         if node.op in MAKERS:
             made = MAKERS[node.op](node)
@@ -69,13 +62,8 @@ class _Folder:
         return read is not None and node.op in READERS and self._fold(node, read)
 
     def _retype(self, node: Node) -> None:
-        if node not in self.stale:
-            return
-        try:
-            changed = infer_again(node)
-        except InvalidGraphError:
-            return
-        self.stale.update(user for value in changed for user, _ in value.uses)
+        with suppress(InvalidGraphError):
+            self.stale.update(user for value in infer_again(node) for user, _ in value.uses)
 
     def _fold(self, node: Node, elements: _Elements) -> bool:
         builder = before(self.graph, node)
@@ -139,14 +127,18 @@ def _position(node: Node, index: int, elements: _Elements, last: int, standard: 
 
 def _split(node: Node) -> _Elements | None:
     split = SplitToSequence.of(node)
-    extent = None if split is None else split.data.shape[split.attrs.axis]
-    sizes = _sizes(split.split, extent) if split is not None and isinstance(extent, int) else None
-    if split is None or sizes is None or len(sizes) > MAX_PARTS:
-        return None
-    ends = np.cumsum(sizes).tolist()
+    assert split is not None
+    data, axis = split.data, split.attrs.axis % split.data.rank
     drops = not split.attrs.keepdims and split.split is None
-    axis = split.attrs.axis % split.data.rank
-    return [partial(_part, split.data, axis, end - size, end, drops) for size, end in zip(sizes, ends)]
+    sizes = _sizes(split.split, data.shape[axis]) if isinstance(data.shape[axis], int) else None
+    if sizes is None or len(sizes) > MAX_PARTS:
+        return None
+
+    def part(begin: int, end: int, builder: Builder) -> Value:
+        piece = builder.call("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
+        return builder.call("squeeze", piece, axis=(axis,)) if drops else piece
+
+    return [partial(part, end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist())]
 
 
 def _sizes(given: Value | None, extent: int) -> list[int] | None:
@@ -188,4 +180,4 @@ def _fit(values: Sequence[Value], axis: int | None) -> bool:
                for t in (v.type for v in values[1:]))
 
 
-run = on_each_graph(lambda graph: _Folder(graph).run())
+run = on_each_graph(lambda graph: sum(map(_Folder(graph).visit, graph.nodes)))

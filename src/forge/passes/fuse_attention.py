@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 
 from forge import dims
 from forge.dims import Dim
@@ -28,7 +28,7 @@ from forge.ops.shape.broadcast import BroadcastTo
 from forge.ops.shape.reshape import Reshape
 from forge.passes.base import rewriting
 from forge.passes.matching import made_by, operand, pairs, reduced, scalar, with_scalar
-from forge.passes.view_rules import reshaped, swaps_last_two, transposed, viewed
+from forge.passes.view_rules import reshaped, transposed, unswapped, viewed
 
 MAX_WIDTH = 256
 """Of queries and values: that much of a block of rows lies on the stack."""
@@ -82,7 +82,10 @@ def fuse_attention(builder: RuleBuilder, last: Matmul) -> Replace | Declined | N
     if seen is not None and not _is_seen(seen, scores):
         return Declined("what zeroes probabilities is not the mask of the scores")
     scores.zero_unseen = seen is not None
-    return _Fusion(builder, first, last, scores).run()
+    heads = _heads(first.result.shape, scores.form)
+    if heads is None:
+        return Declined("the masks do not split the rows of the scores into heads")
+    return _fused(builder, first, last, scores, *heads)
 
 
 def _widened(graph: Graph, value: Value | None) -> Value | None:
@@ -223,79 +226,68 @@ def _unsuitable(first: Matmul, last: Matmul) -> str:
     return f"{keys} keys; three kernels are as fast for fewer than {MIN_KEYS}" if few else ""
 
 
-class _Fusion:
+def _fused(builder: RuleBuilder, first: Matmul, last: Matmul, scores: _Scores, batch: tuple[Dim, ...], rows: Dim) -> Replace:
     """One node of the fused operator in the place of a matched pattern."""
-
-    def __init__(self, builder: RuleBuilder, first: Matmul, last: Matmul, scores: _Scores) -> None:
-        self.builder, self.first, self.last, self.scores = builder, first, last, scores
-        self.shape: tuple[Dim, ...] = first.result.shape
-
-    def run(self) -> Replace | Declined:
-        heads = self._heads()
-        if heads is None:
-            return Declined("the masks do not split the rows of the scores into heads")
-        batch, rows = heads
-        builder, scores = self.builder, self.scores
-        builder.move_before(self._transposition(batch, rows)[0])
-        query, query_scale = unscaled(builder, self.first.a)
-        key, key_scale = unscaled(builder, self.first.b)
-        key, transpose_key = _unswapped(key, self.first.attrs.transpose_b)
-        value = self.last.b
-        shared = _shared(key, value, batch)
-        if shared is not None:
-            key, value, batch = shared
-        target, inner = self._transposition(batch, rows)
-        if len(batch) + 2 > len(self.shape):
-            query = _divided(builder, query, (*batch, rows))
-            key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
-        operands = [_cast_last(builder, without_leading_ones(v)) for v in (query, key, value)]
-        result = builder.call(
-            "nn.contrib_attention", *operands, self._mask(batch),
-            name=self.last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
-            zero_unseen=scores.zero_unseen, transpose_key=transpose_key, inner=inner)
-        return Replace(target, reshaped(builder, result, target.result.shape))
-
-    def _heads(self) -> tuple[tuple[Dim, ...], Dim] | None:
-        """The leading axes and the rows of the fused operator, in which the masks broadcast."""
-        batch, rows, form = self.shape[:-2], self.shape[-2], self.scores.form
-        if form in ((), self.shape):
-            return batch, rows
-        group = _quotient(rows, form[-2])
-        if group is None or not batch:
-            return None
-        split = (*batch, group)
-        merged = (*batch[:-1], batch[-1] * group)
-        return (split, form[-2]) if form[:-2] in (split, merged) else None
-
-    def _mask(self, batch: tuple[Dim, ...]) -> Value | None:
-        masks = self.scores.added if self.scores.selected is None else [self.scores.selected]
-        aligned = [self._aligned(mask, batch) for mask in masks]
-        return reduce(lambda a, b: self.builder.call("add", a, b), aligned) if aligned else None
-
-    def _aligned(self, mask: Value, batch: tuple[Dim, ...]) -> Value:
-        """``mask`` with the heads' axis split as those of the operands."""
-        if len(self.scores.form) == len(batch) + 2 or mask.rank < 3:
-            return mask
-        heads = (1, 1) if mask.shape[-3] == 1 else batch[-2:]
-        return reshaped(self.builder, mask, (*mask.shape[:-3], *heads, *mask.shape[-2:]))
-
-    def _transposition(self, batch: tuple[Dim, ...], rows: Dim) -> tuple[Node, int]:
-        """The transposition that brings rows before heads, if that follows, and how many axes it moves rows across."""
-        value = self.last.result
-        user = only_use(self.builder.graph, value)
-        if user is not None and user.op == "reshape":
-            value, user = user.result, only_use(self.builder.graph, user.result)
-        moved = None
-        if user is not None and user.op == "transpose":
-            moved = _moved_rows(value.shape, user.attrs.axes, rows, self.last.b.shape[-1])
-        inner = next((n for n in range(len(batch) + 1) if dims.product(batch[len(batch) - n:]) == moved), 0)
-        return (user, inner) if user is not None and inner else (self.last.node, 0)
+    builder.move_before(_transposition(builder.graph, last, batch, rows)[0])
+    query, query_scale = unscaled(builder, first.a)
+    key, key_scale = unscaled(builder, first.b)
+    transpose_key, value = first.attrs.transpose_b, last.b
+    if (source := unswapped(key)) is not None:
+        key, transpose_key = source, not transpose_key
+    shared = _shared(key, value, batch)
+    if shared is not None:
+        key, value, batch = shared
+    target, inner = _transposition(builder.graph, last, batch, rows)
+    if len(batch) + 2 > first.result.rank:
+        query = _divided(builder, query, (*batch, rows))
+        key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
+    operands = [_as_read(builder, v) for v in (query, key, value)]
+    result = builder.call(
+        "nn.contrib_attention", *operands, _mask(builder, scores, batch),
+        name=last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
+        zero_unseen=scores.zero_unseen, transpose_key=transpose_key, inner=inner)
+    return Replace(target, reshaped(builder, result, target.result.shape))
 
 
-def _unswapped(key: Value, transpose_key: bool) -> tuple[Value, bool]:
-    """Keys before their last two axes were exchanged, and whether the product transposes those."""
-    found = transposed(key)
-    return (found[0], not transpose_key) if found is not None and swaps_last_two(found[1]) else (key, transpose_key)
+def _heads(shape: tuple[Dim, ...], form: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], Dim] | None:
+    """The leading axes and the rows of the fused operator, in which masks for scores of ``form`` broadcast."""
+    batch, rows = shape[:-2], shape[-2]
+    if form in ((), shape):
+        return batch, rows
+    group = 1 if rows == form[-2] else dims.floordiv(rows, form[-2])
+    if group * form[-2] != rows or not batch:
+        return None
+    split = (*batch, group)
+    merged = (*batch[:-1], batch[-1] * group)
+    return (split, form[-2]) if form[:-2] in (split, merged) else None
+
+
+def _mask(builder: Builder, scores: _Scores, batch: tuple[Dim, ...]) -> Value | None:
+    """The mask, with the heads' axis split as those of the operands."""
+    masks = scores.added if scores.selected is None else [scores.selected]
+    if len(scores.form) != len(batch) + 2:
+        masks = [_aligned(builder, mask, batch) for mask in masks]
+    return reduce(partial(builder.call, "add"), masks) if masks else None
+
+
+def _aligned(builder: Builder, mask: Value, batch: tuple[Dim, ...]) -> Value:
+    if mask.rank < 3:
+        return mask
+    heads = (1, 1) if mask.shape[-3] == 1 else batch[-2:]
+    return reshaped(builder, mask, (*mask.shape[:-3], *heads, *mask.shape[-2:]))
+
+
+def _transposition(graph: Graph, last: Matmul, batch: tuple[Dim, ...], rows: Dim) -> tuple[Node, int]:
+    """The transposition that brings rows before heads, if that follows, and how many axes it moves rows across."""
+    value = last.result
+    user = only_use(graph, value)
+    if user is not None and user.op == "reshape":
+        value, user = user.result, only_use(graph, user.result)
+    moved = None
+    if user is not None and user.op == "transpose":
+        moved = _moved_rows(value.shape, user.attrs.axes, rows, last.b.shape[-1])
+    inner = next((n for n in range(len(batch) + 1) if dims.product(batch[len(batch) - n:]) == moved), 0)
+    return (user, inner) if user is not None and inner else (last.node, 0)
 
 
 def _shared(key: Value, value: Value, batch: tuple[Dim, ...]) -> tuple[Value, Value, tuple[Dim, ...]] | None:
@@ -343,12 +335,6 @@ def _split_axis(builder: Builder, value: Value, axis: int, sizes: Sequence[Dim])
     return builder.call("transpose", wide, axes=later)
 
 
-def _quotient(rows: Dim, length: Dim) -> Dim | None:
-    """rows / length, where that is a whole number."""
-    quotient = 1 if rows == length else dims.floordiv(rows, length)
-    return quotient if quotient * length == rows else None
-
-
 def _moved_rows(shape: Sequence[Dim], axes: Sequence[int] | None, rows: Dim, size: Dim) -> Dim | None:
     """The product of the extents that a transposition moves the last axis but one across, if it does nothing else."""
     rank = len(shape)
@@ -377,22 +363,15 @@ def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
     return (value, 1.0) if c == 1.0 else (builder.call(node.op, x, **node.attributes), c)
 
 
-def _cast_last(builder: Builder, value: Value) -> Value:
-    """cast(reshape(x)) of reshape(cast(x)): kernels read through the first."""
+def _as_read(builder: Builder, value: Value) -> Value:
+    """``value`` so that kernels read it through movements: without axes of 1 in front; cast(reshape(x)) for reshape(cast(x))."""
+    view = Reshape.of(value.producer)
+    if view is not None and view.newshape is None and view.data.rank >= 2:
+        added = value.rank - view.data.rank
+        value = view.data if added > 0 and value.shape == (1,) * added + view.data.shape else value
     before = viewed(value)
     cast = None if before is None else Cast.of(before.producer)
-    if cast is None:
-        return value
-    return builder.call("cast", reshaped(builder, cast.data, value.shape), dtype=cast.attrs.dtype)
-
-
-def without_leading_ones(value: Value) -> Value:
-    """Returns ``value`` before a reshape that put axes of 1 in front: kernels read it through movements after that."""
-    view = Reshape.of(value.producer)
-    if view is None or view.newshape is not None or view.data.rank < 2:
-        return value
-    added = value.rank - view.data.rank
-    return view.data if added > 0 and value.shape == (1,) * added + view.data.shape else value
+    return value if cast is None else builder.call("cast", reshaped(builder, cast.data, value.shape), dtype=cast.attrs.dtype)
 
 
 run = rewriting(fuse_attention)

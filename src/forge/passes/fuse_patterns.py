@@ -20,6 +20,7 @@ from forge.ops.nn.matmul import Matmul
 from forge.ops.nn.normalization import LayerNorm
 from forge.passes.base import rewriting, rules_of
 from forge.passes.matching import (
+    again,
     factors,
     has_only_data,
     is_close,
@@ -37,13 +38,6 @@ from forge.passes.view_rules import reshaped
 
 ROOTS = ("divide", "multiply", "reciprocal", "rsqrt", "sqrt")
 """What a divisor, or the factor in its place, is made by."""
-
-NOT_TRAILING = Declined("the mean is not over the last axes")
-
-
-def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
-    """Returns whether ``axes`` are the last ones of a tensor of ``rank``, in order."""
-    return bool(axes) and axes == tuple(range(rank - len(axes), rank))
 
 
 def divided_by_deviation(node: Node) -> tuple[Value, Value, float, Value | None] | None:
@@ -96,12 +90,10 @@ def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     x, axes = centred
     if axes != square[1]:
         return Declined("mean and variance are over different axes")
-    if not is_trailing(axes, x.rank):
-        return NOT_TRAILING
     of_moments = square[0] is x and made_by(_not_below_zero(variance), "subtract") is not None
     if not of_moments and _centred(square[0]) != centred:  # of that node, or of a second one that computes the same
         return Declined("the variance is not that of the difference")
-    return _scaled(builder, builder.call("nn.layer_norm", x, axis=-len(axes), epsilon=epsilon), scale)
+    return _normalized(builder, "nn.layer_norm", x, axes, epsilon, scale)
 
 
 @rule("add")
@@ -145,7 +137,13 @@ def _mean_of_squares(value: Value) -> tuple[Value, tuple[int, ...]] | None:
     return base, square[1]
 
 
-def _scaled(builder: RuleBuilder, normalized: Value, scale: Value | None) -> Value:
+def _normalized(
+    builder: RuleBuilder, op: str, x: Value, axes: tuple[int, ...], epsilon: float, scale: Value | None
+) -> Value | Declined:
+    """What ``op`` makes of x along ``axes``, times ``scale``."""
+    if not axes or axes != tuple(range(x.rank - len(axes), x.rank)):
+        return Declined("the mean is not over the last axes")
+    normalized = builder.call(op, x, axis=-len(axes), epsilon=epsilon)
     return normalized if scale is None else builder.call("multiply", normalized, scale)
 
 
@@ -162,9 +160,7 @@ def rms_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
         return None
     if base is not x:
         return Declined("the mean is of the squares of another value")
-    if not is_trailing(square[1], x.rank):
-        return NOT_TRAILING
-    return _scaled(builder, builder.call("nn.rms_norm", x, axis=-len(square[1]), epsilon=epsilon), scale)
+    return _normalized(builder, "nn.rms_norm", x, square[1], epsilon, scale)
 
 
 @rule("multiply")
@@ -200,7 +196,7 @@ def _with_parameter(builder: RuleBuilder, node: Node, norm: Node, *parameters: V
     if added.rank > -norm.attrs.axis:
         return Declined("the parameter has more axes than are normalized")
     try:
-        return builder.call(norm.op, data, *parameters, name=norm.name, **norm.attributes)
+        return again(builder, norm, data, *parameters)
     except TypeInferenceError:
         return Declined("the parameter does not have the shape of the normalized axes")
 

@@ -31,7 +31,7 @@ def run(graph: Graph, module: Module) -> int:
     if not any(n.op_def is CALL for n in graph.walk()):
         return 0
     verify_calls(module)
-    return _Inliner(module).inline(graph)
+    return on_all_graphs(graph, _Inliner(module).inline_calls)
 
 
 class _Inliner:
@@ -39,10 +39,7 @@ class _Inliner:
         self.module = module
         self.bodies: dict[str, Graph] = {}  # without calls
 
-    def inline(self, graph: Graph) -> int:
-        return on_all_graphs(graph, self._inline_calls)
-
-    def _inline_calls(self, graph: Graph) -> int:
+    def inline_calls(self, graph: Graph) -> int:
         calls = [n for n in graph.nodes if n.op_def is CALL]
         bodies = [self._body(call.attrs.function) for call in calls]
         names = Counter(n.name for g in (graph, *bodies) for n in g.nodes if n.op_def is not CONSTANT)
@@ -55,7 +52,7 @@ class _Inliner:
     def _body(self, name: str) -> Graph:
         if name not in self.bodies:
             self.bodies[name] = self.module.graphs[name].copy()
-            self.inline(self.bodies[name])
+            on_all_graphs(self.bodies[name], self.inline_calls)
         return self.bodies[name]
 
     def _inline_call(self, graph: Graph, call: Node, names: Mapping[str, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,11 @@ def operand(node: Node, position: int = 0) -> Value:
     value = node.operands[position]
     assert value is not None
     return value
+
+
+def again(builder: Builder, node: Node, *operands: Value | None, **changes: Any) -> Value:
+    """Applies the operator of ``node``, which has one result, to other operands, with changed attributes."""
+    return builder.call(node.op_def, *operands, name=node.name, **node.attributes | changes)
 
 
 def has_only_data(node: Node) -> bool:

@@ -29,7 +29,6 @@ from forge.ops.core.product import Product
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take
 from forge.ops.nn.indexed_matmul import IndexedMatmul
-from forge.ops.nn.matmul import Dense
 from forge.ops.packed.blocks import TABLE, codes_of_word, packed_codes
 from forge.ops.quantized.quantize import Dequantize
 from forge.ops.quantized.unpack import Unpack, per_byte, unpacked
@@ -100,51 +99,49 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    found = _product(node)
-    if found is None:
+    product: Product[Any] | None = Product.of(node)
+    weight = None if product is None or not product.is_by_matrix else Dequantize.of(product.right.producer)
+    codes = None if product is None or weight is None else _codes(weight.data, product.weight_axis == 1)
+    if product is None or weight is None or codes is None:
         return None
-    data, weight, swapped = found
-    codes = _codes(weight.data, swapped)
-    if codes is None:
-        return None
-    units, depth = codes.shape
-    block = weight.attrs.block_size or depth
-    refused = _refused(data, codes, block, 0 if swapped else 1, weight)
+    block = weight.attrs.block_size or codes.shape[1]
+    return _on_packed(layouts, builder, "nn.contrib_dense_blocks_pack", node, product.left, weight, [codes], block)
+
+
+def _on_packed(
+    layouts: Layouts, builder: RuleBuilder, op: str, node: Node, data: Value, weight: Dequantize, matrices: Sequence[_Codes],
+    block: int, *index: Value
+) -> Value | Declined:
+    """``op`` in the place of ``node``, by a packed matrix, or by several of which ``index`` chooses."""
+    refused = _refused(data, matrices[0], block, weight)
     if refused is not None:
         return refused
-    scales, zeros = (_parameters(v, weight, swapped, (units, depth // block)) for v in (weight.scale, weight.zero_point))
+    units, depth = matrices[0].shape
+    shape = (*((len(matrices),) if index else ()), units, depth // block)
+    scales, zeros = (_parameters(v, weight, matrices[0].swapped, shape) for v in (weight.scale, weight.zero_point))
     if scales is None or weight.zero_point is not None and zeros is None:
-        return Declined("scales or zero points are not constant, or lie along the depth")
-    codes = _narrowed(codes, zeros, block)
-    origin, constants = _constants(builder, layouts, [codes], scales, zeros, weight.data.name)
-    rows = _quantized(builder, data, block) or _Rows(data)
-    result = builder.call("nn.contrib_dense_blocks_pack", rows.data, rows.scale, *constants, name=node.name, units=units,
-                          bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
-    if rows.origin is None:
-        return result
-    sums = builder.constant(_row_sums(codes, origin, scales, block))
-    return builder.call("subtract", result, builder.call("multiply", rows.origin, sums))
-
-
-def _constants(
-    builder: RuleBuilder, layouts: Layouts, matrices: Sequence[_Codes], scales: np.ndarray, zeros: np.ndarray | None, name: str
-) -> tuple[np.ndarray, tuple[Value, Value, Value | None]]:
-    """Packs a matrix, or several with ``scales[E, N, blocks]``; returns what stands for zero in each block, and the constants.
-
-    These are codes, scales and zero points, which are absent where all are in the middle of the codes.
-    """
-    low, bits, panel = matrices[0].low, matrices[0].bits, layouts.blocks_panel(scales.shape[-2])
+        return Declined(f"scales or zero points are not constant, or {'those of experts' if index else 'lie along the depth'}")
+    if not index:
+        matrices = [_narrowed(matrices[0], zeros, block)]
+    low, bits, panel = matrices[0].low, matrices[0].bits, layouts.blocks_panel(units)
     origin = np.broadcast_to(np.zeros(()) if zeros is None else zeros.astype(np.int16), scales.shape) - low
-    same = bool((origin == 1 << (bits - 1)).all())
-    packed = [_panels(one, panel) for one in matrices]
-    return origin, (builder.constant(np.stack(packed) if scales.ndim == 3 else packed[0], name=name),
-                    builder.constant(_in_panels(scales, panel)),
-                    None if same else builder.constant(_in_panels(origin.astype(np.uint8), panel)))
+    same = bool((origin == 1 << (bits - 1)).all())  # all in the middle of the codes
+    packed = [_panels(codes, panel) for codes in matrices]
+    constants = (builder.constant(np.stack(packed) if index else packed[0], name=weight.data.name),
+                 builder.constant(_in_panels(scales, panel)),
+                 None if same else builder.constant(_in_panels(origin.astype(np.uint8), panel)))
+    rows, steps, middle = (_by_block(data, block) if index else _quantized(builder, data, block)) or (data, None, None)
+    result = builder.call(op, rows, steps, *constants, *index, name=node.name, units=units, bits=bits, block_size=block,
+                          out_dtype=node.result.dtype)
+    if middle is None:
+        return result
+    sums = builder.constant(_row_sums(matrices[0], origin, scales, block))
+    return builder.call("subtract", result, builder.call("multiply", middle, sums))
 
 
 def _with_table(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """Codes of 4 bits that stand for the numbers of a table, as ``[N, blocks, B]``, with a scale for each block."""
-    matrix = None if Dense.of(node) is None else made_by(operand(node, 1), "reshape")
+    matrix = made_by(operand(node, 1), "reshape")
     scaled = None if matrix is None else made_by(operand(matrix), "multiply")
     taken = None if scaled is None else Take.of(operand(scaled).producer)
     cast = None if taken is None else Cast.of(taken.indices.producer)
@@ -167,13 +164,14 @@ def _with_table(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | D
                         bits=found.bits, block_size=block, out_dtype=node.result.dtype)
 
 
-def _refused(data: Value, codes: _Codes, block: int, along: int, weight: Dequantize) -> Declined | None:
-    """Why the kernels do not take data of this type, or a weight of these sizes whose depth is axis ``along``."""
+def _refused(data: Value, codes: _Codes, block: int, weight: Dequantize) -> Declined | None:
+    """Why the kernels do not take data of this type, or a weight of these sizes."""
     if data.dtype not in FLOATS:
         return Declined(f"the data are of {data.dtype}")
     units, depth = codes.shape
     if depth > MAX_DEPTH:
         return Declined(f"the depth is {depth}; expected at most {MAX_DEPTH}")
+    along = weight.data.rank - (2 if codes.swapped else 1)
     if weight.attrs.block_size and weight.attrs.axis % weight.data.rank != along or not units:
         return Declined("blocks lie along the results, or there are none")
     if not block or depth % block or block % codes_of_word(codes.bits):
@@ -184,44 +182,18 @@ def _refused(data: Value, codes: _Codes, block: int, along: int, weight: Dequant
 def _packed_experts(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """The same for several weights, of which the index of each row chooses one."""
     product = IndexedMatmul.of(node)
-    found = None if product is None else _weights(product.weight)
-    if product is None or found is None:
+    turn = None if product is None else Transpose.of(product.weight.producer)
+    is_turned = turn is not None and turn.attrs.axes == (0, 2, 1)  # [E, N, K] lies there, not [E, K, N]
+    source = turn.data if turn is not None and is_turned else operand(node, 1)
+    weight = Dequantize.of(source.producer)
+    codes = None if weight is None else _codes(weight.data)
+    if product is None or weight is None or codes is None or not codes.array.shape[0]:
         return None
-    weight, swapped = found
-    codes = _codes(weight.data)
-    if codes is None or not codes.array.shape[0]:
-        return None
-    experts = [replace(codes, array=array, swapped=swapped) for array in codes.array]
-    units, depth = experts[0].shape
+    experts = [replace(codes, array=array, swapped=not is_turned) for array in codes.array]
+    depth = experts[0].shape[1]
     block = min(weight.attrs.block_size, depth) or depth
-    refused = _refused(product.data, experts[0], block, 1 if swapped else 2, weight)
-    if refused is not None:
-        return refused
-    scales, zeros = (_parameters(v, weight, swapped, (len(experts), units, depth // block))
-                     for v in (weight.scale, weight.zero_point))
-    if scales is None or weight.zero_point is not None and zeros is None:
-        return Declined("scales or zero points are not constant, or those of experts")
-    _, constants = _constants(builder, layouts, experts, scales, zeros, weight.data.name)
-    rows = _by_block(product.data, block) or _Rows(product.data)
-    return builder.call("nn.contrib_indexed_blocks_pack", rows.data, rows.scale, *constants, product.index, name=node.name,
-                        units=units, bits=codes.bits, block_size=block, out_dtype=node.result.dtype)
-
-
-def _weights(value: Value) -> tuple[Dequantize, bool] | None:
-    """A dequantized weight of experts, and whether it is ``[E, K, N]``, not ``[E, N, K]``."""
-    turn = Transpose.of(value.producer)
-    source = value if turn is None or turn.attrs.axes != (0, 2, 1) else turn.data
-    found = Dequantize.of(source.producer)
-    return None if found is None else (found, source is value)
-
-
-def _product(node: Node) -> tuple[Value, Dequantize, bool] | None:
-    """Data and weight of a product with a dequantized matrix, and whether that is ``[K, N]``."""
-    product: Product[Any] | None = Product.of(node)
-    if product is None or not product.is_by_matrix:
-        return None
-    found = Dequantize.of(product.right.producer)
-    return None if found is None else (product.left, found, product.weight_axis == 1)
+    op = "nn.contrib_indexed_blocks_pack"
+    return _on_packed(layouts, builder, op, node, product.data, weight, experts, block, product.index)
 
 
 def _codes(value: Value, swapped: bool = False) -> _Codes | None:
@@ -268,13 +240,8 @@ def _numbers(value: Value) -> np.ndarray | None:
     return array if array is None or unpack is None else unpacked(array, value.dtype)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Data as the kernel takes them. ``origin``, ``[..., 1]``: what stands for zero, which each column of the weight adds."""
-
-    data: Value
-    scale: Value | None = None
-    origin: Value | None = None
+_Rows = tuple[Value, Value | None, Value | None]
+"""Data as the kernel takes them, scales, and ``[..., 1]``, what stands for zero, which each column of the weight adds."""
 
 
 def _quantized(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
@@ -302,9 +269,9 @@ def _quantized(builder: RuleBuilder, data: Value, block: int) -> _Rows | None:
     depth = data.shape[-1]
     assert isinstance(depth, int)
     scales = builder.call("broadcast_to", scale, shape=(*data.shape[:-1], depth // block))
-    if origin is None:
-        return _Rows(codes, scales)
-    return _Rows(codes, scales, builder.call("multiply", builder.call("cast", origin, dtype="float32"), scale))
+    if origin is not None:
+        origin = builder.call("multiply", builder.call("cast", origin, dtype="float32"), scale)
+    return codes, scales, origin
 
 
 def _by_block(data: Value, block: int) -> _Rows | None:
@@ -313,7 +280,7 @@ def _by_block(data: Value, block: int) -> _Rows | None:
     if found is None or found.data.dtype != "int8" or data.dtype != "float32" or found.zero_point is not None:
         return None
     last = found.attrs.axis % data.rank == data.rank - 1
-    return _Rows(found.data, found.scale) if last and found.attrs.block_size == block else None
+    return (found.data, found.scale, None) if last and found.attrs.block_size == block else None
 
 
 def _row_sums(codes: _Codes, origin: np.ndarray, scales: np.ndarray, block: int) -> np.ndarray:

@@ -7,7 +7,7 @@ it has no other backend itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
@@ -53,14 +53,14 @@ def _regions(graph: Graph, supported: Predicate) -> list[list[Node]]:
     inside = dict.fromkeys(filter(supported, movable))
     regions = _Regions(graph, inside)
     regions.merge()
-    found: dict[Node, list[Node]] = {}
+    found: dict[int, list[Node]] = {}
     for node in inside:
-        found.setdefault(regions.root(node), []).append(node)
+        found.setdefault(id(regions.of[node]), []).append(node)
     return list(found.values())
 
 
 class _Regions:
-    """A union-find of nodes. Nodes of one stage may always be joined: every path out of a region raises the stage."""
+    """Which nodes are together. Nodes of one stage may always be joined: every path out of a region raises the stage."""
 
     def __init__(self, graph: Graph, inside: Collection[Node]) -> None:
         self.graph = graph
@@ -70,14 +70,7 @@ class _Regions:
         for node, sources in self.sources.items():
             for source in sources:
                 self.users.setdefault(source, []).append(node)
-        self.parent = {node: node for node in graph.nodes}
-        self.order = {node: k for k, node in enumerate(graph.nodes)}
-
-    def root(self, node: Node) -> Node:
-        while self.parent[node] is not node:
-            self.parent[node] = self.parent[self.parent[node]]
-            node = self.parent[node]
-        return node
+        self.of = {node: [node] for node in graph.nodes}  # the nodes of a region share a list
 
     def merge(self) -> None:
         """Joins neighbours of one stage; then neighbours between which no path goes through others."""
@@ -90,8 +83,10 @@ class _Regions:
             pass
 
     def _join(self, a: Node, b: Node) -> None:
-        first, second = sorted((self.root(a), self.root(b)), key=self.order.__getitem__)
-        self.parent[second] = first
+        if self.of[a] is not self.of[b]:
+            small, large = sorted((self.of[a], self.of[b]), key=len)
+            large += small
+            self.of.update(dict.fromkeys(small, large))
 
     def _stages(self) -> dict[Node, int]:
         """How often a path to the node has changed sides, at most; constants do not count."""
@@ -103,30 +98,26 @@ class _Regions:
         return stages
 
     def _join_if_free(self, before: Node, after: Node) -> bool:
-        a, b = self.root(before), self.root(after)
-        if a is b or self._indirect(a, b):
+        if self.of[before] is self.of[after] or self._indirect(self.of[before], self.of[after]):
             return False
-        self._join(a, b)
+        self._join(before, after)
         return True
 
-    def _indirect(self, start: Node, end: Node) -> bool:
+    def _indirect(self, start: list[Node], end: list[Node]) -> bool:
         """Whether a path leads from one region to the other through a third."""
-        members: dict[Node, list[Node]] = {}
-        for node in self.graph.nodes:
-            members.setdefault(self.root(node), []).append(node)
-        pending = [r for r in self._after(members[start]) if r is not end and r is not start]
-        seen = set(pending)
+        pending = [region for region in self._after(start) if region is not start and region is not end]
+        seen = {id(region) for region in (start, *pending)}
         while pending:
-            for region in self._after(members[pending.pop()]):
+            for region in self._after(pending.pop()):
                 if region is end:
                     return True
-                if region not in seen and region is not start:
-                    seen.add(region)
+                if id(region) not in seen:
+                    seen.add(id(region))
                     pending.append(region)
         return False
 
-    def _after(self, nodes: Iterable[Node]) -> list[Node]:
-        return [self.root(user) for node in nodes for user in (*node.succ, *self.users.get(node, ()))]
+    def _after(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        return [self.of[user] for node in nodes for user in (*node.succ, *self.users.get(node, ()))]
 
 
 def _inputs(nodes: Sequence[Node]) -> list[Value]:

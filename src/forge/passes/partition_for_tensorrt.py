@@ -77,13 +77,13 @@ def is_supported(node: Node) -> bool:
     return _CHECKS[node.op](node)
 
 
-def _constant(node: Node, position: int) -> bool:
-    value = node.operands[position] if position < len(node.operands) else None
-    return value is None or value.constant is not None
+def _has_constants(node: Node) -> bool:
+    """Whether all operands but the first are constant, or absent."""
+    return all(v is None or v.constant is not None for v in node.operands[1:])
 
 
-def _axes(node: Node) -> list[int]:
-    axis, rank = node.attrs.axis, operand(node).rank
+def _axes(node: Node, rank: int) -> list[int]:
+    axis = node.attrs.axis
     return [a % rank for a in ((axis,) if isinstance(axis, int) else axis or ())] if rank else []
 
 
@@ -100,35 +100,17 @@ def _adds_scalar(node: Node) -> bool:
 
 def _convolution(node: Node) -> bool:
     conv: ConvBase[Any] | None = ConvBase.of(node)
-    return conv is not None and has_usual_layout(conv) and _constant(node, 1)
+    return conv is not None and has_usual_layout(conv) and _has_constants(node)
 
 
-def _transposed(node: Node) -> bool:
-    attrs = node.attrs
-    is_plain = all(d == 1 for d in attrs.dilation) and (node.op == "nn.conv2d_transpose" or not any(attrs.output_padding))
-    return is_plain and _convolution(node)
+def _is_undilated(node: Node) -> bool:
+    return _convolution(node) and all(d == 1 for d in node.attrs.dilation)
 
 
-def _product(node: Node) -> bool:
-    """Of matrices with a batch in front of both."""
-    return all(v is not None and v.rank >= 3 for v in node.operands[:2]) and _elementwise(node)
-
-
-def _rows(node: Node) -> bool:
-    return _constant(node, 1) and 2 <= operand(node).rank <= 4
-
-
-def _normalized(node: Node) -> bool:
-    return all(_constant(node, k) for k in range(1, len(node.operands))) and operand(node).rank <= 5
-
-
-def _not_batch(node: Node) -> bool:
-    axes = _axes(node)
+def _not_batch(node: Node, rank: int) -> bool:
+    """Whether all axes, of ``rank``, are known, and others than the first."""
+    axes = _axes(node, rank)
     return has_only_data(node) and bool(axes) and 0 not in axes
-
-
-def _concatenation(node: Node) -> bool:
-    return all(v is not None and v.constant is None for v in node.operands) and 0 not in _axes(node)
 
 
 def _pool(node: Node) -> bool:
@@ -152,32 +134,29 @@ def _keeps_batch(node: Node) -> bool:
     return has_only_data(node) and node.result.shape[:1] == operand(node).shape[:1] != ()
 
 
-def _expand(node: Node) -> bool:
-    axis, rank = node.attrs.axis, node.result.rank
-    return has_only_data(node) and all(a % rank != 0 for a in ((axis,) if isinstance(axis, int) else axis or (0,)))
-
-
 _ASKED: tuple[tuple[Callable[[Node], bool], str], ...] = (
     (_convolution, "nn.conv1d nn.conv2d nn.conv3d"),
-    (_transposed, "nn.conv2d_transpose nn.conv3d_transpose"),
+    (_is_undilated, "nn.conv2d_transpose"),
+    (lambda node: _is_undilated(node) and not any(node.attrs.output_padding), "nn.conv3d_transpose"),
     (_elementwise, "add subtract multiply divide power maximum minimum"),
     (lambda node: True, "nn.relu nn.leaky_relu sigmoid tanh exp log sqrt abs negative sin cos atan ceil floor erf"),
     (lambda node: True, "nn.gelu nn.silu nn.batch_flatten"),
-    (lambda node: _not_batch(node) and not node.attrs.exclude, "sum prod max min mean"),
+    (lambda node: _not_batch(node, operand(node).rank) and not node.attrs.exclude, "sum prod max min mean"),
     (_pool, "nn.max_pool2d nn.avg_pool2d nn.max_pool3d nn.avg_pool3d"),
     (lambda node: node.attrs.layout == "NCHW", "nn.global_max_pool2d nn.global_avg_pool2d"),
     (lambda node: node.attrs.layout == "NCHW" and node.attrs.output_size in ((1,), (1, 1)),
      "nn.adaptive_avg_pool2d nn.adaptive_max_pool2d"),
-    (_product, "nn.batch_matmul nn.matmul"),
-    (_rows, "nn.dense nn.bias_add"),
-    (_normalized, "nn.layer_norm"),
-    (lambda node: _normalized(node) and node.attrs.axis in (1, 3), "nn.batch_norm"),
-    (_not_batch, "nn.softmax split"),
-    (_concatenation, "concatenate"),
+    (lambda node: min(operand(node).rank, operand(node, 1).rank) >= 3 and _elementwise(node), "nn.batch_matmul nn.matmul"),
+    (lambda node: _has_constants(node) and 2 <= operand(node).rank <= 4, "nn.dense nn.bias_add"),
+    (lambda node: _has_constants(node) and operand(node).rank <= 5, "nn.layer_norm"),
+    (lambda node: _has_constants(node) and operand(node).rank <= 5 and node.attrs.axis in (1, 3), "nn.batch_norm"),
+    (lambda node: _not_batch(node, operand(node).rank), "nn.softmax split"),
+    (lambda node: all(v is not None and v.constant is None for v in node.operands) and 0 not in _axes(node, node.result.rank),
+     "concatenate"),
     (_pad, "nn.pad"),
     (_keeps_batch, "reshape"),
-    (lambda node: has_only_data(node) and node.attrs.axis is not None and 0 not in _axes(node), "squeeze"),
-    (_expand, "expand_dims"),
+    (lambda node: has_only_data(node) and node.attrs.axis is not None and 0 not in _axes(node, operand(node).rank), "squeeze"),
+    (lambda node: _not_batch(node, node.result.rank), "expand_dims"),
     (lambda node: node.attrs.axes is not None and node.attrs.axes[0] % operand(node).rank == 0, "transpose"),
     (lambda node: {node.attrs.src_layout, node.attrs.dst_layout} in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"}), "layout_transform"),
     (lambda node: _keeps_batch(node) and all(s > 0 for s in node.attrs.strides or (1,)), "strided_slice"),

@@ -10,7 +10,7 @@ from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import BatchMatmul, Dense, Matmul
 from forge.ops.shape.pad import Pad
 from forge.passes.choose_layouts import has_usual_layout
-from forge.passes.matching import scalar
+from forge.passes.matching import again, scalar
 from forge.passes.view_rules import reshaped
 
 
@@ -28,8 +28,7 @@ def convolution_of_padding(builder: RuleBuilder, conv: Conv) -> Value | None:
         return None
     around = padding_pairs(conv.name, attrs.padding, len(conv.spatial))
     padding = tuple(here[side] + by_axis[axis][side] for side in (0, 1) for axis, here in zip(conv.spatial, around))
-    attributes = conv.node.attributes | {"padding": padding}
-    return builder.call(conv.node.op, pad.data, conv.weight, name=conv.node.name, **attributes)
+    return again(builder, conv.node, pad.data, conv.weight, padding=padding)
 
 
 @rule(Conv)

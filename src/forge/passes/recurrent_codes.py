@@ -9,7 +9,6 @@ rounds its input itself (``dynamic_quantization``), %x is rounded before the pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,20 +21,10 @@ from forge.passes.base import rewriting
 from forge.passes.split_recurrent import LAYERS
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Codes of int8 ``[D, N, K]``; scales and zero points ``[D, N]``."""
-
-    codes: np.ndarray
-    scale: np.ndarray
-    zero: np.ndarray | None
-
-
 @rule(*LAYERS)
 def keep_codes(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
     """lstm(x, dequantize(w, s), ..) == lstm(x, w, .., s), and the same for the weights of the state"""
-    names = [o.name for o in node.op_def.operands]
-    given = dict(zip(names, node.op_def.arguments(node.operands)))
+    given = dict(zip([o.name for o in node.op_def.operands], node.op_def.arguments(node.operands)))
     found = {name: Dequantize.of(value.producer) for name in ("w", "r") if (value := given[name]) is not None}
     if not any(found.values()):
         return None
@@ -45,8 +34,7 @@ def keep_codes(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined |
         rows = _rows(weight)
         if isinstance(rows, Declined):
             return rows
-        parts = {"": rows.codes, "_scale": rows.scale, "_zero_point": rows.zero}
-        given |= {name + part: None if array is None else builder.constant(array) for part, array in parts.items()}
+        given |= {name + part: None if array is None else builder.constant(array) for part, array in rows.items()}
     return builder.call_multi(node.op, *given.values(), name=node.name, **node.attributes)
 
 
@@ -58,7 +46,8 @@ def take_out_products(builder: RuleBuilder, node: Node) -> Sequence[Value] | Non
     return values
 
 
-def _rows(weight: Dequantize) -> _Rows | Declined:
+def _rows(weight: Dequantize) -> dict[str, np.ndarray | None] | Declined:
+    """Codes of int8 ``[D, N, K]``, scales and zero points ``[D, N]``, by what the names of these operands add to the weight's."""
     codes, scale = weight.data.constant, weight.scale.constant
     zero = None if weight.zero_point is None else weight.zero_point.constant
     if codes is None or scale is None or (zero is None) != (weight.zero_point is None):
@@ -78,9 +67,10 @@ def _rows(weight: Dequantize) -> _Rows | Declined:
     low, high = dtypes.integer_range("int8")
     centred = whole - points[..., None]
     if centred.size == 0 or centred.min() >= low and centred.max() <= high:
-        return _Rows(centred.astype(np.int8), by_row(scale), None)
+        return {"": centred.astype(np.int8), "_scale": by_row(scale), "_zero_point": None}
     middle = 128 if weight.data.dtype == "uint8" else 0
-    return _Rows((whole - middle).astype(np.int8), by_row(scale), (points - middle).astype(np.int8))
+    shifted = [(array - middle).astype(np.int8) for array in (whole, points)]
+    return {"": shifted[0], "_scale": by_row(scale), "_zero_point": shifted[1]}
 
 
 run = rewriting(keep_codes, take_out_products)

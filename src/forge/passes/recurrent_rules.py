@@ -23,8 +23,6 @@ from forge.passes.view_rules import reshaped
 MAX_STEPS = 64
 """Operators between a gate and the products that it is made of."""
 
-NO_LAYER = Declined("the body is not a step of an LSTM or GRU")
-
 
 class _Affine(NamedTuple):
     """``x w + h r + b``: w ``[units, features]``, r ``[units, hidden]``, b ``[units]`` or ``[1]``; absent parts add nothing."""
@@ -51,8 +49,7 @@ class _Affine(NamedTuple):
 class _Body:
     """The body of a scan over rows of a matrix for each step, which carries states of one hidden size."""
 
-    def __init__(self, graph: Graph, rows: Sequence[Value]) -> None:
-        self.graph = graph
+    def __init__(self, rows: Sequence[Value]) -> None:
         self.rows = rows
         self.row: Value | None = None  # the one that gates are made of
         self.state: Value | None = None
@@ -134,9 +131,9 @@ def _lstm(body: _Body, graph: Graph) -> _Layer | None:
     """c = f * c' + i * g, h = o * tanh(c)"""
     for h, c in ((0, 1), (1, 0)):
         body.state, body.row = graph.inputs[h], None
-        output = _output_gate(body, graph.outputs[h], graph.outputs[c])
+        output = next(_gates(body, graph.outputs[h], graph.outputs[c], "tanh"), None)
         for kept, new in pairs(None if output is None else made_by(graph.outputs[c], "add")):
-            forget = next(_factors(body, "sigmoid", kept, graph.inputs[c]), None)
+            forget = next(_gates(body, kept, graph.inputs[c]), None)
             for first, second in pairs(None if forget is None else made_by(new, "multiply")):
                 enter, candidate = body.activated("sigmoid", first), body.activated("tanh", second)
                 if enter is not None and candidate is not None:
@@ -144,18 +141,12 @@ def _lstm(body: _Body, graph: Graph) -> _Layer | None:
     return None
 
 
-def _output_gate(body: _Body, hidden: Value, cell: Value) -> _Affine | None:
-    for gate, bent in pairs(made_by(hidden, "multiply")):
-        curve = made_by(bent, "tanh")
-        if curve is not None and operand(curve) is cell:
-            return body.activated("sigmoid", gate)
-    return None
-
-
-def _factors(body: _Body, op: str, value: Value, other: Value) -> Iterator[_Affine]:
-    """Gates of products of one and ``other``."""
+def _gates(body: _Body, value: Value, other: Value, op: str = "") -> Iterator[_Affine]:
+    """Gates of products of one and ``other``, or ``op`` of that."""
     for gate, factor in pairs(made_by(value, "multiply")):
-        found = body.activated(op, gate) if factor is other else None
+        curve = made_by(factor, op)
+        source = operand(curve) if curve is not None else None if op else factor
+        found = body.activated("sigmoid", gate) if source is other else None
         if found is not None:
             yield found
 
@@ -164,7 +155,7 @@ def _gru(body: _Body, graph: Graph) -> _Layer | None:
     """h = z * h' + (1 - z) * tanh(x w + b + r * (h' s + d))"""
     body.state, body.row = graph.inputs[0], None
     for kept, new in pairs(made_by(graph.outputs[0], "add")):
-        for update in _factors(body, "sigmoid", kept, graph.inputs[0]):
+        for update in _gates(body, kept, graph.inputs[0]):
             for rest, bent in pairs(made_by(new, "multiply")):
                 difference, curve = made_by(rest, "subtract"), made_by(bent, "tanh")
                 if difference is None or curve is None or scalar(operand(difference)) != 1.0:
@@ -211,10 +202,10 @@ def recurrent_layer(builder: RuleBuilder, scan: Node) -> Sequence[Value] | Decli
     count = attrs.num_states
     if count not in (1, 2) or attrs.input_axes or attrs.output_axes:
         return None
-    body = _Body(graph, graph.inputs[count : count + attrs.num_scan_inputs])
+    body = _Body(graph.inputs[count : count + attrs.num_scan_inputs])
     layer = _lstm(body, graph) if count == 2 else _gru(body, graph)
     if layer is None or body.row is None:
-        return NO_LAYER
+        return Declined("the body is not a step of an LSTM or GRU")
     sequence = operand(scan, graph.inputs.index(body.row))
     hidden, features = operand(scan, layer.states[0]).shape[-1], sequence.shape[-1]
     if not all(isinstance(n, int) for n in (hidden, features)) or sequence.rank != 3 or sequence.dtype != "float32":

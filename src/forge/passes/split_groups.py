@@ -23,7 +23,7 @@ from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import has_several_filters, plain_weight
-from forge.passes.matching import operand
+from forge.passes.matching import again, operand
 
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose")
 REPEATED = "nn.conv2d_transpose"
@@ -55,7 +55,9 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
         return Declined("a kernel of blocked layouts takes several filters of each channel")
     unknown = node.op == "nn.conv2d" and not all(isinstance(size, int) for size in node.result.shape[2:])
     if (node.op == REPEATED or unknown) and inner == 1 < outer:
-        return _depthwise(builder, node, weight, outer)
+        equal = builder.call("repeat", data, repeats=outer, axis=1)  # a channel for each of its filters
+        filters = builder.constant(weight.reshape(-1, 1, *weight.shape[2:]), name=operand(node, 1).name)
+        return again(builder, node, equal, filters, groups=node.result.shape[1])
     together = groups_together(groups, inner, outer, lanes)
     if not together:
         return Declined("depthwise, or mostly padding when split")
@@ -85,13 +87,6 @@ def _to_few_channels(lanes: int, builder: RuleBuilder, node: Node) -> Value | No
     return sums[0] if outer == 1 else builder.call("concatenate", *sums, axis=1, name=node.name)
 
 
-def _depthwise(builder: RuleBuilder, node: Node, weight: np.ndarray, outer: int) -> Value:
-    """Several filters of each channel, as one of each of as many equal channels."""
-    data = builder.call("repeat", operand(node), repeats=outer, axis=1)
-    kernel = builder.constant(weight.reshape(-1, 1, *weight.shape[2:]), name=operand(node, 1).name)
-    return builder.call(node.op, data, kernel, name=node.name, **{**node.attributes, "groups": node.result.shape[1]})
-
-
 def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:
     """Returns how many groups of ``inner`` to ``outer`` channels share a convolution: the most with the fewest multiply-adds.
 
@@ -109,6 +104,5 @@ def _diagonal(weight: np.ndarray, count: int) -> np.ndarray:
     """Weights ``[count * a, b, h, w]`` of groups as those of all their channels, ``[count * a, count * b, h, w]``."""
     first, second = weight.shape[0] // count, weight.shape[1]
     result = np.zeros((count, first, count, second, *weight.shape[2:]), weight.dtype)
-    for g in range(count):
-        result[g, :, g] = weight[g * first : (g + 1) * first]
+    result[range(count), :, range(count)] = weight.reshape(count, first, *weight.shape[1:])
     return result.reshape(count * first, count * second, *weight.shape[2:])

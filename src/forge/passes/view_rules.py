@@ -6,6 +6,7 @@ Reshapes go up through slices and down through arithmetic, so that they meet and
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 
 from forge import dims, dtypes
@@ -13,15 +14,15 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import RuleBuilder, new_symbols, only_use, rule
 from forge.ir.nodes import Node, Value
-from forge.ir.op import OpDef, Trait
+from forge.ir.op import Trait
 from forge.ops.index.gather import Take
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.reduce.reduction import Reduction, reduced_axes, reduced_shape
 from forge.ops.shape.concatenate import Concatenate, Split
 from forge.ops.shape.reshape import Reshape
-from forge.ops.shape.slice import StridedSlice, StridedSliceAttrs
+from forge.ops.shape.slice import StridedSliceAttrs
 from forge.ops.shape.transpose import Transpose
-from forge.passes.matching import has_only_data, operand
+from forge.passes.matching import again, has_only_data, operand
 
 
 def is_plain_view(node: Node) -> bool:
@@ -39,6 +40,12 @@ def transposed(value: Value) -> tuple[Value, tuple[int, ...]] | None:
     """Returns (x, axes counted from the front) of transpose(x, axes)."""
     found = Transpose.of(value.producer)
     return None if found is None else (found.data, found.permutation(found.attrs, value.rank))
+
+
+def unswapped(value: Value) -> Value | None:
+    """Returns x of a transposition of x that exchanges its last two axes, and leaves the others."""
+    found = transposed(value)
+    return found[0] if found is not None and len(found[1]) >= 2 and found[1] == _exchanged(range(value.rank)) else None
 
 
 def reshaped(builder: Builder, data: Value, shape: Sequence[Dim]) -> Value:
@@ -64,8 +71,7 @@ def view_of_reduction(builder: RuleBuilder, view: Reshape) -> Value | None:
     axes = reduced_axes(found.name, found.attrs, found.data.rank)
     if view.result.shape != reduced_shape(found.data.shape, axes, True) or not is_plain_view(view.node):
         return None
-    node = found.node
-    return builder.call(node.op, found.data, name=node.name, **node.attributes | {"keepdims": True})
+    return again(builder, found.node, found.data, keepdims=True)
 
 
 @rule("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
@@ -97,19 +103,13 @@ def transpose_as_reshape(builder: RuleBuilder, node: Transpose) -> Value | None:
 @rule(Dense)
 def dense_of_view(builder: RuleBuilder, dense: Dense) -> Value | None:
     """dense(reshape(x), w) == reshape(dense(x, w)), where the reshape keeps the last axis"""
-    data, node = viewed(dense.data), dense.node
+    data = viewed(dense.data)
     if data is None or data.rank < 2 or data.shape[-1] != dense.data.shape[-1]:
         return None
-    product = builder.call(node.op, data, dense.weight, name=node.name, **node.attributes)
-    return reshaped(builder, product, dense.result.shape)
+    return reshaped(builder, again(builder, dense.node, data, dense.weight), dense.result.shape)
 
 
-def _is_map(op: OpDef[object]) -> bool:
-    """Whether the operands of ``op`` broadcast."""
-    return op.is_map
-
-
-@rule(_is_map)
+@rule(lambda op: op.is_map)
 def elementwise_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """f(reshape(x), c) == reshape(f(x, c)) for element-wise f and constants c: scalars, or along a last axis that stays
 
@@ -125,8 +125,7 @@ def elementwise_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     keeps_last = data.shape[-1:] == view.shape[-1:] != ()
     if not all(v is None or _goes_along_last(v, keeps_last) for v in others):
         return None
-    value = builder.call(node.op, data, *others, name=node.name, **node.attributes)
-    return reshaped(builder, value, node.result.shape)
+    return reshaped(builder, again(builder, node, data, *others), node.result.shape)
 
 
 def _goes_along_last(value: Value | None, allowed: bool) -> bool:
@@ -135,14 +134,14 @@ def _goes_along_last(value: Value | None, allowed: bool) -> bool:
     return value.rank == 0 or value.shape == (1,) or (allowed and value.rank == 1)
 
 
-@rule(_is_map)
+@rule(lambda op: op.is_map)
 def sum_of_views(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(x) + reshape(y) == reshape(x + y) for x and y of one shape"""
     if len(node.operands) != 2 or (x := viewed(node.operands[0])) is None or (y := viewed(node.operands[1])) is None:
         return None
     if x.type != y.type or any(v is None or v.shape != node.result.shape for v in node.operands):
         return None
-    return reshaped(builder, builder.call(node.op, x, y, name=node.name, **node.attributes), node.result.shape)
+    return reshaped(builder, again(builder, node, x, y), node.result.shape)
 
 
 @rule(Split)
@@ -215,11 +214,10 @@ def view_of_take(builder: RuleBuilder, view: Reshape) -> Value | None:
 @rule(Reshape)
 def view_of_slice(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(x[.., b : e, ..], s) == reshape(x, t)[.., b / q : e / q, ..], where s cuts the axis into pieces of q elements"""
-    part = StridedSlice.of(view.data.producer)
-    found = None if part is None else _single_slice(part)
-    if part is None or found is None or not _counts(view, part.data):
+    found = _single_slice(view.data)
+    if found is None or not _counts(view, found[0]):
         return None
-    (axis, begin, end), source, shape = found, part.data, view.result.shape
+    (source, axis, begin, end), shape = found, view.result.shape
     place = _boundary(shape, dims.product(source.shape[:axis]))
     if place is None or place == len(shape) or not isinstance(shape[place], int) or shape[place] == 0:
         return None
@@ -251,31 +249,27 @@ def joined_slices(builder: RuleBuilder, whole: Concatenate) -> Value | None:
 
 def _joined(builder: RuleBuilder, first: Value, second: Value, axis: int) -> Value | None:
     """x[b : d], where the values are x[b : c] and x[c : d] along ``axis``."""
-    parts = StridedSlice.of(first.producer), StridedSlice.of(second.producer)
-    if parts[0] is None or parts[1] is None or parts[0].data is not parts[1].data:
+    one, other = _single_slice(first), _single_slice(second)
+    if one is None or other is None or one[0] is not other[0] or not one[1] == other[1] == axis or one[3] != other[2]:
         return None
-    match _single_slice(parts[0]), _single_slice(parts[1]):
-        case (int(one), int(begin), int(end)), (int(other), int(middle), int(last)) if one == other == axis and end == middle:
-            return builder.call("strided_slice", parts[0].data, begin=(begin,), end=(last,), axes=(axis,))
-    return None
+    return builder.call("strided_slice", one[0], begin=(one[2],), end=(other[3],), axes=(axis,))
 
 
-def _single_slice(part: StridedSlice) -> tuple[int, int, int] | None:
-    """(axis, begin, end) of a slice with steps of 1 along one axis of a known extent; the bounds lie in it."""
-    match part.attrs:
-        case StridedSliceAttrs(begin=(int(begin),), end=(int(end),), strides=None | (1,), slice_mode="end", axes=axes):
-            axis = (axes or (0,))[0] % part.data.rank
-            extent = part.data.shape[axis]
-            if has_only_data(part.node) and isinstance(extent, int) and 0 <= begin < end <= extent:
-                return axis, begin, end
+def _single_slice(value: Value) -> tuple[Value, int, int, int] | None:
+    """(x, axis, begin, end) of a slice of x with steps of 1 along one axis of a known extent; the bounds lie in it."""
+    match value.producer:
+        case Node(op="strided_slice", operands=[Value() as data, *_], attrs=StridedSliceAttrs(
+                begin=(int(begin),), end=(int(end),), strides=None | (1,), slice_mode="end", axes=axes)) as part:
+            axis = (axes or (0,))[0] % data.rank
+            extent = data.shape[axis]
+            if has_only_data(part) and isinstance(extent, int) and 0 <= begin < end <= extent:
+                return data, axis, begin, end
     return None
 
 
 def _boundary(shape: Sequence[Dim], elements: Dim) -> int | None:
     """How many leading axes of ``shape`` hold ``elements``; of several answers the first."""
-    totals: list[Dim] = [1]
-    for extent in shape:
-        totals.append(totals[-1] * extent)
+    totals: list[Dim] = list(itertools.accumulate(shape, operator.mul, initial=1))
     return totals.index(elements) if elements in totals else None
 
 
@@ -296,18 +290,17 @@ def view_of_dense(builder: RuleBuilder, view: Reshape) -> Value | None:
         return None
     value = builder.call("reshape", dense.data, newshape=(*shape[:-1], dense.data.shape[-1]))
     for step in reversed(chain):
-        value = builder.call(step.op, value, *step.operands[1:], name=step.name, **step.attributes)
+        value = again(builder, step, value, *step.operands[1:])
     return value
 
 
 @rule(Reshape)
 def view_of_swap(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(swap(x), s) == swap(reshape(x, t)), where swap exchanges the last two axes and s splits or merges others only"""
-    found = transposed(view.data)
-    shape = view.result.shape
-    if found is None or not swaps_last_two(found[1]) or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
+    source, shape = unswapped(view.data), view.result.shape
+    if source is None or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
         return None
-    inner = builder.call("reshape", found[0], newshape=(*shape[:-2], *found[0].shape[-2:]), allowzero=0 in shape)
+    inner = builder.call("reshape", source, newshape=(*shape[:-2], *source.shape[-2:]), allowzero=0 in shape)
     return builder.call("transpose", inner, axes=_exchanged(range(len(shape))))
 
 
@@ -316,28 +309,25 @@ def matmul_of_transpose(builder: RuleBuilder, product: Matmul) -> Value | None:
     """matmul(a, swap(b)) == matmul(a, b, transpose_b=True), where swap exchanges the last two axes; so for a"""
     attributes = product.node.attributes
     operands = {"transpose_a": product.a, "transpose_b": product.b}
-    swapped = {flag: found[0] for flag, v in operands.items() if (found := transposed(v)) and swaps_last_two(found[1])}
+    swapped = {flag: source for flag, v in operands.items() if (source := unswapped(v)) is not None}
     if not swapped:
         return None
     attributes |= {flag: not attributes[flag] for flag in swapped}
     return builder.call("nn.matmul", *(swapped.get(flag, v) for flag, v in operands.items()), **attributes)
 
 
-@rule("transpose")
-def transpose_of_matmul(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Transpose)
+def transpose_of_matmul(builder: RuleBuilder, turn: Transpose) -> Value | None:
     """transpose(matmul(a, b), axes) == transpose(matmul(swap(b), swap(a)), others), where axes bring columns before rows"""
-    found = transposed(node.result)
-    product = None if found is None else Matmul.of(found[0].producer)
-    if found is None or product is None or min(product.a.rank, product.b.rank) < 2 or only_use(builder.graph, found[0]) is None:
+    product, rank = Matmul.of(turn.data.producer), turn.data.rank
+    if product is None or min(product.a.rank, product.b.rank) < 2 or only_use(builder.graph, turn.data) is None:
         return None
-    rank, order = found[0].rank, found[1]
+    order, attrs = turn.permutation(turn.attrs, rank), product.attrs
     if order.index(rank - 1) > order.index(rank - 2):
         return None
-    attrs = product.attrs
     a, transpose_a = _swapped(builder, product.b, attrs.transpose_b)
     b, transpose_b = _swapped(builder, product.a, attrs.transpose_a)
-    result = builder.call("nn.matmul", a, b, name=product.node.name,
-                          **product.node.attributes | {"transpose_a": transpose_a, "transpose_b": transpose_b})
+    result = again(builder, product.node, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return builder.call("transpose", result, axes=tuple(_exchanged(range(rank))[a] for a in order))
 
 
@@ -351,8 +341,3 @@ def _swapped(builder: RuleBuilder, value: Value, is_transposed: bool) -> tuple[V
 
 def _exchanged(axes: Sequence[int]) -> tuple[int, ...]:
     return (*axes[:-2], axes[-1], axes[-2])
-
-
-def swaps_last_two(axes: tuple[int, ...]) -> bool:
-    """Returns whether a transposition exchanges the last two axes, and leaves the others."""
-    return len(axes) >= 2 and axes == _exchanged(range(len(axes)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,29 +24,19 @@ from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.observed.calibration import KEPT_SAMPLES, Observer
 from forge.quantization.observed.ranges import AffineCodes, choice_of, codes_of, joined
 from forge.quantization.places import insertion, recurrent
-from forge.quantization.places.layers import (
-    Excluded,
-    FloatLayer,
-    Sites,
-    is_depthwise,
-    layer_of,
-    left_out,
-    numbered_layers,
-    sites_of,
-)
-from forge.quantization.places.products import is_recurrent, products
+from forge.quantization.places.layers import FloatLayer, Sites, excluded, is_depthwise, numbered_layers, sites_of
+from forge.quantization.places.products import products
 from forge.quantization.weights import correction, equalization
 from forge.quantization.weights.codes import QuantizedWeight, quantized_weight
 from forge.quantization.weights.compensation import compensated_weights
 
 STAGE, STAGE_OF_ROWS = "to_integers", "pack_blocks"
 NO_STATISTICS = "no statistics of"
-EXCLUDED = "excluded"
 
 
 @dataclass
 class QuantizationPlan:
-    """Choices for the layers of ``graph``, by their number among `products`.
+    """Choices for the layers of a graph, by their number among `products`.
 
     Attributes:
         layers: those that are quantized.
@@ -54,7 +44,6 @@ class QuantizationPlan:
         left: reasons why other layers stay in float.
     """
 
-    graph: Graph
     layers: dict[int, FloatLayer] = field(default_factory=dict)
     dynamic: set[int] = field(default_factory=set)
     left: dict[int, str] = field(default_factory=dict)
@@ -73,11 +62,6 @@ def statistics_of(module: Module) -> dict[Value, Statistics]:
     return {value: statistics[digest] for value, digest in hashing.value_digests(module).items() if digest in statistics}
 
 
-def values_of(graph: Graph) -> list[Value]:
-    """Returns inputs and results in an order that is the same in copies."""
-    return [*graph.inputs, *(v for node in graph.nodes for v in node.results)]
-
-
 def plan(
     graph: Graph, scheme: QuantizationScheme, statistics: Mapping[Value, Statistics], left: Mapping[int, str]
 ) -> QuantizationPlan:
@@ -89,7 +73,7 @@ def plan(
     Raises:
         OptionError: ``static``, and layers have no statistics; all are named.
     """
-    made, layers = QuantizationPlan(graph), numbered_layers(graph)
+    made, layers = QuantizationPlan(), numbered_layers(graph)
     sites = sites_of(layers.values())
     for number, layer in layers.items():
         reason, known = _missing(sites, statistics, layer), left.get(number, "")
@@ -184,7 +168,7 @@ def quantize(
     if any(is_quantized(node) for node in module.main.walk()):
         raise OptionError("quantize: the model is quantized already; expected a float model: reload() or load it again")
     base = module.copy()
-    statistics = dict(zip(values_of(base.main), map(statistics_of(module).get, values_of(module.main))))
+    statistics = dict(zip(base.main.values(), map(statistics_of(module).get, module.main.values())))
     known = {value: s for value, s in statistics.items() if s is not None}
     bind_params(base.main)
     kept = {**excluded(base.main, scheme.exclude), **(kept or {})}
@@ -218,18 +202,12 @@ def _count_again(base: Module, scheme: QuantizationScheme, known: dict[Value, St
     samples = base.calibration.samples
     if not lost or not samples or scheme.calib_method == "minmax" or scheme.calib_method == "average" and scheme.calib_guard:
         return
-    observer = Observer.of(base, lost, options)
+    observer = Observer(base, lost, options)
     for sample in samples:
         observer.add(sample)
     for value, found in observer.found.items():
         known[value] = replace(known[value], calls=found.calls, low_sum=found.low_sum, high_sum=found.high_sum,
                                histogram=found.histogram)
-
-
-def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
-    """Returns why layers stay in float that are excluded, by their number among `products`; raises as `left_out`."""
-    found = left_out(graph, exclude, [node for node in graph.nodes if layer_of(node) is not None or is_recurrent(node)])
-    return {k: EXCLUDED for k, node in enumerate(products(graph)) if node in found}
 
 
 def _compensated(base: Module, scheme: QuantizationScheme, numbers: Collection[int], options: CompileOptions,
@@ -262,7 +240,7 @@ def _quantized(
         deltas: added to biases.
     """
     changed = base.copy()
-    graph, known = changed.main, dict(zip(values_of(base.main), values_of(changed.main), strict=True))
+    graph, known = changed.main, dict(zip(base.main.values(), changed.main.values(), strict=True))
     moved = {known[value]: s for value, s in statistics.items()}
     made, nodes = plan(graph, scheme, moved, left), products(graph)
     for number, delta in (deltas or {}).items():
@@ -272,7 +250,7 @@ def _quantized(
             moved[biased] = moved[result]
     codes = {layer: (weights or {}).get(k) or weight_of(layer, scheme) for k, layer in made.weighted.items()}
     sites = sites_of(layer for k, layer in made.layers.items() if k not in made.dynamic)
-    insertion.Insertion(graph, sites, codes_by_value(scheme, moved, sites), codes, scheme.bias_dtype or "int32").run()
+    insertion.convert(graph, sites, codes_by_value(scheme, moved, sites), codes, scheme.bias_dtype or "int32")
     for number in made.dynamic:
         insertion.round_at_run_time(graph, made.layers[number], scheme.activation_dtype)
     recurrent.replace(graph, [(nodes[k], rounds_data) for k, rounds_data in cells.items()])

@@ -227,8 +227,6 @@ class Task:
 
     def _direct_source(self) -> _Source:
         window = self.window
-        if window.data.buffer is None:
-            raise CompileError("conv2d_nchwc: input without a buffer was not staged")
         row_stride = loops.bound(window.width.data * window.block, self.bindings, "row_stride")
         image_stride = loops.bound(window.height.data * row_stride, self.bindings, "image_stride")
         block_stride, slices = loops.bound(window.depth.data * image_stride, self.bindings, "block_stride"), window.slices
@@ -236,7 +234,7 @@ class Task:
         tap_stride = image_stride * window.depth.dilation
         base = (self.image[0] * window.data.shape[1] * block_stride + first
                 + self.first_row * (window.height.stride * row_stride) + self.first_column * (window.width.stride * window.block))
-        return _Source(window.data.buffer, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
+        return _Source(window.data.memory, base, lambda block: block // slices * block_stride + block % slices * tap_stride,
                        row_stride, self.plan.unit, window.block)
 
     def _copy(self, first_block: Expr) -> Stmt:
@@ -334,10 +332,8 @@ class Task:
 
     def weights(self, first: Expr) -> Expr:
         """Loads a vector of weights, from group ``first`` on."""
-        plan, weight = self.plan, self.window.weight.buffer
-        if weight is None:
-            raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
-        return plan.unit.weights(weight, first * plan.unit.size, plan.lanes)
+        plan = self.plan
+        return plan.unit.weights(self.window.weight.memory, first * plan.unit.size, plan.lanes)
 
     def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""

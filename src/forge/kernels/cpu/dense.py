@@ -255,9 +255,7 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
 
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
     if plan.group.size > 1:
-        if plan.weight.buffer is None:
-            raise CompileError("dense_pack: the packed weight has a prologue; expected a plain constant")
-        return plan.group.weights(plan.weight.buffer, _weight_place(plan, column_tile, k, vector), plan.tile.lanes)
+        return plan.group.weights(plan.weight.memory, _weight_place(plan, column_tile, k, vector), plan.tile.lanes)
     panel, column = _weight_column(plan, column_tile, vector)
     return E.cast(plan.weight.read([panel, k, E.ramp(column, 1, plan.tile.lanes)]), plan.tile.dtype)
 

@@ -116,8 +116,6 @@ EachPanel = Callable[[Callable[[Expr], Stmt]], Stmt]
 def dense_blocks_pack(call: KernelCall) -> Function:
     """data @ weight, by blocks."""
     table = call.operand(5)
-    if table is not None and table.buffer is None:
-        raise CompileError(f"{call.name}: packed dense of blocks; got a table with a prologue; expected a plain constant")
     plan = plan_of(call, table)
 
     def panels(rows: Rows, panel: PanelOf, each: EachPanel) -> Stmt:
@@ -149,8 +147,8 @@ def row_tasks(plan: BlocksPlan, panels: Callable[[Rows, PanelOf, EachPanel], Stm
 def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
     """Returns the sizes of a call; of several weights, all have the same."""
     data, data_scale, weight, scale = call.operands[:4]
-    if data is None or weight is None or weight.buffer is None or scale is None:
-        raise CompileError(f"{call.name}: packed dense of blocks; got a weight with a prologue; expected a plain constant")
+    if data is None or weight is None or scale is None:
+        raise CompileError(f"{call.name}: packed dense of blocks; expected data, a weight and its scales")
     attrs, target = call.attrs, call.target
     words, panel = (loops.known(extent, call.name) for extent in weight.shape[-3:-1])
     depth = words * (32 // attrs.bits)
@@ -167,8 +165,8 @@ def plan_of(call: KernelCall, table: Reader | None = None) -> BlocksPlan:
     tile_rows = min(tile_rows, loops.static(rows) or tile_rows, tiles.STACK_LIMIT // row_bytes)
     block = gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // row_bytes))
     return BlocksPlan(
-        data=data, data_scale=data_scale, weight=weight.buffer, scale=scale, zero=call.operand(4),
-        table=None if table is None else table.buffer, result=call.results[0], target=target, rows=rows, depth=depth,
+        data=data, data_scale=data_scale, weight=weight.memory, scale=scale, zero=call.operand(4),
+        table=None if table is None else table.memory, result=call.results[0], target=target, rows=rows, depth=depth,
         units=attrs.units, bits=attrs.bits, block_size=attrs.block_size, panel=panel, lanes=lanes, tile_rows=tile_rows,
         row_block=block)
 

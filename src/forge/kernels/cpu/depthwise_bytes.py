@@ -192,10 +192,8 @@ class _Task:
         """Weights of a row of taps, of which those of odd places are those of even ones after a zero."""
         plan, parts = self.plan, list[Stmt]()
         window, lanes = self.window, self.window.block
-        if window.weight.buffer is None:
-            raise CompileError("depthwise_conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
         first = (self.block * window.height.kernel + tap) * plan.steps
-        packed = (plan.unit.weights(window.weight.buffer, (first + step) * plan.size, lanes) for step in range(plan.steps))
+        packed = (plan.unit.weights(window.weight.memory, (first + step) * plan.size, lanes) for step in range(plan.steps))
         even = [loops.bound(E.call("reinterpret", w, dtype=FOUR_BYTES.word, lanes=lanes), parts, "w") for w in packed]
         bits = 32 // plan.unit.size
         for place in range(plan.steps_in_row):

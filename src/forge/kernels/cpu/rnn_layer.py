@@ -91,13 +91,6 @@ class Layer:
         return self._locals.setdefault((name, dtype, size), loops.local(name, dtype, size))
 
     @property
-    def codes_buffer(self) -> Buffer:
-        """Packed weights."""
-        if self.r.buffer is None:
-            raise CompileError("kernel rnn: the packed weight has a prologue; expected a plain constant")
-        return self.r.buffer
-
-    @property
     def gate_width(self) -> int:
         """Products of one gate lie so far from those of the next."""
         return loops.round_up(self.hidden, loops.known(self.r.shape[3], "rnn: a panel")) if self.packed else self.hidden

@@ -163,7 +163,7 @@ class PanelTiles:
     def tile(self) -> Stmt:
         """Computes the products of a tile and stores them."""
         shape, size, lanes = self.tile_shape, self.group.size, self.layer.lanes
-        buffer = self.layer.codes_buffer
+        buffer = self.layer.r.memory
         accumulators = Accumulators(shape, "sum", self.layer.target)
         lets, column = loops.bind("column", self.number * shape.width + self.first * self.panel)
         more, start = loops.bind("start", ((self.number // self.parts + (self.base + self.first)) * self.steps * self.panel

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from forge import loops
-from forge.errors import CompileError
 from forge.kernels.cpu import winograd, winograd_lines
 from forge.kernels.cpu.conv_plan import ConvProblem
 from forge.kernels.cpu.spatial import convolution_of, winograd_key
@@ -108,9 +107,7 @@ class _Task(winograd.Task):
     def _transform_weights(self, group: Expr, k: Expr, vector: int) -> Stmt:
         """2 G g (2 G)^T of a pair of input channels."""
         plan, window = self.plan, self.window
-        weight = window.weight.buffer
-        if weight is None:
-            raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
+        weight = window.weight.memory
         block, lane = self.channel(group, vector)
         _, in_blocks, _, _, steps, out_block, _ = (loops.known(extent, "conv2d_nchwc: the weight") for extent in weight.shape)
 

@@ -19,22 +19,10 @@ from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.options import CompileOptions
 from forge.passes import use_winograd
 from forge.passes.choose_layouts import has_usual_layout
-from forge.passes.integers.operands import (
-    LONGEST,
-    NINE_BITS,
-    SEVERAL,
-    WIDE,
-    Integers,
-    Weight,
-    has_one_zero,
-    is_byte,
-    longest,
-    operands_of,
-    weight_of,
-    with_one_zero,
-)
+from forge.passes.integers.operands import LONGEST, NINE_BITS, SEVERAL, WIDE, Integers, Weight, operands_of, weight_of
 from forge.passes.integers.parts import MAX_PARTS, sum_of_parts
 from forge.passes.integers.terms import centred, plus_offset, scaled, shifted, unsigned, without_zero
+from forge.passes.matching import again
 
 MAX_TAPS = (1 << 24) // (255 * 255)
 """float32 may not hold sums of more products."""
@@ -45,17 +33,16 @@ MIN_GROUP = 16
 def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """Replaces a convolution of quantized numbers by one of integers, or of whole numbers of float32."""
     conv = Conv.of(node)
-    if conv is None:
-        return None
+    assert conv is not None
     operands = operands_of(node, channels=conv.attrs.groups == conv.data.shape[1])
     if not isinstance(operands, tuple):
         return operands
-    data, weight = with_one_zero(builder, operands[0]), operands[1]
+    data, weight = operands[0].with_one_zero(builder), operands[1]
     if not has_usual_layout(conv):
         return Declined("the kernels of blocked layouts do not take it")
     if data.zero is not None and data.zero.size != 1 and data.scale is None:
         return Declined("the data have several zero points")
-    if not is_byte(data):
+    if not data.is_byte:
         return Declined("the zero point of the data is not of their type")
     found = weight_of(weight, 0)
     if isinstance(found, Declined):
@@ -76,8 +63,8 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
         return Declined("16 bits, and float32 takes fewer products (Winograd's algorithm)")
     if data.data.dtype in WIDE:
         return _wide_convolution(builder, conv, data, found)
-    in_float = depthwise and not (found.is_plain and has_one_zero(data))
-    most = MAX_TAPS if in_float else longest(found)
+    in_float = depthwise and not (found.is_plain and data.has_one_zero)
+    most = MAX_TAPS if in_float else found.longest
     if kernel[0].size > most:
         return Declined(f"sums of {kernel[0].size} products; expected at most {most}")
     make = _depthwise if in_float else _convolution
@@ -85,13 +72,10 @@ def convolution_to_integers(options: CompileOptions, builder: RuleBuilder, node:
     return scaled(builder, make(builder, conv, data, found, along), data, scale)
 
 
-@rule("nn.conv2d_transpose")
-def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+@rule(Conv2DTranspose)
+def transposed_to_integers(builder: RuleBuilder, conv: Conv2DTranspose) -> Value | Declined | None:
     """Sums a transposed convolution as integers, where zero stands for zero: borders add fewer products."""
-    conv = Conv2DTranspose.of(node)
-    if conv is None:
-        return None
-    operands = operands_of(node)
+    operands = operands_of(conv.node)
     if not isinstance(operands, tuple):
         return operands
     data, weight = operands
@@ -108,8 +92,7 @@ def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined
         return Declined(NINE_BITS)
     if kernel.size // kernel.shape[1] > LONGEST:
         return Declined(f"sums of more than {LONGEST} products")
-    attributes = {**node.attributes, "out_dtype": "int32"}
-    total = builder.call(node.op, data.data, builder.constant(kernel), name=node.name, **attributes)
+    total = again(builder, conv.node, data.data, builder.constant(kernel), out_dtype="int32")
     return scaled(builder, total, data, None if found.scale is None else found.scale.reshape(-1, 1, 1))
 
 
@@ -118,10 +101,11 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weigh
     whole, shift = unsigned(builder, data.data)
     source, attributes = _padded(builder, conv, data.zero, whole, shift)
     kernel, offset = weight.array, weight.offset.reshape(along)
-    total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
+    total = again(builder, conv.node, source, builder.constant(kernel), **attributes)
     if not weight.is_plain:
         ones = builder.constant(np.ones((1, *kernel.shape[1:]), np.int8))
-        total = plus_offset(builder, total, builder.call(conv.node.op, source, ones, **attributes | {"channels": None}), offset)
+        apart = builder.call(conv.node.op, source, ones, **conv.node.attributes | attributes | {"channels": None})
+        total = plus_offset(builder, total, apart, offset)
     sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along) + kernel[0].size * offset
     return without_zero(builder, total, data.zero, shift, sums)
 
@@ -129,10 +113,9 @@ def _convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weigh
 def _depthwise(builder: RuleBuilder, conv: Conv, data: Integers, weight: Weight, along: tuple[int, ...]) -> Value:
     """The sums, whole numbers of float32."""
     kernel = weight.array + weight.offset.reshape(-1, 1, *along[1:])
-    shape = () if has_one_zero(data) else (len(kernel), *along[1:])
+    shape = () if data.has_one_zero else (len(kernel), *along[1:])
     real = builder.call("cast", centred(builder, data.data, data.zero, shape=shape), dtype="float32")
-    attributes = {**conv.node.attributes, "out_dtype": ""}
-    total = builder.call(conv.node.op, real, builder.constant(kernel.astype(np.float32)), name=conv.node.name, **attributes)
+    total = again(builder, conv.node, real, builder.constant(kernel.astype(np.float32)), out_dtype="")
     return total if data.scale is not None else builder.call("cast", total, dtype="int32")
 
 
@@ -140,14 +123,14 @@ def _wide_convolution(builder: RuleBuilder, conv: Conv, data: Integers, weight: 
     """Sums data of 16 bits in parts of the channels, if these are of one group."""
     def multiply(source: Value, part: np.ndarray, shift: int) -> Value:
         padded, attributes = _padded(builder, conv, data.zero, source, shift)
-        return builder.call(conv.node.op, padded, builder.constant(part), name=conv.node.name, **attributes)
+        return again(builder, conv.node, padded, builder.constant(part), **attributes)
 
     return sum_of_parts(builder, data, weight, weight.array, 1, multiply, MAX_PARTS if conv.attrs.groups == 1 else 1)
 
 
 def _padded(builder: RuleBuilder, conv: Conv, zero: Value | None, source: Value, shift: int) -> tuple[Value, dict[str, Any]]:
-    """``source`` and the attributes of a convolution of it. Padding is what stands for zero, ``shift`` more than ``zero``."""
-    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
+    """``source`` and what changes of the attributes. Padding is what stands for zero, ``shift`` more than ``zero``."""
+    attributes: dict[str, Any] = {"out_dtype": "int32"}
     known = np.int32(0) if zero is None else zero.constant
     if known is not None:
         return source, {**attributes, "pad_value": int(known.reshape(())) + shift}

@@ -11,7 +11,7 @@ from forge.ops.shape.transpose import Transpose
 from forge.passes.integers.numbers import numbers_of, parameters
 from forge.passes.integers.operands import BYTES
 from forge.passes.integers.terms import centred
-from forge.passes.matching import has_only_data
+from forge.passes.matching import again, has_only_data
 
 
 @rule()
@@ -24,16 +24,15 @@ def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
     found = numbers_of(node.operands[0])
     if found is None or found.scale.constant is None and not moves:
         return None
-    whole = builder.call(node.op_def, found.data, *node.operands[1:], name=node.name, **node.attributes)
+    whole = again(builder, node, found.data, *node.operands[1:])
     return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=-1)
 
 
-@rule("transpose")
-def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Transpose)
+def transpose_weights(builder: RuleBuilder, transpose: Transpose) -> Value | None:
     """Transposes the integers of a constant, with scales along an axis."""
-    transpose = Transpose.of(node)
-    found = None if transpose is None else Dequantize.of(transpose.data.producer)
-    if transpose is None or found is None or found.data.constant is None or found.attrs.block_size:
+    found = Dequantize.of(transpose.data.producer)
+    if found is None or found.data.constant is None or found.attrs.block_size:
         return None
     axes = transpose.permutation(transpose.attrs, found.data.rank)
     place = axes.index(found.attrs.axis % found.data.rank)
@@ -48,7 +47,7 @@ def concatenate_integers(builder: RuleBuilder, node: Node) -> Value | None:
     parts = [f for f in found if f is not None]
     if len(parts) < len(found) or len({parameters(f) for f in parts}) != 1:
         return None
-    whole = builder.call("concatenate", *(f.data for f in parts), name=node.name, **node.attributes)
+    whole = again(builder, node, *(f.data for f in parts))
     return builder.call("qnn.dequantize", whole, parts[0].scale, parts[0].zero_point, axis=-1)
 
 
@@ -61,5 +60,5 @@ def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
     if found is None or found.scale.constant is None or found.data.dtype not in BYTES:
         return None
     real = builder.call("cast", centred(builder, found.data, found.zero_point), dtype="float32")
-    mean = builder.call(node.op_def, real, name=node.name, **node.attributes)
+    mean = again(builder, node, real)
     return builder.call("multiply", mean, builder.constant(found.scale.constant.reshape(())))

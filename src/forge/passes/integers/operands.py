@@ -36,6 +36,29 @@ class Integers:
     scale: Value | None = None
     axis: int | None = None
 
+    @property
+    def has_one_zero(self) -> bool:
+        """Whether one number is the zero point of all data, so that padding may be it."""
+        return self.zero is None or self.zero.size == 1
+
+    @property
+    def is_byte(self) -> bool:
+        """Whether the zero point is of the type of the data, so that padding may hold it."""
+        if self.zero is None or self.zero.dtype == self.data.dtype:
+            return True
+        low, high = dtypes.integer_range(self.data.dtype)
+        if self.zero.constant is not None:
+            return low <= int(self.zero.constant.reshape(())) <= high
+        cast = Cast.of(self.zero.producer)
+        return cast is not None and cast.data.dtype == self.data.dtype
+
+    def with_one_zero(self, builder: RuleBuilder) -> Integers:
+        """Returns the same data with one zero point, if all of theirs are the same."""
+        known = None if self.zero is None else self.zero.constant
+        if known is None or known.size < 2 or (known != known.flat[0]).any():
+            return self
+        return replace(self, zero=builder.constant(np.asarray(known.flat[0])))
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -52,6 +75,11 @@ class Weight:
     def is_plain(self) -> bool:
         return not self.offset.any()
 
+    @property
+    def longest(self) -> int:
+        """The number of products that may be summed: with an offset, numbers of 9 bits, half of those without it."""
+        return LONGEST if self.is_plain else LONGEST // 2
+
 
 def operands_of(node: Node, channels: bool = False) -> tuple[Integers, Integers] | Declined | None:
     """Returns data and weight of a product of integers, if it is one. Data may have constant scales for ``channels``, axis 1."""
@@ -66,31 +94,6 @@ def operands_of(node: Node, channels: bool = False) -> tuple[Integers, Integers]
     if parameters and not (channels and data.axis == 1 and all(v.constant is not None for v in parameters)):
         return Declined(SEVERAL)
     return data, weight
-
-
-def with_one_zero(builder: RuleBuilder, data: Integers) -> Integers:
-    """Returns ``data`` with one zero point, if all of theirs are the same."""
-    known = None if data.zero is None else data.zero.constant
-    if known is None or known.size < 2 or (known != known.flat[0]).any():
-        return data
-    return replace(data, zero=builder.constant(np.asarray(known.flat[0])))
-
-
-def has_one_zero(data: Integers) -> bool:
-    """Returns whether one number is the zero point of all data, so that padding may be it."""
-    return data.zero is None or data.zero.size == 1
-
-
-def is_byte(data: Integers) -> bool:
-    """Returns whether the zero point is of the type of the data, so that padding may hold it."""
-    zero = data.zero
-    if zero is None or zero.dtype == data.data.dtype:
-        return True
-    low, high = dtypes.integer_range(data.data.dtype)
-    if zero.constant is not None:
-        return low <= int(zero.constant.reshape(())) <= high
-    cast = Cast.of(zero.producer)
-    return cast is not None and cast.data.dtype == data.data.dtype
 
 
 def integers_of(value: Value) -> Integers | None:
@@ -139,11 +142,6 @@ def _constant(value: Value) -> np.ndarray | None:
         return value.constant
     known = cast.data.constant
     return None if known is None else known.astype(dtypes.numpy_dtype(value.dtype))
-
-
-def longest(weight: Weight) -> int:
-    """Returns how many products may be summed: with an offset, numbers of 9 bits, half of those without it."""
-    return LONGEST if weight.is_plain else LONGEST // 2
 
 
 def _axis(parameter: np.ndarray, axis: int | None, rank: int) -> int | None:

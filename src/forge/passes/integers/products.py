@@ -10,7 +10,7 @@ from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
 from forge.ir.nodes import Node, Value
 from forge.ops.core.product import Product
 from forge.ops.packed.pairs import MULTIPLE
-from forge.passes.integers.operands import LONGEST, WIDE, longest, operands_of, weight_of
+from forge.passes.integers.operands import LONGEST, WIDE, operands_of, weight_of
 from forge.passes.integers.parts import sum_of_parts
 from forge.passes.integers.terms import longer, plus_offset, scaled, shifted, signed, unsigned, whole_groups, without_zero
 
@@ -36,8 +36,8 @@ def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | 
             builder, data, found, matrix, data.data.rank - 1, lambda source, part, shift: builder.call(
                 "nn.dense", *whole_groups(builder, source, part), name=node.name, out_dtype="int32"))
     depth = matrix.shape[1]
-    if depth > longest(found):
-        return Declined(f"the depth is {depth}; expected at most {longest(found)}")
+    if depth > found.longest:
+        return Declined(f"the depth is {depth}; expected at most {found.longest}")
     source, shift = unsigned(builder, data.data)
     total = builder.call("nn.dense", *whole_groups(builder, source, matrix), name=node.name, out_dtype="int32")
     if not found.is_plain:

@@ -18,6 +18,7 @@ import numpy as np
 from forge import dtypes
 from forge.compose import quantized
 from forge.ir.builder import Builder
+from forge.ir.edits import rewrite
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.index.gather import Take
@@ -26,7 +27,7 @@ from forge.ops.nn.recurrent import Recurrent
 from forge.ops.packed.blocks import codes_of_word
 from forge.ops.quantized.unpack import per_byte
 from forge.passes.pack_blocks import MAX_DEPTH
-from forge.quantization.places.layers import Excluded, FloatLayer, layer_of, left_out
+from forge.quantization.places.layers import EXCLUDED, Excluded, FloatLayer, layer_of, left_out
 from forge.quantization.weights.channels import from_rows, rows_of
 from forge.quantization.weights.rounding import Rounded
 
@@ -61,9 +62,7 @@ class Holder:
 
     @property
     def array(self) -> np.ndarray:
-        array = self.value.constant
-        assert array is not None
-        return np.asarray(array)
+        return np.asarray(self.value.constant)
 
     @property
     def rows(self) -> np.ndarray:
@@ -125,16 +124,15 @@ def holders(graph: Graph, exclude: Sequence[Excluded], embeddings: bool, convolu
 def _holder(value: Value) -> Holder:
     readers = list(value.uses)
     layers = [layer for node, _ in readers if (layer := layer_of(node)) is not None]
-    kinds = list(dict.fromkeys(_kind(node, position) for node, position in readers))
-    axes = {_axis(kind, node) for kind in kinds for node, position in readers if _kind(node, position) == kind}
-    known = [k for k in kinds if k]
+    kinds = [_kind(node, position) for node, position in readers]
+    axes = {_axis(kind, node) for kind, (node, _) in zip(kinds, readers)}
     reason = ""
     if "" in kinds:
-        other = next(node for node, position in readers if not _kind(node, position))
+        other = readers[kinds.index("")][0]
         reason = f"{other.label} ({other.op}) reads it, too"
-    elif len(axes) > 1 or len(known) > 1 and set(known) != {"product", "table"}:
+    elif len(axes) > 1 or len(set(kinds)) > 1 and set(kinds) != {"product", "table"}:
         reason = "its readers sum along different axes"
-    kind = "product" if "product" in known else known[0]
+    kind = "product" if "product" in kinds else next(filter(None, kinds))
     return Holder(value, kind, readers, axes.pop() if len(axes) == 1 else 0, layers, reason)
 
 
@@ -162,7 +160,7 @@ def _axis(kind: str, node: Node) -> int:
 
 def _refused(holder: Holder, excluded: set[Node], embeddings: bool, convolutions: bool) -> str:
     if any(node in excluded for node, _ in holder.readers):
-        return "excluded"
+        return EXCLUDED
     if holder.array.size < MIN_SIZE:
         return f"fewer than {MIN_SIZE} numbers"
     if not np.isfinite(holder.array).all():
@@ -195,11 +193,8 @@ def replace(graph: Graph, holder: Holder, rounded: Rounded, bits: int) -> None:
 def _take_codes(graph: Graph, node: Node, held: Sequence[Value], group: int) -> None:
     """Rows of a table: codes, scales and zero points are taken, and made numbers then."""
     builder = Builder(graph, node, node.location)
-    result = node.result
     real = builder.call("qnn.dequantize", *(_taken(builder, node, v) for v in held), axis=-1, block_size=group)
-    graph.replace_uses(result, real)
-    real.name, result.name = result.name, ""
-    graph.remove(node)
+    rewrite.replace(graph, node, real)
 
 
 def _taken(builder: Builder, node: Node, table: Value) -> Value:

@@ -265,7 +265,6 @@ def _rescale(module: Module, plan: CompressionScheme, samples: Sequence[Sample],
 def _candidates(module: Module, search: _Encoder, found: Sequence[Holder]) -> Iterator[tuple[Holder, list[Encoding]]]:
     known = found if search.samples else ()
     by_layer = {layer: holder for holder in known for layer in holder.layers if gram.sums_windows(layer)}
-    left = set(found)
     sums: dict[Holder, np.ndarray] = {}
     waiting = {holder: len(holder.layers) for holder in found}
     for batch in gram.batches(by_layer):
@@ -275,10 +274,9 @@ def _candidates(module: Module, search: _Encoder, found: Sequence[Holder]) -> It
             sums[holder] = sums[holder] + matrices[layer] if holder in sums else matrices[layer]
             waiting[holder] -= 1
             if not waiting[holder]:
-                left.discard(holder)
                 yield holder, search.encodings(holder, sums.pop(holder))
     for holder in found:
-        if holder in left:
+        if waiting[holder] or not holder.layers:
             yield holder, search.encodings(holder, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,12 +13,11 @@ from forge.ir.nodes import Value
 from forge.ir.saved.statistics import Histogram, Statistics
 from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.observed.ranges import AffineCodes, choice_of, codes_of, joined
-from forge.quantization.places.layers import FloatLayer, Sites, layer_of, sites_of
+from forge.quantization.places.layers import layer_of, sites_of
 from forge.quantization.places.pairing import LayerPair, value_name
 from forge.quantization.places.recurrent import operand_of, weights_of
 from forge.quantization.quantize import codes_by_value, statistics_of, weight_of
-from forge.quantization.reports.analysis import decibels
-from forge.quantization.weights.codes import QuantizedWeight
+from forge.quantization.reports.analysis import decibels, squares
 
 SHOWN_BINS = 128
 COMPARED = ("average", "minmax", "percentile", "mse")
@@ -62,21 +61,14 @@ class RoundedValue:
 def rounded_values(real: Module, pairs: list[LayerPair], scheme: QuantizationScheme) -> list[RoundedValue]:
     """Returns the values of the float module that these layers round, in order, if they have statistics."""
     statistics = statistics_of(real)
-    layers = {pair.number: layer for pair in pairs if (layer := layer_of(pair.real)) is not None}
-    static = [layer for layer in layers.values() if scheme.quant_type != "dynamic"]
-    sites = sites_of(static)
+    layers = {layer: pair.number for pair in pairs if (layer := layer_of(pair.real)) is not None}
+    sites = sites_of(layers if scheme.quant_type != "dynamic" else ())
     codes = codes_by_value(scheme, statistics, sites)
-    readers = _readers(sites, layers)
-    return [_rounded_value(value, [statistics[v] for v in sites.groups[value]], codes[value], readers[value], scheme)
-            for value in sites.groups if value in codes]
-
-
-def _readers(sites: Sites, layers: Mapping[int, FloatLayer]) -> dict[Value, tuple[int, ...]]:
-    numbers = {layer: number for number, layer in layers.items()}
-    found: dict[Value, tuple[int, ...]] = dict.fromkeys(sites.groups, ())
-    for layer, operands in sites.of.items():
-        for value in {v for values in operands for v in values}:
-            found[value] += (numbers[layer],)
+    found = []
+    for value, group in sites.groups.items():
+        if value in codes:
+            readers = tuple(layers[layer] for layer, operands in sites.of.items() if any(value in values for values in operands))
+            found.append(_rounded_value(value, [statistics[v] for v in group], codes[value], readers, scheme))
     return found
 
 
@@ -127,25 +119,16 @@ class WeightErrors:
 
 def weight_errors(pair: LayerPair, scheme: QuantizationScheme) -> WeightErrors | None:
     """Measures what rounding the weight of a layer loses; None: both operands are data."""
+    layer = layer_of(pair.real)
     if pair.is_recurrent:
         made = weights_of(pair.real)
-        arrays = {name: np.asarray(operand_of(pair.real, name).constant).reshape(w.codes.shape) for name, w in made.items()}
-        return _weight_errors(*[[(arrays[name], w) for name, w in made.items()]] * 2)
-    layer = layer_of(pair.real)
-    if layer is None or layer.axis is None:
+        arrays = [np.asarray(operand_of(pair.real, name).constant).reshape(w.codes.shape) for name, w in made.items()]
+        ways = [list(made.values())] * 2
+    elif layer is None or layer.axis is None:
         return None
-    schemes = scheme, replace(scheme, per_channel=True)
-    return _weight_errors(*([(layer.array, weight_of(layer, s))] for s in schemes))
-
-
-def _weight_errors(
-    rounded: Sequence[tuple[np.ndarray, QuantizedWeight]], by_channel: Sequence[tuple[np.ndarray, QuantizedWeight]]
-) -> WeightErrors:
-    sqnr, per_channel = (decibels(sum(_squares(a) for a, _ in weights), sum(_squares(a - w.real) for a, w in weights))
-                         for weights in (rounded, by_channel))
-    code_bytes = sum(w.codes.nbytes + w.scale.nbytes for _, w in rounded)
-    return WeightErrors(sqnr, per_channel, sum(a.nbytes for a, _ in rounded), code_bytes)
-
-
-def _squares(array: np.ndarray) -> float:
-    return float(np.sum(np.square(array, dtype=np.float64)))
+    else:
+        arrays, ways = [layer.array], [[weight_of(layer, s)] for s in (scheme, replace(scheme, per_channel=True))]
+    signal = sum(map(squares, arrays))
+    sqnr, per_channel = (decibels(signal, sum(squares(a - w.real) for a, w in zip(arrays, weights))) for weights in ways)
+    code_bytes = sum(w.codes.nbytes + w.scale.nbytes for w in ways[0])
+    return WeightErrors(sqnr, per_channel, sum(a.nbytes for a in arrays), code_bytes)

@@ -8,7 +8,7 @@ another set.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +17,12 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph, Module, clone_node
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
+from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import TrialRun, trial_of
-from forge.quantization.places.pairing import LayerPair, bias_node, constant_of, pairs_of
+from forge.quantization.places.pairing import LayerPair, bias_of, constant_of, pairs_of
 from forge.quantization.places.products import given_to, node_again
 from forge.quantization.reports.analysis import Analysis, OutputSums, Tick
 
@@ -80,7 +82,7 @@ def sensitivity(
     Raises:
         CompileError: an operator cannot be compiled.
     """
-    switched = Switched.of(real, quantized)
+    switched = Switched(real, quantized)
     numbers = [pair.number for pair in switched.pairs]
     sets = [frozenset(), frozenset(numbers)]
     sets += [frozenset({k}) for k in numbers] + [frozenset(numbers) - {k} for k in numbers]
@@ -116,7 +118,6 @@ def _measured(switched: Switched, run: TrialRun, sets: Sequence[frozenset[int]],
     return {active: s.analysis() for active, s in sums.items()}, count
 
 
-@dataclass
 class Switched:
     """The model with switches.
 
@@ -124,18 +125,12 @@ class Switched:
         readers: numbers of the layers that read each rounded value; its switch has the number of the entry.
     """
 
-    module: Module
-    pairs: list[LayerPair]
-    readers: list[frozenset[int]]
-
-    @classmethod
-    def of(cls, real: Module, quantized: Module) -> Switched:
-        pairs = pairs_of(real, quantized)
-        rounded = [n for n in quantized.main.nodes if _is_rounding(n)]
-        numbers = {pair.quantized: pair.number for pair in pairs}
-        readers = [_readers(node.result, numbers) for node in rounded]
-        graph = _switched_graph(quantized.main, pairs, rounded)
-        return cls(quantized.with_main(graph, dict(real.params)), pairs, readers)
+    def __init__(self, real: Module, quantized: Module) -> None:
+        self.pairs = pairs_of(real, quantized)
+        rounded = {n: data for n in quantized.main.nodes if (data := _rounded(n)) is not None}
+        numbers = {pair.quantized: pair.number for pair in self.pairs}
+        self.readers = [_readers(node.result, numbers) for node in rounded]
+        self.module = quantized.with_main(_switched_graph(quantized.main, self.pairs, rounded), dict(real.params))
 
     def given(self, sample: Sample, active: frozenset[int]) -> Sample:
         """Returns a sample with switches so that these layers are quantized."""
@@ -143,12 +138,11 @@ class Switched:
         return {**sample, SWITCHES: np.array(positions, np.float32)}
 
 
-def _is_rounding(node: Node) -> bool:
-    """Whether a node makes real numbers of data that were rounded just before."""
-    whole = node.operands[0] if node.op == "qnn.dequantize" else None
-    made = None if whole is None else whole.producer
-    data = made.operands[0] if made is not None and made.op == "qnn.quantize" else None
-    return data is not None and data.constant is None and data.dtype == "float32"
+def _rounded(node: Node) -> Value | None:
+    """The data that were rounded just before ``node`` makes real numbers of them again; None: it does not."""
+    real = Dequantize.of(node)
+    whole = None if real is None else Quantize.of(real.data.producer)
+    return None if whole is None or whole.data.constant is not None or whole.data.dtype != "float32" else whole.data
 
 
 def _readers(value: Value, numbers: dict[Node, int]) -> frozenset[int]:
@@ -176,7 +170,7 @@ def _reached(value: Value, numbers: dict[Node, int]) -> Iterator[Node]:
                 stack += node.results
 
 
-def _switched_graph(quantized: Graph, pairs: Sequence[LayerPair], rounded: Sequence[Node]) -> Graph:
+def _switched_graph(quantized: Graph, pairs: Sequence[LayerPair], rounded: Mapping[Node, Value]) -> Graph:
     graph = Graph()
     known = {v: graph.add_input(v.type, v.name) for v in quantized.inputs}
     builder = Builder(graph)
@@ -184,14 +178,16 @@ def _switched_graph(quantized: Graph, pairs: Sequence[LayerPair], rounded: Seque
     places = {node: k for k, node in enumerate(rounded)} | {p.quantized: len(rounded) + k for k, p in enumerate(pairs)}
     layers = {pair.quantized: pair for pair in pairs}
     dense = [pair for pair in pairs if not pair.is_recurrent]
-    biases = {node: pair for pair in dense if (node := bias_node(pair.quantized, pair.quantized_result)) is not None}
+    found = [(pair, bias_of(pair.quantized, pair.quantized_result)) for pair in dense]
+    biases = {bias[0]: (pair, bias[1]) for pair, bias in found if bias is not None}
 
     def switch(node: Node) -> Value:
         return builder.call("take", switches, builder.constant(np.int64(places[node])), axis=0)
 
     for node in quantized.nodes:
         if node in biases and node not in layers:
-            _add_bias(builder, node, biases[node], switch(biases[node].quantized), known)
+            pair, position = biases[node]
+            _add_bias(builder, node, position, pair, switch(pair.quantized), known)
             continue
         clone = clone_node(node, known)
         if node in layers and layers[node].is_recurrent:
@@ -205,16 +201,9 @@ def _switched_graph(quantized: Graph, pairs: Sequence[LayerPair], rounded: Seque
             continue
         graph.insert(clone)
         if node in rounded:
-            known[node.result] = _mixed(builder, _before(node, known), known[node.result], switch(node))
+            known[node.result] = _mixed(builder, known[rounded[node]], known[node.result], switch(node))
     graph.outputs = [known[v] for v in quantized.outputs]
     return graph
-
-
-def _before(node: Node, known: dict[Value, Value]) -> Value:
-    """Returns the value that a rounding reads."""
-    whole = node.operands[0]
-    assert whole is not None and whole.producer is not None and whole.producer.operands[0] is not None
-    return known[whole.producer.operands[0]]
 
 
 def _mixed(builder: Builder, off: Value, on: Value, switch: Value) -> Value:
@@ -232,15 +221,12 @@ def _weighed(builder: Builder, clone: Node, pair: LayerPair, switch: Value) -> V
     return builder.call("add", by(old), builder.call("multiply", by(new - old), switch))
 
 
-def _add_bias(builder: Builder, node: Node, pair: LayerPair, switch: Value, known: dict[Value, Value]) -> None:
+def _add_bias(
+    builder: Builder, node: Node, position: int, pair: LayerPair, switch: Value, known: dict[Value, Value]
+) -> None:
     """A bias that is the real one where the switch is off; where that has none, zeros."""
-    position = next(k for k, v in enumerate(node.operands) if v is not None and constant_of(v) is not None)
-    new = constant_of(node.operands[position])  # type: ignore[arg-type]
-    assert new is not None
-    before = bias_node(pair.real, pair.real.result)
-    old = np.zeros_like(new)
-    if before is not None:
-        old = next(a for v in before.operands if v is not None and (a := constant_of(v)) is not None)
+    new, before = constant_of(operand(node, position)), bias_of(pair.real, pair.real.result)
+    old = np.zeros_like(new) if before is None else constant_of(operand(*before))
     bias = _mixed(builder, builder.constant(old), builder.constant(new), switch)
     operands = [bias if k == position else known[v] if v is not None else None for k, v in enumerate(node.operands)]
     known[node.result] = builder.node(node.op_def, operands, node.attributes).result

@@ -17,11 +17,11 @@ from forge.progress import Progress
 from forge.quantization.chosen.scheme import QuantizationScheme, written
 from forge.quantization.chosen.sensitivity import Exclusion
 from forge.quantization.observed.calibration import Sample
+from forge.quantization.places.layers import EXCLUDED
 from forge.quantization.places.pairing import pairs_of
 from forge.quantization.places.products import products
-from forge.quantization.quantize import EXCLUDED, QuantizedModule, quantize
+from forge.quantization.quantize import QuantizedModule, quantize
 from forge.quantization.reports.analysis import OutputSums
-from forge.quantization.weights.codes import QuantizedWeight
 from forge_runtime import Runtime
 
 MIN_GAIN = 0.5
@@ -97,7 +97,6 @@ def candidates(scheme: QuantizationScheme, exclusions: Sequence[Exclusion], laye
             yield candidate
 
 
-@dataclass
 class Trials:
     """Variants of one model, each compiled.
 
@@ -107,26 +106,19 @@ class Trials:
         weights: that were rounded with the fewest exclusions, by `QuantizationScheme.of_weights`.
     """
 
-    record: QuantizedModule
-    names: Mapping[int, str]
-    samples: Sequence[Sample]
-    expected: Runtime
-    variants: list[ModelVariant]
-    runtimes: list[Runtime]
-    weights: dict[tuple[object, ...], Mapping[int, QuantizedWeight]]
-
-    @classmethod
-    def of(cls, record: QuantizedModule, samples: Sequence[Sample]) -> Trials:
+    def __init__(self, record: QuantizedModule, samples: Sequence[Sample]) -> None:
         """Compiles the float model, in float32 and if the CPU multiplies it in bfloat16, and the one that was quantized."""
         real, options = record.before, record.options
-        names = {k: node.shown_name for k, node in enumerate(products(real.main))}
         compiled = _compiled(real, options)
-        made = cls(record, names, samples, compiled.runtime(), [], [], {record.scheme.of_weights: record.weights})
-        made._add("float32", compiled, real)
+        self.record, self.samples, self.expected = record, samples, compiled.runtime()
+        self.names = {k: node.shown_name for k, node in enumerate(products(real.main))}
+        self.variants: list[ModelVariant] = []
+        self.runtimes: list[Runtime] = []
+        self.weights = {record.scheme.of_weights: record.weights}
+        self._add("float32", compiled, real)
         if options.layouts.group_size("bfloat16", "bfloat16") > 1:
-            made._add("bfloat16", _compiled(real, replace(options, bfloat16=True)), real)
-        made._add("as quantized", _compiled(record.module, options), record.module, {}, is_chosen=True)
-        return made
+            self._add("bfloat16", _compiled(real, replace(options, bfloat16=True)), real)
+        self._add("as quantized", _compiled(record.module, options), record.module, {}, is_chosen=True)
 
     def run(self, found: Iterator[Proposal], end: float, progress: Progress, most: int = 12) -> None:
         """Tries candidates until the time is over, each only if the time that the last one took is left."""

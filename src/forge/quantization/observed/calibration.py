@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from forge.ir.saved import hashing
 from forge.ir.saved.statistics import BINS, Calibration, Statistics
 from forge.ir.types import TensorType
 from forge.options import CompileOptions
-from forge.quantization.observed.trial import TrialRun, trial_of
+from forge.quantization.observed.trial import trial_of
 
 BINNING = "forge_binning"
 """The input with, for each value, one over the width of a bin, the bin that begins at 0, and what a number counts: 1.
@@ -35,7 +34,6 @@ LARGE, STEP = 1 << 17, 3
 Sample = Mapping[str, np.ndarray]
 
 
-@dataclass
 class Observer:
     """A model that computes statistics of some of its values.
 
@@ -43,15 +41,10 @@ class Observer:
         found: by value.
     """
 
-    found: dict[Value, Statistics]
-    trial: TrialRun
-
-    @classmethod
-    def of(cls, module: Module, channel_axes: Mapping[Value, int], options: CompileOptions) -> Observer:
+    def __init__(self, module: Module, channel_axes: Mapping[Value, int], options: CompileOptions) -> None:
         """Compiles the model for the values of ``main`` that are given with their axis of channels."""
-        observed = module.with_main(observed_graph(module.main, channel_axes))
-        trial = trial_of(observed, options, "calibrate")
-        return cls({value: Statistics(axis) for value, axis in channel_axes.items()}, trial)
+        self.found = {value: Statistics(axis) for value, axis in channel_axes.items()}
+        self._trial = trial_of(module.with_main(observed_graph(module.main, channel_axes)), options, "calibrate")
 
     def add(self, sample: Sample) -> None:
         """Runs a sample, and counts what its values are; again if a histogram was too narrow.
@@ -66,7 +59,7 @@ class Observer:
 
     def _run(self, sample: Sample) -> list[Sequence[np.ndarray]]:
         binning = [(1 / s.histogram.width, s.histogram.offset, 1) for s in self.found.values()]
-        flat = self.trial({**sample, BINNING: np.asarray(binning, np.float32).reshape(-1, 3)})
+        flat = self._trial({**sample, BINNING: np.asarray(binning, np.float32).reshape(-1, 3)})
         return [flat[k : k + 3] for k in range(0, len(flat), 3)]
 
     def _widen(self, results: list[Sequence[np.ndarray]]) -> bool:
@@ -140,7 +133,7 @@ def calibrate(
         options: of the model that computes the statistics.
         reset: forget what earlier calibrations found.
     """
-    observer = Observer.of(module, channel_axes, options)
+    observer = Observer(module, channel_axes, options)
     digests = hashing.value_digests(module)
     if not reset:
         earlier = {value: module.calibration.statistics.get(digests[value]) for value in channel_axes}

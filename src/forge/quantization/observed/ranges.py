@@ -13,6 +13,7 @@ With a guard, which is the default, the whole range is kept where the cut would 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from forge import dtypes
 from forge.ir.saved.statistics import Histogram, Statistics
 
 METHODS = ("average", "entropy", "minmax", "percentile", "mse")
+LEVELS = 256
+"""The number of codes."""
 OUTSIDE = 0.01
 """The share of the numbers that ``percentile`` leaves outside."""
 MIN_SCALE = 1e-20
@@ -70,9 +73,7 @@ def codes_of(found: RealRange, dtype: str, symmetric: bool | None = None) -> Aff
     if symmetric is None:
         symmetric = least < 0 and min(-low, high) >= ONE_SIDED * max(-low, high)
     if symmetric:
-        if least == 0 and low == 0:
-            return AffineCodes(dtype, max(high / most, MIN_SCALE), 0)
-        zero = 0 if least < 0 else (most + 1) // 2
+        zero = (most + 1) // 2 if least == 0 and low < 0 else 0
         return AffineCodes(dtype, max(max(-low, high) / (most - zero), MIN_SCALE), zero)
     scale = float(np.float32(max((high - low) / (most - least), MIN_SCALE)))
     return AffineCodes(dtype, scale, int(np.clip(np.rint(least - low / scale), least, most)))
@@ -103,12 +104,11 @@ class RangeChoice:
         return f"whole range: {self.reason}" + (f" (a cut to {ends}: {self.gain:+.1f} dB)" if self.gain < 0 else "")
 
 
-def choice_of(statistics: Statistics, method: str, guard: bool = True, levels: int = 256) -> RangeChoice:
+def choice_of(statistics: Statistics, method: str, guard: bool = True) -> RangeChoice:
     """Chooses a range by ``method``.
 
     Args:
         guard: keep the whole range where the cut gives a larger squared error.
-        levels: the number of codes.
     """
     whole, histogram = RealRange(statistics.low, statistics.high), statistics.histogram
     if method == "minmax":
@@ -119,18 +119,15 @@ def choice_of(statistics: Statistics, method: str, guard: bool = True, levels: i
     if method == "average":
         cut = RealRange(statistics.low_sum / statistics.calls, statistics.high_sum / statistics.calls)
     else:
-        cut = (_percentile if method == "percentile" else _entropy if method == "entropy" else _least_error)(statistics, levels)
+        cut = {"percentile": _percentile, "entropy": _entropy, "mse": _least_error}[method](statistics)
     if cut == whole:
         return RangeChoice(whole, whole, reason=f"{method} cuts nothing")
-    before, after = (max(error(histogram, found, levels), TINY) for found in (whole, cut))
-    outside = 1 - _inside(histogram, cut) / histogram.counts.sum()
+    before, after = (max(error(histogram, found), TINY) for found in (whole, cut))
+    inside = histogram.counts[(histogram.centres >= cut.low) & (histogram.centres <= cut.high)].sum()
+    outside = 1 - inside / histogram.counts.sum()
     lost = guard and after > before
     reason = "the cut would lose more than it gains" if lost else ""
     return RangeChoice(cut, whole if lost else cut, outside, 10 * math.log10(before / after), reason)
-
-
-def _inside(histogram: Histogram, found: RealRange) -> int:
-    return int(histogram.counts[(histogram.centres >= found.low) & (histogram.centres <= found.high)].sum())
 
 
 def joined(several: list[Statistics]) -> Statistics:
@@ -138,9 +135,7 @@ def joined(several: list[Statistics]) -> Statistics:
     if len(several) == 1:
         return several[0]
     low, high = min(s.low for s in several), max(s.high for s in several)
-    histogram = Histogram()
-    for statistics in several:
-        histogram = _added(histogram, statistics.histogram)
+    histogram = functools.reduce(_added, (s.histogram for s in several), Histogram())
     return Statistics(
         several[0].channel_axis, max(s.calls for s in several), low, high, min(s.low_sum for s in several),
         max(s.high_sum for s in several), histogram)
@@ -154,16 +149,16 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
     return Histogram(a.counts + b.counts, a.width, a.is_signed)
 
 
-def error(histogram: Histogram, found: RealRange, levels: int) -> float:
-    """Sums the squared errors of the numbers, each at the centre of its bin, with ``levels`` codes for the range."""
+def error(histogram: Histogram, found: RealRange) -> float:
+    """Sums the squared errors of the numbers, each at the centre of its bin, with `LEVELS` codes for the range."""
     low, high = min(found.low, 0.0), max(found.high, 0.0)
-    scale = max((high - low) / (levels - 1), MIN_SCALE)
+    scale = max((high - low) / (LEVELS - 1), MIN_SCALE)
     centres = histogram.centres
     rounded = np.rint(np.clip(centres, low, high) / scale) * scale
     return float(np.sum(histogram.counts * np.square(centres - rounded)))
 
 
-def _percentile(statistics: Statistics, _: int) -> RealRange:
+def _percentile(statistics: Statistics) -> RealRange:
     histogram, edges = statistics.histogram, statistics.histogram.edges
     share = np.cumsum(histogram.counts) / histogram.counts.sum()
     both = statistics.low < 0 < statistics.high
@@ -173,14 +168,14 @@ def _percentile(statistics: Statistics, _: int) -> RealRange:
     return RealRange(max(low, statistics.low), min(high, statistics.high))
 
 
-def _least_error(statistics: Statistics, levels: int) -> RealRange:
+def _least_error(statistics: Statistics) -> RealRange:
     """Each end beyond 0 in turn, twice."""
     found = RealRange(statistics.low, statistics.high)
     for _ in range(2):
         for is_low in (False, True):
             if (-found.low if is_low else found.high) > 0:
                 cuts = [RealRange(found.low * s, found.high) if is_low else RealRange(found.low, found.high * s) for s in SHARES]
-                found = min(cuts, key=lambda cut: error(statistics.histogram, cut, levels))
+                found = min(cuts, key=lambda cut: error(statistics.histogram, cut))
     return found
 
 
@@ -193,10 +188,10 @@ def _magnitudes(histogram: Histogram) -> np.ndarray:
     return folded
 
 
-def _entropy(statistics: Statistics, levels: int) -> RealRange:
+def _entropy(statistics: Statistics) -> RealRange:
     """Every threshold of at least as many bins as there are codes for magnitudes."""
     counts = _magnitudes(statistics.histogram).astype(np.float64)
-    codes = levels // 2 if statistics.low < 0 < statistics.high else levels
+    codes = LEVELS // 2 if statistics.low < 0 < statistics.high else LEVELS
     last = int(np.flatnonzero(counts)[-1]) + 1
     if last <= codes:
         return RealRange(statistics.low, statistics.high)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -13,8 +11,8 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
-from forge.ops.core.product import Product
 from forge.ops.nn.matmul import Dense, Matmul
+from forge.passes.matching import operand
 from forge.quantization.observed.ranges import MIN_SCALE, AffineCodes
 from forge.quantization.places.layers import FloatLayer, Sites, layer_of, moves, reads_rounded
 from forge.quantization.weights.codes import QuantizedWeight, quantized_weight
@@ -23,74 +21,62 @@ MAX_BIAS = 1 << 30
 """Codes of biases of int32 are no larger, so that sums have room."""
 
 
-@dataclass
-class Insertion:
-    """Conversions that are put into a graph.
+def convert(
+    graph: Graph, sites: Sites, codes: Mapping[Value, AffineCodes], weights: Mapping[FloatLayer, QuantizedWeight],
+    bias_dtype: str = "int32",
+) -> None:
+    """Puts conversions into a graph.
 
-    Attributes:
+    Args:
         codes: of values that are rounded, by value.
         weights: of layers, by layer.
-        biases: element type of biases.
+        bias_dtype: element type of biases; one of int32 stays real where that does not hold it or no scale of data is known.
     """
+    layers = {layer.node for layer in sites.of}
+    biases = {layer: bias for layer in weights if (bias := layer.product.bias()) is not None}
+    for value, chosen in codes.items():
+        _round(graph, value, chosen, layers)
+    for layer, weight in weights.items():
+        _replace(graph, layer.node, 1, weight)
+    for layer, (user, position) in biases.items():
+        array = np.asarray(operand(user, position).constant)
+        values = sites.of.get(layer, [[]])[0]
+        data = codes.get(values[0]) if values else None
+        if bias_dtype != "int32":
+            _replace(graph, user, position, quantized_weight(array, 0, bias_dtype, per_channel=False))
+        elif data is not None and (whole := whole_bias(array, data.scale * weights[layer].scale)) is not None:
+            _replace(graph, user, position, whole)
+    graph.sort()
 
-    graph: Graph
-    sites: Sites
-    codes: Mapping[Value, AffineCodes]
-    weights: Mapping[FloatLayer, QuantizedWeight]
-    biases: str = "int32"
 
-    def __post_init__(self) -> None:
-        self._layers = {layer.node for layer in self.sites.of}
+def _round(graph: Graph, value: Value, codes: AffineCodes, layers: Collection[Node]) -> None:
+    readers = [(user, position) for user, position in value.uses if _reads(user, layers)]
+    builder = after(graph, value)
+    parameters = [builder.constant(np.float32(codes.scale))]
+    if codes.zero:
+        parameters.append(builder.constant(np.asarray(codes.zero, codes.dtype)))
+    whole = builder.call("qnn.quantize", value, *parameters, out_dtype=codes.dtype, name=_named(value, "quantized"))
+    real = builder.call("qnn.dequantize", whole, *parameters, name=_named(value, "dequantized"))
+    for user, position in readers:
+        user.set_operand(position, real)
 
-    def run(self) -> None:
-        """Changes the graph."""
-        biases = {layer: bias for layer in self.weights if (bias := bias_of(layer)) is not None}
-        for value, codes in self.codes.items():
-            self._round(value, codes)
-        for layer, weight in self.weights.items():
-            self._replace(layer.node, 1, weight)
-        for layer, (user, position) in biases.items():
-            found = self._bias(layer, user.operands[position])
-            if found is not None:
-                self._replace(user, position, found)
-        self.graph.sort()
 
-    def _round(self, value: Value, codes: AffineCodes) -> None:
-        readers = [(user, position) for user, position in value.uses if self._reads(user)]
-        builder = after(self.graph, value)
-        parameters = [builder.constant(np.float32(codes.scale)), builder.constant(np.asarray(codes.zero, codes.dtype))]
-        if codes.zero == 0:
-            parameters.pop()
-        whole = builder.call("qnn.quantize", value, *parameters, out_dtype=codes.dtype, name=_named(value, "quantized"))
-        real = builder.call("qnn.dequantize", whole, *parameters, name=_named(value, "dequantized"))
-        for user, position in readers:
-            user.set_operand(position, real)
+def _reads(user: Node, layers: Collection[Node]) -> bool:
+    """Layers that are not quantized read real numbers; so do moves that lead to none."""
+    if user in layers:
+        return True
+    if moves(user) or user.op == "concatenate":
+        return any(_reads(n, layers) for n in user.succ)
+    return reads_rounded(user) and layer_of(user) is None
 
-    def _reads(self, user: Node) -> bool:
-        """Layers that are not quantized read real numbers; so do moves that lead to none."""
-        if user in self._layers:
-            return True
-        if moves(user) or user.op == "concatenate":
-            return any(self._reads(n) for n in user.succ)
-        return reads_rounded(user) and layer_of(user) is None
 
-    def _replace(self, node: Node, position: int, codes: QuantizedWeight) -> None:
-        """Puts codes in the place of a constant operand."""
-        builder, old = Builder(self.graph, node, node.location), node.operands[position]
-        arrays = [codes.codes, codes.scale] + ([] if codes.zero is None else [codes.zero])
-        names = ["" if old is None else old.name, "", ""]
-        constants = [builder.constant(array, name=name) for array, name in zip(arrays, names)]
-        node.set_operand(position, builder.call("qnn.dequantize", *constants, axis=codes.axis))
-
-    def _bias(self, layer: FloatLayer, bias: Value | None) -> QuantizedWeight | None:
-        """Codes for a bias; None: it stays real, as int32 does not hold it or the data have no scale that is known."""
-        if bias is None or bias.constant is None:
-            return None
-        if self.biases != "int32":
-            return quantized_weight(bias.constant, 0, self.biases, per_channel=False)
-        values = self.sites.of.get(layer, [[]])[0]
-        data = self.codes.get(values[0]) if values else None
-        return None if data is None else whole_bias(bias.constant, data.scale * self.weights[layer].scale)
+def _replace(graph: Graph, node: Node, position: int, codes: QuantizedWeight) -> None:
+    """Puts codes in the place of a constant operand."""
+    builder = Builder(graph, node, node.location)
+    constants = [builder.constant(codes.codes, name=operand(node, position).name), builder.constant(codes.scale)]
+    if codes.zero is not None:
+        constants.append(builder.constant(codes.zero))
+    node.set_operand(position, builder.call("qnn.dequantize", *constants, axis=codes.axis))
 
 
 def _named(value: Value, suffix: str) -> str:
@@ -114,12 +100,6 @@ def put_after(graph: Graph, value: Value, make: Callable[[Builder, Value], Value
     graph.outputs = [made if v is value else v for v in graph.outputs]
     made.name, value.name = value.name, ""
     return made
-
-
-def bias_of(layer: FloatLayer) -> tuple[Node, int] | None:
-    """Finds the node that alone reads a layer and adds a constant for each channel, and the place of this operand."""
-    product: Product[Any] | None = None if layer.weight is None else Product.of(layer.node)
-    return None if product is None else product.bias()
 
 
 def whole_bias(array: np.ndarray, scale: np.ndarray) -> QuantizedWeight | None:

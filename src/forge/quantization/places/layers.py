@@ -24,9 +24,11 @@ from forge.ops.core.product import Product
 from forge.ops.nn.convolution import Conv, ConvBase
 from forge.ops.nn.matmul import Dense
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
-from forge.quantization.places.products import products
+from forge.passes.matching import operand
+from forge.quantization.places.products import is_recurrent, products
 
 Excluded = str | Node | Callable[[Node], bool]
+EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +57,7 @@ class FloatLayer:
     @property
     def array(self) -> np.ndarray:
         """The constant weight."""
-        assert self.weight is not None and self.weight.constant is not None
-        return np.asarray(self.weight.constant)
+        return np.asarray(operand(self.node, 1).constant)
 
     @property
     def depth(self) -> int:
@@ -65,9 +66,14 @@ class FloatLayer:
         return int(self.array.size) // int(self.array.shape[self.axis])
 
     @property
+    def product(self) -> Product[Any]:
+        product = Product[Any].of(self.node)
+        assert product is not None
+        return product
+
+    @property
     def groups(self) -> int:
-        product: Product[Any] | None = Product.of(self.node)
-        return 1 if product is None else product.groups
+        return self.product.groups
 
     @property
     def summed_axis(self) -> int | None:
@@ -76,8 +82,7 @@ class FloatLayer:
 
     @property
     def inputs(self) -> list[Value]:
-        found = [self.node.operands[k] for k in self.data]
-        return [v for v in found if v is not None]
+        return [operand(self.node, k) for k in self.data]
 
     @property
     def result(self) -> Value:
@@ -93,7 +98,9 @@ def layer_of(node: Node) -> FloatLayer | None:
         return None
     if isinstance(product, ConvBase):
         is_known = isinstance(product, Conv) or isinstance(product, Conv2DTranspose) and product.groups == 1
-        is_layer = product.right.constant is not None and is_known and has_channels_first(product)
+        layouts = product.attrs.data_layout, product.attrs.kernel_layout
+        has_channels_first = layouts[0].startswith("NC") and layouts[1].startswith(("OI", "IO"))
+        is_layer = product.right.constant is not None and is_known and has_channels_first
         return FloatLayer(node, (0,), product.weight_axis, 1) if is_layer else None
     if product.right.constant is None:
         return None if isinstance(product, Dense) else FloatLayer(node, (0, 1), None, -1)
@@ -104,11 +111,6 @@ def is_depthwise(layer: FloatLayer) -> bool:
     """Returns whether each result of a convolution is of one channel."""
     conv = Conv.of(layer.node)
     return conv is not None and conv.attrs.groups == conv.weight.shape[0] > 1 and conv.weight.shape[1] == 1
-
-
-def has_channels_first(conv: ConvBase[Any]) -> bool:
-    """Returns whether data and weight have channels before the spatial axes."""
-    return bool(conv.attrs.data_layout.startswith("NC") and conv.attrs.kernel_layout.startswith(("OI", "IO")))
 
 
 def numbered_layers(graph: Graph) -> dict[int, FloatLayer]:
@@ -125,6 +127,12 @@ def exclusions(given: object) -> tuple[Excluded, ...]:
     """Returns what a user gives for ``exclude`` as `left_out` takes it for copies of the graph: nodes become their numbers."""
     several: Iterable[Any] = given if isinstance(given, list | tuple | set | frozenset) else (given,)
     return tuple(f"%{e.number}" if isinstance(e, Node) else e for e in several)
+
+
+def excluded(graph: Graph, exclude: Sequence[Excluded]) -> dict[int, str]:
+    """Returns why layers stay in float that are excluded, by their number among `products`; raises as `left_out`."""
+    found = left_out(graph, exclude, [node for node in graph.nodes if layer_of(node) is not None or is_recurrent(node)])
+    return {k: EXCLUDED for k, node in enumerate(products(graph)) if node in found}
 
 
 def left_out(graph: Graph, exclude: Sequence[Excluded], candidates: Collection[Node]) -> set[Node]:
@@ -222,8 +230,8 @@ def sources(value: Value) -> Iterator[Value]:
         for part in node.operands:
             if part is not None:
                 yield from sources(part)
-    elif node is not None and moves(node) and node.operands[0] is not None:
-        yield from sources(node.operands[0])
+    elif node is not None and moves(node):
+        yield from sources(operand(node))
     elif value.constant is None:
         yield value
 
@@ -250,8 +258,8 @@ def _place_terms(sites: Sites, value: Value) -> None:
 def _before(value: Value, skipped: Callable[[Node], bool]) -> Node | None:
     """The node that made ``value``, before those that are skipped by their first operands."""
     node = value.producer
-    while node is not None and skipped(node) and node.operands[0] is not None:
-        node = node.operands[0].producer
+    while node is not None and skipped(node):
+        node = operand(node).producer
     return node
 
 

@@ -13,9 +13,11 @@ from forge.ir.interp import evaluate
 from forge.ir.nodes import Node, Value
 from forge.ir.op import Category
 from forge.ops.core.product import Product
+from forge.ops.quantized.quantize import Dequantize, Quantize
+from forge.passes.matching import operand
 from forge.quantization.places.insertion import round_at_run_time
 from forge.quantization.places.layers import layer_of, sources
-from forge.quantization.places.products import is_recurrent, products
+from forge.quantization.places.products import is_recurrent, node_again, products
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +50,12 @@ class LayerPair:
     @property
     def weight(self) -> np.ndarray | None:
         """The weight in the float model; None: both operands are data."""
-        found = None if 1 in self.data else self.real.operands[1]
-        return None if found is None else found.constant
+        return None if 1 in self.data else operand(self.real, 1).constant
 
     @property
     def rounded_weight(self) -> np.ndarray | None:
         """The real numbers that the codes of the quantized model stand for."""
-        found = None if 1 in self.data else self.quantized.operands[1]
-        return None if found is None else constant_of(found)
+        return None if 1 in self.data else constant_of(operand(self.quantized, 1))
 
     @property
     def results(self) -> tuple[Value, Value]:
@@ -95,10 +95,9 @@ def _has_codes(node: Node) -> bool:
     return all(v is not None and dequantized(v) is not None for v in node.operands[:2])
 
 
-def dequantized(value: Value) -> Node | None:
-    """Returns the node that made real numbers of codes, before the moves that lead to ``value``."""
-    made = next((v.producer for v in sources(value)), None)
-    return made if made is not None and made.op == "qnn.dequantize" else None
+def dequantized(value: Value) -> Dequantize | None:
+    """Returns what made real numbers of codes, before the moves that lead to ``value``."""
+    return Dequantize.of(next((v.producer for v in sources(value)), None))
 
 
 def constant_of(value: Value) -> np.ndarray | None:
@@ -114,51 +113,36 @@ def constant_of(value: Value) -> np.ndarray | None:
 
 def biased(node: Node, result: Value) -> Value:
     """Returns the result of a product, with its bias if it has one."""
-    found = bias_node(node, result)
-    return result if found is None else found.result
+    found = bias_of(node, result)
+    return result if found is None else found[0].result
 
 
-def bias_node(node: Node, result: Value) -> Node | None:
-    """Returns the node that alone reads the result of a product and adds a constant for each channel."""
-    product: Product[Any] | None = Product.of(node)
-    found = None if product is None else product.bias(result, constant_of)
-    return None if found is None else found[0]
+def bias_of(node: Node, result: Value) -> tuple[Node, int] | None:
+    """Finds the node that alone reads the result of a product and adds a constant for each channel, and its operand's place."""
+    product = Product[Any].of(node)
+    return None if product is None else product.bias(result, constant_of)
 
 
 def rounded(builder: Builder, pair: LayerPair, position: int, data: Value) -> Value:
     """Rounds ``data``, which the real layer reads at ``position``, as the quantized layer does."""
-    value = pair.quantized.operands[position]
-    found = None if value is None else dequantized(value)
-    whole = None if found is None or found.operands[0] is None else found.operands[0].producer
+    found = dequantized(operand(pair.quantized, position))
+    whole = None if found is None else Quantize.of(found.data.producer)
     assert found is not None and whole is not None
-    scale = whole.operands[1]
-    if scale is None or scale.constant is None:
+    if whole.scale.constant is None:
         return _rounded_by_range(builder, pair, data, whole.result.dtype)
-    codes = _again(builder, whole, data)
-    return _again(builder, found, codes)
-
-
-def _again(builder: Builder, node: Node, data: Value) -> Value:
-    """``node`` with other data and the same constants."""
-    return builder.node(node.op_def, [data, *_constants(builder, node, 1)], node.attributes).result
+    codes = node_again(builder, whole.node, {"data": data}).result
+    return node_again(builder, found.node, {"data": codes}).result
 
 
 def _rounded_by_range(builder: Builder, pair: LayerPair, data: Value, dtype: str) -> Value:
     """As `round_at_run_time` does it, before a layer whose result nothing reads."""
-    node = product(builder, pair, data, builder.constant(pair.weight)).producer
-    layer = None if node is None else layer_of(node)
-    assert node is not None and layer is not None
+    made = product(builder, pair, data, builder.constant(pair.weight)).producer
+    layer = None if made is None else layer_of(made)
+    assert layer is not None
     round_at_run_time(builder.graph, layer, dtype)
-    found = node.operands[0]
-    assert found is not None
-    return builder.call("reshape", found, newshape=data.shape)
+    return builder.call("reshape", operand(layer.node), newshape=data.shape)
 
 
 def product(builder: Builder, pair: LayerPair, data: Value, other: Value) -> Value:
     """Inserts the layer of two operands, without its bias."""
-    return builder.node(pair.real.op_def, [data, other, *_constants(builder, pair.real, 2)], pair.real.attributes).result
-
-
-def _constants(builder: Builder, node: Node, first: int) -> list[Value | None]:
-    operands = node.operands[first:]
-    return [None if v is None or v.constant is None else builder.constant(v.constant) for v in operands]
+    return builder.node(pair.real.op_def, [data, other], pair.real.attributes).result

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.ir.builder import Builder
+from forge.ir.edits import rewrite
 from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import trial_of
@@ -71,8 +73,7 @@ def choices(
 
 
 def _has_one_row(node: Node) -> bool:
-    x = node.operands[0]
-    return x is not None and x.shape[0 if node.attributes["layout"] else 1] == 1
+    return bool(operand(node).shape[0 if node.attributes["layout"] else 1] == 1)
 
 
 def _losses(
@@ -99,10 +100,9 @@ def with_codes(builder: Builder, node: Node, rounds_data: bool) -> Node:
     """Inserts ``node`` again, with codes for its weights."""
     values: dict[str, Value | None] = {}
     for name, weight in weights_of(node).items():
-        codes, scale = weight.codes, weight.scale
-        shape = operand_of(node, name).shape
-        values[name] = builder.constant(codes.reshape(shape), name=operand_of(node, name).name)
-        values[f"{name}_scale"] = builder.constant(scale.reshape(shape[:2]))
+        old = operand_of(node, name)
+        values[name] = builder.constant(weight.codes.reshape(old.shape), name=old.name)
+        values[f"{name}_scale"] = builder.constant(weight.scale.reshape(old.shape[:2]))
     return node_again(builder, node, values, **({"dynamic_quantization": True} if rounds_data else {}))
 
 
@@ -114,9 +114,7 @@ def weights_of(node: Node) -> dict[str, QuantizedWeight]:
 
 def operand_of(node: Node, name: str) -> Value:
     """Returns the operand of this name, which a recurrent layer of real numbers has."""
-    value = dict(zip((o.name for o in node.op_def.operands), node.operands))[name]
-    assert value is not None
-    return value
+    return operand(node, [o.name for o in node.op_def.operands].index(name))
 
 
 def replace(graph: Graph, layers: Iterable[tuple[Node, bool]]) -> None:
@@ -124,7 +122,4 @@ def replace(graph: Graph, layers: Iterable[tuple[Node, bool]]) -> None:
     for node, rounds_data in layers:
         made = with_codes(Builder(graph, node, node.location), node, rounds_data)
         made.name, made.origin = node.name, node.origin
-        for old, new in zip(list(node.results), made.results):
-            graph.replace_uses(old, new)
-            new.name, old.name = old.name, ""
-        graph.remove(node)
+        rewrite.replace(graph, node, *made.results)

@@ -15,18 +15,17 @@ from forge.ir.quantized import is_quantized
 from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.quantization.chosen.scheme import QuantizationScheme
 from forge.quantization.places.layers import layers_of, sites_of, sources
+from forge.quantization.places.pairing import constant_of
 from forge.quantization.quantize import codes_by_value, statistics_of
 
 
 def real_biases(graph: Graph) -> int:
     """Replaces ``qnn.dequantize`` of constants of int32, which TensorRT does not read, by the real numbers. In place."""
-    found = [d for node in graph if (d := Dequantize.of(node)) is not None and d.data.constant is not None]
-    wide = [d for d in found if d.data.dtype == "int32"]
-    for bias in wide:
-        node = bias.node
-        arrays = [None if v is None else v.constant for v in node.op_def.arguments(node.operands)]
-        (array,) = node.op_def.reference(node.attrs, *arrays)
-        constant = Builder(graph, node, node.location).constant(np.asarray(array, np.float32), name=bias.data.name)
+    found = [d for node in graph if (d := Dequantize.of(node)) is not None and d.data.dtype == "int32"]
+    wide = [(bias, array) for bias in found if (array := constant_of(bias.result)) is not None]
+    for bias, array in wide:
+        builder = Builder(graph, bias.node, bias.node.location)
+        constant = builder.constant(np.asarray(array, np.float32), name=bias.data.name)
         for user, position in list(bias.result.uses):
             user.set_operand(position, constant)
     remove_dead(graph)

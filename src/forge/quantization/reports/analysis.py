@@ -17,8 +17,8 @@ from forge import dtypes
 from forge.ir.builder import Builder
 from forge.ir.graph import Module
 from forge.ir.nodes import Value
-from forge.ir.types import TensorType
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import trial_of
 from forge.quantization.places.pairing import LayerPair, pairs_of, product, rounded, value_name
@@ -157,7 +157,7 @@ class OutputSums:
             if not isinstance(a, np.ndarray) or a.shape != np.shape(b) or a.dtype.kind in "OSU":
                 continue
             if dtypes.is_float(str(a.dtype)):
-                self._sums[number] += _squares(a), _squares(np.asarray(b, np.float64) - a)
+                self._sums[number] += squares(a), squares(np.asarray(b, np.float64) - a)
             self._equal[number] += _agreement(a, b)
 
     def analysis(self, layers: tuple[LayerError, ...] = (), samples: int = 0) -> Analysis:
@@ -167,7 +167,8 @@ class OutputSums:
         return Analysis(layers, tuple(outputs), samples)
 
 
-def _squares(array: np.ndarray) -> float:
+def squares(array: np.ndarray) -> float:
+    """Sums the squares of an array in float64."""
     return float(np.sum(np.square(array, dtype=np.float64)))
 
 
@@ -204,18 +205,9 @@ def _layer_error(pair: LayerPair, signal: float, cumulative: float, alone: float
 
 
 def _errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> list[Value]:
-    """The sums of squares of a layer."""
-    results = [known[v] for v in pair.results]
-    both, parts = _lost(builder, pair, [known[v] for k in pair.data if (v := pair.real.operands[k]) is not None])
-    errors = [results[0], builder.call("subtract", results[1], results[0]), both, *parts]
-    return [power(builder, value) for value in errors]
-
-
-def _lost(builder: Builder, pair: LayerPair, data: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """Errors of a layer on float data, by both, and by its weight and its data.
-
-    ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``.
-    """
+    """The sums of squares of a layer: on float data, ``W' x' - W x`` is ``W' (x' - x) + (W' - W) x``."""
+    real, own = (known[v] for v in pair.results)
+    data = [known[operand(pair.real, k)] for k in pair.data]
     whole = [rounded(builder, pair, k, value) for k, value in zip(pair.data, data)]
     delta = builder.call("subtract", whole[0], data[0])
     old, new = pair.weight, pair.rounded_weight
@@ -226,7 +218,8 @@ def _lost(builder: Builder, pair: LayerPair, data: Sequence[Value]) -> tuple[Val
         by_data = product(builder, pair, delta, builder.constant(new))
         by_weight = product(builder, pair, data[0], builder.constant(new - old))
     both = builder.call("add", by_data, by_weight)
-    return both, [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
+    parts = [by_weight, by_data] if old is not None else [builder.constant(np.float32(0)), both]
+    return [power(builder, value) for value in (real, builder.call("subtract", own, real), both, *parts)]
 
 
 def _recurrent_errors(builder: Builder, pair: LayerPair, known: Mapping[Value, Value]) -> list[Value]:
@@ -243,5 +236,4 @@ def _recurrent_errors(builder: Builder, pair: LayerPair, known: Mapping[Value, V
 
 def power(builder: Builder, value: Value) -> Value:
     """Inserts the sum of the squares of ``value``."""
-    assert isinstance(value.type, TensorType)
     return builder.call("sum", builder.call("multiply", value, value))

@@ -93,10 +93,13 @@ def _variants(report: Report) -> str:
 
 def _variant(place: int, variant: ModelVariant) -> str:
     share = None if variant.agreement is None else 100 * variant.agreement
-    cells = [number(place, "d"), f'<td class="name">{text_of(variant.title)}</td>', number(variant.sqnr, ".1f")]
-    cells += [number(share, ".1f"), number(1e3 * variant.seconds, ".4g")]
-    cells += [number(variant.bytes, ",d"), number(variant.layers, "d")]
-    return f"<tr>{''.join(cells)}<td>{'yes' if variant.is_best else ''}</td></tr>"
+    cells = [number(variant.sqnr, ".1f"), number(share, ".1f"), number(1e3 * variant.seconds, ".4g")]
+    cells += [number(variant.bytes, ",d"), number(variant.layers, "d"), f"<td>{'yes' if variant.is_best else ''}</td>"]
+    return _row(place, text_of(variant.title), cells)
+
+
+def _row(place: int, name: str, cells: Sequence[str]) -> str:
+    return f'<tr>{number(place, "d")}<td class="name">{name}</td>{"".join(cells)}</tr>'
 
 
 def _layers(report: Report) -> str:
@@ -110,11 +113,11 @@ def _layers(report: Report) -> str:
 
 def _layer(row: LayerRow) -> str:
     error = row.error
-    cells = [number(row.number, "d"), f'<td class="name">{text_of(row.label)}<br><small>{text_of(row.shapes)}</small></td>']
-    cells += [number(db, ".1f", _decibel_bar(db)) for db in (error.cumulative, error.alone)]
+    cells = [number(db, ".1f", _decibel_bar(db)) for db in (error.cumulative, error.alone)]
     cells += [number(db, ".1f") for db in (error.weight, error.data, row.only, row.without)]
     cells.append(f'<td class="n" data-key="{0 if row.weight is None else row.weight.bytes}">{row.size_text}</td>')
-    return f'<tr>{"".join(cells)}<td class="text">{text_of(row.advice)}</td></tr>'
+    cells.append(f'<td class="text">{text_of(row.advice)}</td>')
+    return _row(row.number, f"{text_of(row.label)}<br><small>{text_of(row.shapes)}</small>", cells)
 
 
 def _decibel_bar(sqnr: float) -> str:
@@ -134,13 +137,12 @@ def _times(report: Report) -> str:
 
 
 def _time_row(row: LayerRow, ways: Sequence[str], longest: float) -> str:
-    least = min(row.seconds.values())
-    cells = [number(row.number, "d"), f'<td class="name">{text_of(row.label)}</td>']
+    least, cells = min(row.seconds.values()), []
     for name in ways:
         taken = row.seconds.get(name)
         kind = "good" if taken == least else "fair"
         cells.append(number(None if taken is None else 1e6 * taken, ".1f", charts.bar((taken or 0) / longest, kind)))
-    return f"<tr>{''.join(cells)}</tr>"
+    return _row(row.number, text_of(row.label), cells)
 
 
 def _left(report: Report) -> str:

@@ -7,8 +7,9 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from forge.progress import Progress
 from forge.quantization.chosen import rounding_errors, sensitivity, variants
 from forge.quantization.chosen.rounding_errors import RoundedValue, WeightErrors
 from forge.quantization.chosen.scheme import QuantizationScheme, written
-from forge.quantization.chosen.sensitivity import Exclusion, Sensitivity
+from forge.quantization.chosen.sensitivity import Exclusion, LayerSensitivity, Sensitivity
 from forge.quantization.chosen.variants import MIN_GAIN, ModelVariant, Proposal, Trials
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.places.pairing import LayerPair, pairs_of
@@ -238,20 +239,20 @@ def make_report(
     real, quantized, scheme, options = record.real, record.module, record.scheme, record.options
     end = time.perf_counter() + seconds
     pairs = pairs_of(real, quantized)
-    errors = analyse(real, quantized, samples, options, tick=_phase(progress, "errors"))
+    errors = analyse(real, quantized, samples, options, tick=partial(progress, "errors"))
     found = Sensitivity((), (), 0)
     if pairs:
-        found = sensitivity.sensitivity(real, quantized, samples, options, seconds / 4, _phase(progress, "sensitivity"))
+        found = sensitivity.sensitivity(real, quantized, samples, options, seconds / 4, partial(progress, "sensitivity"))
     values = rounding_errors.rounded_values(real, pairs, scheme)
     tried: list[ModelVariant] = []
     times: dict[str, dict[int, float]] = {}
     if tries:
-        trials = Trials.of(record, samples)
+        trials = Trials(record, samples)
         order = variants.candidates(scheme, _worth(found, len(pairs)), len(pairs))
         trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
         tried = trials.timed(TIMED_SHARE * seconds)
         times = layer_times(record, samples[0], threads, TIMED_SHARE * seconds)
-    rows = tuple(_row(pair, error, found, scheme, times, values) for pair, error in zip(pairs, errors.layers))
+    rows = tuple(_row(*facts, scheme, times, values) for facts in zip(pairs, errors.layers, found.layers))
     suggestions = _suggestions(tried, found, rows)
     return Report(
         name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
@@ -262,10 +263,6 @@ def cpu_text(target: Target) -> str:
     """Names the CPU and its features that decide how fast integers are."""
     notable = target.isa.notable
     return f"{target.cpu} with {', '.join(notable)}" if notable else target.cpu
-
-
-def _phase(progress: Progress, name: str) -> Callable[[int, int], None]:
-    return lambda done, total: progress(name, done, total)
 
 
 def _worth(found: Sensitivity, layers: int) -> list[Exclusion]:
@@ -290,15 +287,13 @@ def layer_times(record: QuantizedModule, sample: Sample, threads: int, seconds: 
     return {name: by_number(made[name], best) for name, best in in_turns(made, seconds).items()}
 
 
-def _row(pair: LayerPair, error: LayerError, found: Sensitivity, scheme: QuantizationScheme,
+def _row(pair: LayerPair, error: LayerError, own: LayerSensitivity, scheme: QuantizationScheme,
          times: Mapping[str, Mapping[int, float]], values: Sequence[RoundedValue]) -> LayerRow:
-    own = next((s for s in found.layers if s.number == pair.number), None)
     weight = rounding_errors.weight_errors(pair, scheme)
     reads = tuple(k for k, value in enumerate(values) if pair.number in value.readers)
     shapes = " x ".join(str(v.shape) for v in pair.real.operands[:2] if v is not None)
     return LayerRow(
-        pair.number, pair.label, pair.name, pair.real.op, shapes, error, None if own is None else own.only,
-        None if own is None else own.without, weight,
+        pair.number, pair.label, pair.name, pair.real.op, shapes, error, own.only, own.without, weight,
         {name: seconds[pair.number] for name, seconds in times.items() if pair.number in seconds}, reads,
         _advice(error, weight, [values[k] for k in reads]))
 

@@ -17,6 +17,7 @@ from forge.ir.graph import Graph, Module
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.bias_add import BiasAdd
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.gram import batches, gram_matrices
 from forge.quantization.places.insertion import after
@@ -31,6 +32,9 @@ MIN_SHARE = 1e-4
 """Of the largest channel: smaller ones count as that large."""
 WORTH = 0.9
 """A product of the data at run time has to bring the error below this share of what it was."""
+
+ONE = np.ones(1, np.float32)
+"""Scales that change nothing."""
 
 Round = Callable[[np.ndarray], Rounded]
 
@@ -78,7 +82,7 @@ def _rescale_inputs(
         return
     places = divided(graph, value, {layer.node for layer in layers})
     share = WORTH if places is None else 1.0
-    if _error(rows, scales, gram, rounded) >= share * _error(rows, None, gram, rounded):
+    if _error(rows, scales, gram, rounded) >= share * _error(rows, ONE, gram, rounded):
         return
     if places is None:
         builder = after(graph, value)
@@ -103,7 +107,7 @@ def best_scales(weights: Sequence[np.ndarray], gram: np.ndarray, rounded: Round)
     if not size.any():
         return None
     size = np.maximum(size, MIN_SHARE * size.max())
-    best, least = None, _error(weights, None, gram, rounded)
+    best, least = None, _error(weights, ONE, gram, rounded)
     for alpha in ALPHAS:
         scales = size**alpha
         scales = (scales / np.sqrt(scales.max() * scales.min())).astype(np.float32)
@@ -113,9 +117,7 @@ def best_scales(weights: Sequence[np.ndarray], gram: np.ndarray, rounded: Round)
     return best
 
 
-def _error(weights: Sequence[np.ndarray], scales: np.ndarray | None, gram: np.ndarray, rounded: Round) -> float:
-    if scales is None:
-        return sum(error(w, rounded(w).real, gram) for w in weights)
+def _error(weights: Sequence[np.ndarray], scales: np.ndarray, gram: np.ndarray, rounded: Round) -> float:
     return sum(error(w, rounded(w * scales).real / scales, gram) for w in weights)
 
 
@@ -128,10 +130,10 @@ def divided(graph: Graph, value: Value, readers: set[Node]) -> list[ChannelOpera
     if parameters is not None:
         return parameters
     layer = layer_of(node)
-    if layer is not None and layer.channel_axis == -1 and layer.axis is not None and layer.weight is not None:
-        return [ChannelOperand(node, 1, layer.axis)] if len(layer.weight.uses) == 1 else None
-    if node.op == "nn.relu" and node.operands[0] is not None:
-        return divided(graph, node.operands[0], {node})
+    if layer is not None and layer.channel_axis == -1 and layer.axis is not None:
+        return [ChannelOperand(node, 1, layer.axis)] if len(operand(node, 1).uses) == 1 else None
+    if node.op == "nn.relu":
+        return divided(graph, operand(node), {node})
     if node.op in ("add", "nn.bias_add", "multiply"):
         return _of_terms(graph, node)
     return None

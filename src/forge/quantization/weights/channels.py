@@ -10,6 +10,7 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.nodes import Node
 from forge.ops.nn.normalization import LayerNorm, RmsNorm
+from forge.passes.matching import operand
 
 
 def along(axis: int, rank: int) -> list[int]:
@@ -31,10 +32,8 @@ def from_rows(rows: np.ndarray, shape: Sequence[int], axis: int) -> np.ndarray:
 
 def set_constant(node: Node, position: int, array: np.ndarray) -> None:
     """Puts a constant in the place of an operand, under its name."""
-    old = node.operands[position]
-    assert node.graph is not None and old is not None
-    constant = Builder(node.graph, node, node.location).constant(np.ascontiguousarray(array), name=old.name)
-    node.set_operand(position, constant)
+    builder, name = Builder(node.graph, node, node.location), operand(node, position).name
+    node.set_operand(position, builder.constant(np.ascontiguousarray(array), name=name))
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,7 @@ class ChannelOperand:
 
     @property
     def array(self) -> np.ndarray:
-        value = self.node.operands[self.position]
-        assert value is not None and value.constant is not None
-        return np.asarray(value.constant)
+        return np.asarray(operand(self.node, self.position).constant)
 
     @property
     def rows(self) -> np.ndarray:

@@ -39,13 +39,8 @@ def quantized_weight(array: np.ndarray, axis: int, dtype: str, per_channel: bool
     low, high = np.minimum(array.min(axis=others), 0), np.maximum(array.max(axis=others), 0)
     least, most = dtypes.integer_range(dtype)
     shape = along(axis, array.ndim) if per_channel else []
-    if least < 0:
-        scale = np.maximum(np.maximum(-low, high) / most, MIN_SCALE).astype(np.float32)
-        zero = None
-    else:
-        scale = np.maximum((high - low) / most, MIN_SCALE).astype(np.float32)
-        zero = np.clip(np.rint(-low / scale), least, most).astype(dtype)
-    codes = np.rint(array / scale.reshape(shape))
-    if zero is not None:
-        codes = codes + zero.reshape(shape)
-    return QuantizedWeight(np.clip(codes, -most if least < 0 else least, most).astype(dtype), scale, zero, axis)
+    size = np.maximum(-low, high) if least < 0 else high - low
+    scale = np.maximum(size / most, MIN_SCALE).astype(np.float32)
+    zero = None if least < 0 else np.clip(np.rint(-low / scale), least, most).astype(dtype)
+    codes = np.rint(array / scale.reshape(shape)) + (0 if zero is None else zero.reshape(shape))
+    return QuantizedWeight(np.clip(codes, max(least, -most), most).astype(dtype), scale, zero, axis)

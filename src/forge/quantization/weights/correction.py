@@ -19,9 +19,10 @@ from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.core.product import Product
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 from forge.quantization.observed.calibration import Sample
 from forge.quantization.observed.trial import trial_of
-from forge.quantization.places.insertion import bias_of, put_after
+from forge.quantization.places.insertion import put_after
 from forge.quantization.places.layers import FloatLayer
 from forge.quantization.places.products import joined_graph, products
 from forge.quantization.weights.channels import along, set_constant
@@ -43,7 +44,7 @@ def corrections(
         options: of the model that measures means.
     """
     batch = _batch(real, samples)
-    pair, runs = (real, quantized), list(samples)
+    pair, runs = [real, quantized], list(samples)
     if batch > 1:
         try:
             pair, runs = _batched(pair, samples, batch)
@@ -65,7 +66,7 @@ def _batch(module: Module, samples: Sequence[Sample]) -> int:
     return max(1, min(BATCH, len(samples), BATCH_BYTES // (4 * largest)))
 
 
-def _batched(pair: tuple[Module, Module], samples: Sequence[Sample], batch: int) -> tuple[tuple[Module, Module], list[Sample]]:
+def _batched(pair: list[Module], samples: Sequence[Sample], batch: int) -> tuple[list[Module], list[Sample]]:
     """Modules of that batch, and what they take.
 
     Raises:
@@ -81,15 +82,12 @@ def _batched(pair: tuple[Module, Module], samples: Sequence[Sample], batch: int)
         return pair, runs
     if any(v.shape[0] != old for v in inputs):
         raise ValueError("an input has no batch")
-    changed = [replace_batch(m, [v for v in m.main.inputs if v.name not in m.params], old, old * batch) for m in pair]
-    return (changed[0], changed[1]), runs
+    return [replace_batch(m, [v for v in m.main.inputs if v.name not in m.params], old, old * batch) for m in pair], runs
 
 
 def _joined(real: Graph, quantized: Graph, numbers: Sequence[int]) -> Graph:
     """A graph of both, whose outputs are the differences that it adds to results of quantized layers."""
-    joined, known = joined_graph(real)
-    by_name = {v.name: known[v] for v in real.inputs}
-    known |= {v: by_name[v.name] for v in quantized.inputs}
+    joined, known = joined_graph(real, Graph(quantized.inputs))
     wanted = {products(quantized)[k]: known[products(real)[k].result] for k in numbers}
     deltas: dict[Value, Value] = {}
     builder = Builder(joined)
@@ -113,13 +111,10 @@ def _means(builder: Builder, value: Value, axis: int) -> Value:
 
 def add_to_bias(layer: FloatLayer, delta: np.ndarray) -> Value:
     """Adds ``delta [C]`` to the results of a layer; returns the value that readers of its result read then."""
-    graph, found = layer.node.graph, bias_of(layer)
+    graph, found = layer.node.graph, layer.product.bias()
     assert graph is not None
     if found is not None:
-        user, position = found
-        bias = user.operands[position]
-        assert bias is not None and bias.constant is not None
-        set_constant(user, position, (bias.constant + delta).astype(np.float32))
+        set_constant(*found, (np.asarray(operand(*found).constant) + delta).astype(np.float32))
         return layer.result
 
     def biased(builder: Builder, result: Value) -> Value:

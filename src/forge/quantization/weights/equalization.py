@@ -80,10 +80,10 @@ def _follow(chain: Chain, value: Value, axis: int) -> bool:
 def _follow_user(chain: Chain, value: Value, axis: int, user: Node, position: int) -> bool:
     layer = layer_of(user)
     if layer is not None:
-        part = _weights_of_channels(layer)
-        if part is None or position != 0 or axis % value.rank != layer.channel_axis % value.rank:
+        summed = 0 if is_depthwise(layer) else layer.summed_axis
+        if summed is None or position != 0 or axis % value.rank != layer.channel_axis % value.rank:
             return False
-        chain.read.append((layer, part, value))
+        chain.read.append((layer, ChannelOperand(user, 1, summed), value))
         return True
     if user.op in ("nn.bias_add", "add"):
         bias = user.operands[1 - position]
@@ -109,12 +109,6 @@ def _keeps_channels(user: Node, value: Value, axis: int) -> bool:
     axes = user.attributes["axis"]
     reduced = {a % value.rank for a in ([axes] if isinstance(axes, int) else axes or range(value.rank))}
     return axis == 1 and not reduced & {0, 1} and not user.attributes.get("exclude", False)
-
-
-def _weights_of_channels(layer: FloatLayer) -> ChannelOperand | None:
-    """The weight of a layer by the channels of its data."""
-    axis = 0 if is_depthwise(layer) else layer.summed_axis
-    return None if axis is None else ChannelOperand(layer.node, 1, axis)
 
 
 def _best(chain: Chain, statistics: Mapping[Value, Statistics], per_channel: bool) -> np.ndarray | None:
@@ -205,14 +199,10 @@ def _apply(chain: Chain, factors: np.ndarray, statistics: MutableMapping[Value, 
     for _, part, _ in chain.read:
         part.multiply(factors)
     for value in chain.values:
-        if value in statistics and len(statistics[value].channel_low) == len(factors):
-            statistics[value] = _divided(statistics[value], factors)
-
-
-def _divided(found: Statistics, factors: np.ndarray) -> Statistics:
-    """Statistics of the numbers divided for each channel; their distribution over all channels is not known then."""
-    low, high = found.channel_low / factors, found.channel_high / factors
-    least, most = float(low.min()), float(high.max())
-    return replace(
-        found, low=least, high=most, low_sum=least * found.calls, high_sum=most * found.calls, histogram=Histogram(),
-        channel_low=low, channel_high=high)
+        found = statistics.get(value)
+        if found is not None and len(found.channel_low) == len(factors):
+            low, high = found.channel_low / factors, found.channel_high / factors
+            least, most = float(low.min()), float(high.max())
+            statistics[value] = replace(  # the distribution over all channels is not known any more
+                found, low=least, high=most, low_sum=least * found.calls, high_sum=most * found.calls, histogram=Histogram(),
+                channel_low=low, channel_high=high)

@@ -13,9 +13,8 @@ and is read by nothing else. In other places they are copied in each call; that 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,8 @@ from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ir.retype import infer_again
 from forge.ops.nn.bias_add import BiasAdd
-from forge.quantization.places.layers import FloatLayer, layer_of, layers_of
+from forge.passes.matching import operand
+from forge.quantization.places.layers import FloatLayer, is_depthwise, layer_of, layers_of
 from forge.quantization.weights.channels import along, set_constant
 from forge.quantization.weights.codes import quantized_weight
 
@@ -67,9 +67,11 @@ def _split_layer(graph: Graph, layer: FloatLayer) -> bool:
     if left > (MAX_LEFT if region is not None else MAX_LEFT_COPIED):
         return False
     if region is not None:
-        region.widen(graph, made.sources)
+        widen(graph, region, made.sources)
     else:
-        _copy_channels(graph, layer, data, made.sources)
+        builder = Builder(graph, layer.node, layer.node.location)
+        index = builder.constant(made.sources.astype(np.int32))
+        layer.node.set_operand(0, builder.call("take", data, index, axis=layer.channel_axis % data.rank, mode="fast"))
     set_constant(layer.node, 1, made.weight(array, axis))
     infer_again(layer.node)
     return True
@@ -159,38 +161,34 @@ class Widening:
     attributes: tuple[str, ...] = ()
 
 
-@dataclass
-class WideningRegion:
-    """Nodes that make a value, from the layers before it, and that nothing else reads."""
-
-    nodes: dict[Node, Widening]
-
-    def widen(self, graph: Graph, sources: np.ndarray) -> None:
-        """Makes ``sources``, numbers of present channels, the channels of their results."""
-        for node in [n for n in graph.nodes if n in self.nodes]:
-            widening = self.nodes[node]
-            for position, axis in widening.constants.items():
-                operand = node.operands[position]
-                assert operand is not None
-                set_constant(node, position, np.take(np.asarray(operand.constant), sources, axis))
-            changed = {name: len(sources) for name in widening.attributes if node.attributes[name] is not None}
-            node.attrs = node.op_def.make_attrs({**node.attributes, **changed})
-            infer_again(node)
+def widen(graph: Graph, region: Mapping[Node, Widening], sources: np.ndarray) -> None:
+    """Makes ``sources``, numbers of present channels, the channels of the results of nodes."""
+    for node in [n for n in graph.nodes if n in region]:
+        widening = region[node]
+        for position, axis in widening.constants.items():
+            set_constant(node, position, np.take(np.asarray(operand(node, position).constant), sources, axis))
+        changed = {name: len(sources) for name in widening.attributes if node.attributes[name] is not None}
+        node.attrs = node.op_def.make_attrs({**node.attributes, **changed})
+        infer_again(node)
 
 
-def region_of(graph: Graph, value: Value, axis: int, reader: Node) -> WideningRegion | None:
-    """Finds the nodes that change so that ``value``, which ``reader`` reads, has more channels; None: it cannot."""
-    region, pending, wide = WideningRegion({}), [value], {value}
+def region_of(graph: Graph, value: Value, axis: int, reader: Node) -> dict[Node, Widening] | None:
+    """Finds the nodes that make ``value``, from the layers before it, so that it can have more channels; None: it cannot.
+
+    Nothing but these nodes and ``reader`` reads what they make.
+    """
+    region: dict[Node, Widening] = {}
+    pending, wide = [value], {value}
     while pending:
         node = pending.pop().producer
         widening = None if node is None else _widening(node, axis)
         if node is None or widening is None:
             return None
-        region.nodes[node] = widening
-        operands = [v for k in widening.data if (v := node.operands[k]) is not None and v not in wide]
+        region[node] = widening
+        operands = [v for k in widening.data if (v := operand(node, k)) not in wide]
         wide.update(operands)
         pending += operands
-    inside = region.nodes.keys() | {reader}
+    inside = region.keys() | {reader}
     is_closed = all(not graph.is_output(v) and all(user in inside for user, _ in v.uses) for v in wide)
     return region if is_closed else None
 
@@ -215,12 +213,9 @@ def _widened_layer(layer: FloatLayer, axis: int) -> Widening | None:
     node, attributes = layer.node, tuple(name for name in ("channels", "units") if name in layer.node.attributes)
     if layer.axis is None or axis % node.result.rank != layer.channel_axis % node.result.rank:
         return None
-    groups = node.attributes.get("groups", 1)
-    if groups == 1:
+    if layer.groups == 1:
         return Widening({1: layer.axis}, [], attributes)
-    (data,) = layer.inputs
-    is_depthwise = layer.axis == 0 and layer.weight is not None and layer.weight.shape[:2] == (groups, 1)
-    return Widening({1: 0}, [0], (*attributes, "groups")) if is_depthwise and data.shape[1] == groups else None
+    return Widening({1: 0}, [0], (*attributes, "groups")) if is_depthwise(layer) else None
 
 
 def _widened_map(node: Node, axis: int) -> Widening | None:
@@ -239,10 +234,3 @@ def _widened_map(node: Node, axis: int) -> Widening | None:
         else:
             return None
     return widening if widening.data else None
-
-
-def _copy_channels(graph: Graph, layer: FloatLayer, data: Value, sources: np.ndarray) -> None:
-    builder = Builder(graph, layer.node, layer.node.location)
-    attributes: dict[str, Any] = {"axis": layer.channel_axis % data.rank, "mode": "fast"}
-    index = builder.constant(sources.astype(np.int32))
-    layer.node.set_operand(layer.data[0], builder.call("take", data, index, **attributes))
