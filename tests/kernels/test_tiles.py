@@ -193,3 +193,48 @@ def test_the_interpreter_and_the_machine_agree_to_the_bit(dtype: str, target: st
     found = run(case, [x, w], target)
     np.testing.assert_array_equal(found, meaning)  # NaN has no sign that counts
     np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(meaning[meaning == 0]))
+
+
+def parts_of(weight: np.ndarray, panel: int) -> np.ndarray:
+    """Three bfloat16 that add up to a weight [N, K], each in panels."""
+    kind, rest, found = dtypes.numpy_dtype("bfloat16"), weight, []
+    for _ in range(3):
+        found.append(rest.astype(kind))
+        rest = rest - found[-1].astype(np.float32)
+    assert not rest.any()
+    return np.stack([packed(part, 2, panel) for part in found])
+
+
+def products_by_parts(x: np.ndarray, weight: np.ndarray, target: str) -> np.ndarray:
+    w = parts_of(weight, 32)
+    operands = [Spec(x.shape), Spec(w.shape, "bfloat16")]
+    case = Case("dense_parts_pack", operands, Spec((len(x), len(weight))), {"units": len(weight)})
+    return run(case, [x, w], target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "depth", "units"), [(1, 64, 32), (33, 256, 40), (70, 1024, 64)])
+def test_errors_of_parts_are_below_those_of_multiply_adds(rows: int, depth: int, units: int, target: str) -> None:
+    x, weight = RNG.standard_normal((rows, depth)).astype(np.float32), RNG.standard_normal((units, depth)).astype(np.float32)
+    exact = x.astype(np.float64) @ weight.T.astype(np.float64)
+    sums = np.zeros((rows, units), np.float32)
+    for k in range(depth):  # what fused multiply-adds give
+        sums = (x[:, k, None].astype(np.float64) * weight[:, k].astype(np.float64) + sums).astype(np.float32)
+    found = products_by_parts(x, weight, target)
+    assert np.sqrt(np.mean((found - exact) ** 2)) < 0.7 * np.sqrt(np.mean((sums - exact) ** 2))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_without_parts(target: str) -> None:
+    """Infinities, NaN, and magnitudes that parts do not hold are as multiply-adds give them."""
+    x, weight = RNG.standard_normal((40, 64)).astype(np.float32), RNG.standard_normal((33, 64)).astype(np.float32)
+    x[0, 3], x[1, 5], x[2, 7], x[3] = np.inf, -np.inf, np.nan, 0.0
+    x[4] *= np.float32(1e-38)
+    x[5] *= np.float32(1e37)
+    x[6, ::2] *= np.float32(1e-30)
+    found = products_by_parts(x, weight, target)
+    exact = x.astype(np.float64) @ weight.T.astype(np.float64)
+    size = np.abs(x[3:].astype(np.float64)) @ np.abs(weight.T.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+    np.testing.assert_array_equal(found[np.isinf(exact)], exact[np.isinf(exact)])
+    assert (np.abs(found[3:] - exact[3:]) <= 2.0**-22 * size + 1e-43).all()

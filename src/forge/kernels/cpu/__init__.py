@@ -9,6 +9,7 @@ from forge.kernels.cpu import (
     coupling,
     dense,
     dense_blocks,
+    dense_parts,
     depthwise,
     detection,
     eigenvalues,
@@ -36,8 +37,8 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "depthwise",
-    "detection", "eigenvalues", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul",
+    "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "dense_parts",
+    "depthwise", "detection", "eigenvalues", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul",
     "ordering", "orthogonal", "programs", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel",
     "subpixel_product", "suppression", "trees", "winograd",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from forge.kernels.cpu.micro.dot import DotProduct
 from forge.kernels.cpu.micro.outer import Left, OuterProduct, Right, no_statement
+from forge.kernels.cpu.micro.parts import PartsProduct
 from forge.kernels.cpu.micro.tile import COLUMNS, TileProduct
 from forge.loops.dots import Group
 from forge.target import Target
@@ -26,4 +27,6 @@ def micro_kernel(group: Group, target: Target, tiles: bool = False) -> OuterProd
     return next(kind for kind in _KINDS if (tiles or not kind.in_tiles) and kind.fits(group, target.isa))(group)
 
 
-__all__ = ["COLUMNS", "DotProduct", "Left", "OuterProduct", "Right", "TileProduct", "micro_kernel", "no_statement", "register"]
+__all__ = [
+    "COLUMNS", "DotProduct", "Left", "OuterProduct", "PartsProduct", "Right", "TileProduct", "micro_kernel", "no_statement",
+    "register"]

@@ -65,22 +65,32 @@ class TileProduct(DotProduct):
         first_left, first_right = down * across, down * across + down
         operation, row, step = _OPERATIONS[self.group.dtype], E.var("row"), E.var("step")
 
-        def move(number: int, value: Expr, along: E.Var, first: ExprLike) -> Stmt:
-            buffer, at, stride = strided(value, along, E.as_expr(first))
-            return Tiles("load", (number,), (at, stride), buffer)
-
         def multiply(k: Expr) -> Stmt:
-            lefts = [move(first_left + i, left(row, k * self.words), row, i * TILE_ROWS) for i in range(down)]
-            rights = [move(first_right + j, right(step, j * columns), step, k * self.words) for j in range(across)]
+            lefts = [self.move(first_left + i, left(row, k * self.words), row, i * TILE_ROWS) for i in range(down)]
+            rights = [self.move(first_right + j, right(step, j * columns), step, k * self.words) for j in range(across)]
             products = [Tiles(operation, (i * across + j, first_left + i, first_right + j))
                         for i in range(down) for j in range(across)]
             return seq(before(k), lefts, rights, products)
 
-        cleared = [Tiles("zero", (number,)) for number in range(down * across)]
-        places = [(i * TILE_ROWS * shape.vectors + j * columns) for i in range(down) for j in range(across)]
-        stored = [Tiles("store", (number,), (E.const(place), E.const(shape.vectors)), sums.buffer)
-                  for number, place in enumerate(places)]
-        return seq(cleared, loops.serial("k", E.as_expr(count) // self.words, multiply), stored)
+        return seq(self.cleared(sums), loops.serial("k", E.as_expr(count) // self.words, multiply), self.stored(sums))
+
+    @staticmethod
+    def move(number: int, value: Expr, along: E.Var, first: ExprLike) -> Stmt:
+        """Loads a register with what ``value`` loads for ``along`` from ``first`` on, a row each."""
+        buffer, at, stride = strided(value, along, E.as_expr(first))
+        return Tiles("load", (number,), (at, stride), buffer)
+
+    def cleared(self, sums: Accumulators) -> list[Stmt]:
+        """Sets all sums to 0."""
+        down, across = self._registers(sums.tile)
+        return [Tiles("zero", (number,)) for number in range(down * across)]
+
+    def stored(self, sums: Accumulators) -> list[Stmt]:
+        """Stores all sums to the accumulators."""
+        (down, across), vectors = self._registers(sums.tile), sums.tile.vectors
+        columns = self.columns // sums.tile.lanes
+        places = [i * TILE_ROWS * vectors + j * columns for i in range(down) for j in range(across)]
+        return [Tiles("store", (number,), (E.const(place), E.const(vectors)), sums.buffer) for number, place in enumerate(places)]
 
 
 def strided(value: Expr, along: E.Var, first: Expr) -> tuple[Buffer, Expr, Expr]:
