@@ -74,7 +74,8 @@ def test_compiled(case: Case) -> None:
 
 
 NEED_SIZES = frozenset(
-    "BlockLSTM BlockLSTMV2 Bincount BroadcastArgs DataFormatVecPermute DenseBincount NonMaxSuppressionV5 Slice Squeeze".split())
+    "BlockLSTM BlockLSTMV2 Bincount BroadcastArgs ConcatOffset DataFormatVecPermute DenseBincount NonMaxSuppressionV5 Slice "
+    "Squeeze".split())
 """Operators that read sizes, or how many axes there are, of which some cases are refused where these are not known."""
 
 
