@@ -126,6 +126,10 @@ class CompileOptions:
         "Let 3x3 convolutions use fewer multiplications (errors of 1e-5, larger weights).",
         flags=("--winograd/--no-winograd",), config=True,
         detail="The errors are relative to the largest output; weights are up to four times larger (from ``opt_level`` 3 on)."))
+    float32_products: str = field(default="parts", metadata=says(
+        "How dense layers of float32 are multiplied: parts or exact.", flags=("--float32-products",), config=True,
+        values=("parts", "exact"), detail="Parts are sums of products of bfloat16, where tile registers multiply those: "
+        "faster, and with smaller errors than multiply-adds of float32, which are used otherwise."))
     exact: bool = field(default=False, metadata=says(
         "Round quantized numbers where the model does.", flags=("--exact",), config=True,
         detail="By default one product and one rounding quantize a sum of integers, less than a step from what the model says "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,9 +73,9 @@ def test_dense_of_bfloat16(dtype: str, rows: int, depth: int, units: int, target
     assert (products() > 0) == (rows > 1)
 
 
-def results(graph: Graph, target: str, *inputs: np.ndarray, bfloat16: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def results(graph: Graph, target: str, *inputs: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     """What the compiled graph gives, and its meaning in NumPy."""
-    compiled = compile_module(Module(graph.copy()), check_options(target, bfloat16=bfloat16), use_cache=False)
+    compiled = compile_module(Module(graph.copy()), check_options(target, **options), use_cache=False)
     return np.asarray(compiled.runtime()(*inputs)), run_graph(graph, list(inputs))[0]
 
 
@@ -238,3 +239,18 @@ def test_rows_without_parts(target: str) -> None:
     np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
     np.testing.assert_array_equal(found[np.isinf(exact)], exact[np.isinf(exact)])
     assert (np.abs(found[3:] - exact[3:]) <= 2.0**-22 * size + 1e-43).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rows", [16, 50])
+def test_a_graph_in_float32(rows: int, target: str, products: Callable[[], int]) -> None:
+    """Dense layers are multiplied by parts unless the option says otherwise; numbers that parts do not hold stay as they are."""
+    text = f"def @main(%x: Tensor[({rows}, 64), float32]) {{ nn.relu(nn.dense(%x, meta[relay.Constant][0])) }}"
+    weight, x = RNG.standard_normal((50, 64)).astype(np.float32), RNG.standard_normal((rows, 64)).astype(np.float32)
+    found, want = results(parse(text, [weight]), target, x)
+    np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-5)
+    assert (count := products()) > 0
+    results(parse(text, [weight]), target, x, float32_products="exact")
+    weight[3, 5] = 1e-39
+    results(parse(text, [weight]), target, x)
+    assert products() == count

@@ -10,11 +10,12 @@ from typing import Final
 
 from forge import loops
 from forge.backend import Convolution3x3
-from forge.kernels.cpu import conv_plan, dense, tiles, winograd_plan
+from forge.kernels.cpu import conv_plan, dense, dense_parts, tiles, winograd_plan
 from forge.kernels.cpu.micro import COLUMNS
 from forge.kernels.cpu.spatial import winograd_key
 from forge.kernels.cpu.winograd_lines import SCHEMES
 from forge.target import Target, blocking
+from forge.tir.stmt import TILE_ROWS
 
 # Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
@@ -50,6 +51,11 @@ class CpuLayouts:
         key = dense.panel_key(rows, depth, units, dtype)
         (vectors,) = self.target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
         return lanes * vectors
+
+    def multiplies_parts(self, units: int, rows: int, depth: int) -> bool:
+        """Returns whether tile registers multiply bfloat16, whole ones of them, whose rows of parts the stack holds."""
+        fits = depth % (2 * COLUMNS) == 0 and TILE_ROWS * dense_parts.row_bytes(depth) <= tiles.STACK_LIMIT // 2
+        return "bfloat16" in self.target.isa.tiles and fits and units >= COLUMNS and (rows == 0 or rows >= TILE_ROWS)
 
     def blocks_panel(self, units: int) -> int:
         """Returns up to four vectors, which one row reads side by side."""

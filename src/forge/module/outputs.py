@@ -64,6 +64,7 @@ def compile(  # noqa: A001
     exact: bool = False,
     check_indices: bool = True,
     typical: Mapping[str, int] | Sequence[str] = (),
+    float32_products: str = "parts",
 ) -> None:
     """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 
@@ -85,7 +86,8 @@ def compile(  # noqa: A001
         uuid=uuid, encrypt_password=encrypt_password, weights=weights)
     options = check_options(
         target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
-        winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned)
+        winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned,
+        float32_products=float32_products)
     artifact.check(output, options.target)
     module = ir._module if functions is None else joining.select(ir._verified(), functions, "compile: functions")
     compile_module(module, options, output=output)

@@ -38,7 +38,7 @@ from forge.kernels.cpu import (
 
 __all__ = [
     "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "dense_blocks", "dense_parts",
-    "depthwise", "detection", "eigenvalues", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm", "matmul",
-    "ordering", "orthogonal", "programs", "rnn", "running", "scattering", "searching", "softmax", "strings", "subpixel",
-    "subpixel_product", "suppression", "trees", "winograd",
+    "depthwise", "detection", "eigenvalues", "extern", "factorization", "fft", "indefinite", "indexed_blocks", "layer_norm",
+    "matmul", "ordering", "orthogonal", "programs", "rnn", "running", "scattering", "searching", "softmax", "strings",
+    "subpixel", "subpixel_product", "suppression", "trees", "winograd",
 ]

@@ -57,6 +57,11 @@ class PartsPlan:
         return self.depth // PAIRS.size
 
 
+def row_bytes(depth: int) -> int:
+    """Returns the bytes of the parts of a row."""
+    return PARTS * 2 * depth
+
+
 def _plan(call: KernelCall) -> PartsPlan:
     data, weight = call.readers
     parts, panels, steps, panel, size = (loops.known(extent, call.name) for extent in weight.shape)
@@ -66,7 +71,7 @@ def _plan(call: KernelCall) -> PartsPlan:
     lanes, rows = call.target.lanes("float32"), loops.product(data.shape[:-1])
     known = loops.static(rows)
     vectors, tile_rows = gemm.tile_of_registers(known, COLUMNS if panel % (2 * COLUMNS) else None, lanes)
-    most = tiles.STACK_LIMIT // 2 // (PARTS * steps * 4)
+    most = tiles.STACK_LIMIT // 2 // row_bytes(steps * size)
     if most < TILE_ROWS:
         raise CompileError(f"{call.name}: a depth of {steps * size}, of which too few rows fit on the stack")
     tile_rows = min(tile_rows, most // TILE_ROWS * TILE_ROWS)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from forge import dims, te
-from forge.ops.core.inference import expect_rank, require_equal
+from forge.ops.core.inference import expect_rank, fail, require_equal
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorType, TensorTypes, Value
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.nn.convolution import conv_result_dtype
 from forge.ops.nn.matmul import DenseAttrs, contraction, matrix_product
 from forge.ops.packed import pairs
@@ -46,6 +48,52 @@ class DensePack(Op[DenseAttrs]):
         return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: pairs.element(weight, 3, (i[-1] // panel, k, i[-1] % panel)), results[0].dtype,
                             "dense_pack")
+
+    def flops(self, attrs: DenseAttrs, results: TensorTypes, data: Value, weight: Value) -> Any:
+        return 2 * results[0].size * data.shape[-1]
+
+
+@register
+class DensePartsPack(Op[DenseAttrs]):
+    """Dense with a weight of float32 that three of bfloat16 add up to, packed in panels of pairs.
+
+    ``out[..., n] = sum over k of data[..., k] * sum over i of weight[i, n // p, k // 2, n % p, k % 2]``.
+
+    Operands: data ``[..., K]`` of float32, weight ``[3, ceil(N / p), K / 2, p, 2]`` of bfloat16 with zeros beyond ``N = units``.
+    Kernel family ``dense_parts_pack``: sums of six of the nine products of parts, whose errors are below those of multiply-adds.
+    """
+
+    name = "nn.contrib_dense_parts_pack"
+    data, weight = Operand(accepts="float", min_rank=1), Operand(accepts="float", rank=5)
+    accuracy = Accuracy.ACCUMULATING
+    kind = Kind.ANCHOR
+    kernel = "dense_parts_pack"
+    category = Category.CONTRACTION
+
+    def infer(self, attrs: DenseAttrs, data: Value, weight: Value) -> TensorTypes:
+        parts, panels, steps, panel, group = weight.shape
+        if (data.dtype, weight.dtype, parts, group) != ("float32", "bfloat16", 3, 2):
+            raise fail(self.name, "operands", f"{data.type} and {weight.type}", "float32, and three parts of pairs of bfloat16")
+        require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], 2 * steps)
+        units = panels * panel if attrs.units is None else attrs.units
+        require_equal(self.name, f"panels of the weight for {units} units", panels, dims.ceildiv(units, panel))
+        return [TensorType((*data.shape[:-1], units), "float32")]
+
+    def reference(self, attrs: DenseAttrs, data: Array, weight: Array) -> Arrays:
+        high, middle, low = weight.astype(np.float32)
+        plain = pairs.plain_array(high + (middle + low), 3)
+        columns = plain.transpose(1, 0, 2).reshape(plain.shape[1], -1)
+        return [matrix_product(data, columns[:, : attrs.units], "float32")]
+
+    def lower(self, attrs: DenseAttrs, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
+        panel = weight.shape[3]
+
+        def element(n: Expr, k: Expr) -> Expr:
+            high, middle, low = (te.cast(weight[part, n // panel, k // 2, n % panel, k % 2], "float32") for part in range(3))
+            return high + (middle + low)
+
+        return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
+                           lambda i, k: element(i[-1], k), "float32", "dense_parts_pack")
 
     def flops(self, attrs: DenseAttrs, results: TensorTypes, data: Value, weight: Value) -> Any:
         return 2 * results[0].size * data.shape[-1]
