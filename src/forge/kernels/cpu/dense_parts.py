@@ -18,7 +18,7 @@ from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import COLUMNS, PartsProduct
+from forge.kernels.cpu.micro import COLUMNS, PartsProduct, Right
 from forge.kernels.cpu.micro.parts import PARTS
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
@@ -159,7 +159,7 @@ class _Task:
             is_usual(self.rows.begin + row), seq(), self._by_multiply_adds(self.rows.begin + row, words, write)))
         return seq(lets, gemm.row_tiles(product, self.rows), others)
 
-    def _by_multiply_adds(self, row: Expr, words: gemm.Right, write: gemm.FinishRow) -> Stmt:
+    def _by_multiply_adds(self, row: Expr, words: Right, write: gemm.FinishRow) -> Stmt:
         """A row of which parts may not be made."""
         plan, tile = self.plan, self.plan.tile
         sums = Accumulators(RegisterTile(1, tile.vectors, tile.lanes, "float32"))
