@@ -55,7 +55,7 @@ HEADS = {
     "quantization/places/insertion": "concatenate nn.dense nn.matmul",
     "quantization/places/layers": "add concatenate nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose "
                                   "nn.conv3d nn.conv3d_transpose nn.dense",
-    "quantization/places/pairing": "qnn.dequantize reshape",
+    "quantization/places/pairing": "qnn.dequantize qnn.quantize reshape",
     "quantization/places/products": "nn.gru nn.lstm nn.rnn",
     "quantization/places/symmetric": "qnn.dequantize qnn.quantize",
     "quantization/weights/activation_scales": "add multiply nn.bias_add nn.relu",

@@ -59,7 +59,7 @@ class Reader:
             CompileError: there is a prologue.
         """
         if self.buffer is None:
-            raise CompileError("kernel: a packed operand has a prologue; expected memory, or a plain constant")
+            raise CompileError("kernel: an operand that is read as it lies in memory has a prologue; expected none")
         return self.buffer
 
 

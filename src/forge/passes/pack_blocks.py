@@ -105,14 +105,14 @@ def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Decli
     if product is None or weight is None or codes is None:
         return None
     block = weight.attrs.block_size or codes.shape[1]
-    return _on_packed(layouts, builder, "nn.contrib_dense_blocks_pack", node, product.left, weight, [codes], block)
+    return _on_packed(layouts, builder, node, product.left, weight, [codes], block)
 
 
 def _on_packed(
-    layouts: Layouts, builder: RuleBuilder, op: str, node: Node, data: Value, weight: Dequantize, matrices: Sequence[_Codes],
-    block: int, *index: Value
+    layouts: Layouts, builder: RuleBuilder, node: Node, data: Value, weight: Dequantize, matrices: Sequence[_Codes], block: int,
+    *index: Value
 ) -> Value | Declined:
-    """``op`` in the place of ``node``, by a packed matrix, or by several of which ``index`` chooses."""
+    """The product of ``node`` by a packed matrix, or by several of which ``index`` chooses."""
     refused = _refused(data, matrices[0], block, weight)
     if refused is not None:
         return refused
@@ -131,8 +131,10 @@ def _on_packed(
                  builder.constant(_in_panels(scales, panel)),
                  None if same else builder.constant(_in_panels(origin.astype(np.uint8), panel)))
     rows, steps, middle = (_by_block(data, block) if index else _quantized(builder, data, block)) or (data, None, None)
-    result = builder.call(op, rows, steps, *constants, *index, name=node.name, units=units, bits=bits, block_size=block,
-                          out_dtype=node.result.dtype)
+    attributes = {"units": units, "bits": bits, "block_size": block, "out_dtype": node.result.dtype}
+    if index:
+        return builder.call("nn.contrib_indexed_blocks_pack", rows, steps, *constants, *index, name=node.name, **attributes)
+    result = builder.call("nn.contrib_dense_blocks_pack", rows, steps, *constants, name=node.name, **attributes)
     if middle is None:
         return result
     sums = builder.constant(_row_sums(matrices[0], origin, scales, block))
@@ -192,8 +194,7 @@ def _packed_experts(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value
     experts = [replace(codes, array=array, swapped=not is_turned) for array in codes.array]
     depth = experts[0].shape[1]
     block = min(weight.attrs.block_size, depth) or depth
-    op = "nn.contrib_indexed_blocks_pack"
-    return _on_packed(layouts, builder, op, node, product.data, weight, experts, block, product.index)
+    return _on_packed(layouts, builder, node, product.data, weight, experts, block, product.index)
 
 
 def _codes(value: Value, swapped: bool = False) -> _Codes | None:

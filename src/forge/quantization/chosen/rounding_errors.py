@@ -64,12 +64,12 @@ def rounded_values(real: Module, pairs: list[LayerPair], scheme: QuantizationSch
     layers = {layer: pair.number for pair in pairs if (layer := layer_of(pair.real)) is not None}
     sites = sites_of(layers if scheme.quant_type != "dynamic" else ())
     codes = codes_by_value(scheme, statistics, sites)
-    found = []
-    for value, group in sites.groups.items():
-        if value in codes:
-            readers = tuple(layers[layer] for layer, operands in sites.of.items() if any(value in values for values in operands))
-            found.append(_rounded_value(value, [statistics[v] for v in group], codes[value], readers, scheme))
-    return found
+    readers: dict[Value, tuple[int, ...]] = dict.fromkeys(sites.groups, ())
+    for layer, operands in sites.of.items():
+        for value in {v for values in operands for v in values}:
+            readers[value] += (layers[layer],)
+    return [_rounded_value(value, [statistics[v] for v in group], codes[value], readers[value], scheme)
+            for value, group in sites.groups.items() if value in codes]
 
 
 def _rounded_value(

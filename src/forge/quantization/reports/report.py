@@ -252,7 +252,7 @@ def make_report(
         trials.run(order, end - 2 * TIMED_SHARE * seconds, progress)
         tried = trials.timed(TIMED_SHARE * seconds)
         times = layer_times(record, samples[0], threads, TIMED_SHARE * seconds)
-    rows = tuple(_row(*facts, scheme, times, values) for facts in zip(pairs, errors.layers, found.layers))
+    rows = tuple(_row(*facts, scheme, times, values) for facts in zip(pairs, errors.layers, found.layers, strict=True))
     suggestions = _suggestions(tried, found, rows)
     return Report(
         name, scheme.describe(), errors.outputs, rows, dict(record.left), tuple(values), found.exclusions, tuple(tried),
