@@ -54,8 +54,8 @@ class Layouts(Protocol):
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         """Columns of one panel of a matrix product's weights; 0 rows: not known."""
 
-    def multiplies_parts(self, units: int, rows: int, depth: int) -> bool:
-        """Whether products of float32 are faster as sums of products of bfloat16; 0 rows: not known."""
+    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool:
+        """Whether products of float32 are faster as products of so many bfloat16 that add up to one; 0 rows: not known."""
 
     def blocks_panel(self, units: int) -> int:
         """Columns of one panel of weights of few bits."""

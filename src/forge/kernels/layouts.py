@@ -10,12 +10,11 @@ from typing import Final
 
 from forge import loops
 from forge.backend import Convolution3x3
-from forge.kernels.cpu import conv_plan, dense, dense_parts, tiles, winograd_plan
+from forge.kernels.cpu import conv_plan, conv_tiles, dense, dense_parts, tiles, winograd_plan
 from forge.kernels.cpu.micro import COLUMNS
 from forge.kernels.cpu.spatial import winograd_key
 from forge.kernels.cpu.winograd_lines import SCHEMES
 from forge.target import Target, blocking
-from forge.tir.stmt import TILE_ROWS
 
 # Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
@@ -52,10 +51,9 @@ class CpuLayouts:
         (vectors,) = self.target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
         return lanes * vectors
 
-    def multiplies_parts(self, units: int, rows: int, depth: int) -> bool:
-        """Returns whether tile registers multiply bfloat16, whole ones of them, whose rows of parts the stack holds."""
-        fits = depth % (2 * COLUMNS) == 0 and TILE_ROWS * dense_parts.row_bytes(depth) <= tiles.STACK_LIMIT // 2
-        return "bfloat16" in self.target.isa.tiles and fits and units >= COLUMNS and (rows == 0 or rows >= TILE_ROWS)
+    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool:
+        """Estimates both, where tile registers multiply bfloat16. Few rows wait for weights, of which parts have more bytes."""
+        return "bfloat16" in self.target.isa.tiles and dense_parts.is_faster(units, rows, depth, parts, self.target)
 
     def blocks_panel(self, units: int) -> int:
         """Returns up to four vectors, which one row reads side by side."""
@@ -84,7 +82,7 @@ class CpuLayouts:
         if convolution.in_channels // convolution.slices < self.channel_block():
             return 0
         cycles = {s.out: winograd_plan.estimate(convolution, s, target) * winograd_plan.MARGIN for s in SCHEMES.values()}
-        cycles[0] = conv_plan.estimate(convolution, target)
+        cycles[0] = min(conv_plan.estimate(convolution, target), conv_tiles.estimate(convolution, target))
         best, *others = sorted(cycles, key=lambda tile: (cycles[tile], tile))
         key = winograd_key(convolution, target)
         (tile,) = target.choices.pick(key, (best,), lambda: ((t,) for t in (best, *others)))

@@ -34,6 +34,9 @@ from forge.passes.split_recurrent import LAYERS
 MAX_OF_PARTS = 2.0**64
 """The largest magnitude in a weight that is multiplied in parts: products with data of up to 2^63 are finite."""
 
+PARTS = {"6": 3, "3": 2}
+"""Parts of a float32, by the number of their products that are added."""
+
 WHOLE = ("uint8", "int16")
 """Data that kernels multiply by weights of int8."""
 
@@ -41,12 +44,12 @@ WHOLE = ("uint8", "int16")
 def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of products and recurrent layers that read packed weights now."""
     return rewrite(graph, [
-        Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts, options.float32_products == "parts")),
+        Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts, PARTS.get(options.float32_products, 0))),
         Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.layouts)),
     ])
 
 
-def _packed(layouts: Layouts, by_parts: bool, builder: RuleBuilder, node: Node) -> Value | Declined:
+def _packed(layouts: Layouts, parts: int, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     array, out_dtype = weight.constant, node.attrs.out_dtype
     integers = data.dtype in WHOLE and (weight.dtype, node.result.dtype) == ("int8", "int32")
@@ -65,18 +68,16 @@ def _packed(layouts: Layouts, by_parts: bool, builder: RuleBuilder, node: Node) 
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
     if integers and depth % MULTIPLE:
         return Declined(f"the depth is not a multiple of {MULTIPLE}")
-    if by_parts and data.dtype == array.dtype == node.result.dtype == "float32" and layouts.multiplies_parts(units, rows, depth):
-        weights = parts_of(array)
-        if weights is not None:
-            panel = layouts.dense_panel("bfloat16", units, rows, depth)
-            packed_parts = [paired(np.concatenate(pack_panels(part, panel))) for part in weights]
-            constant = builder.constant(np.stack(packed_parts), name=weight.name)
-            return builder.call("nn.contrib_dense_parts_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
-    parts = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
+    plain = data.dtype == array.dtype == node.result.dtype == "float32"
+    if parts and plain and layouts.multiplies_parts(units, rows, depth, parts) and (found := parts_of(array, parts)) is not None:
+        panel = layouts.dense_panel("bfloat16", units, rows, depth)
+        constant = builder.constant(np.stack([paired(np.concatenate(pack_panels(p, panel))) for p in found]), name=weight.name)
+        return builder.call("nn.contrib_dense_parts_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
+    panels = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
     group = layouts.group_size(data.dtype, weight.dtype)
     if group > 1 and depth % group == 0:
-        parts = [paired(part, group) for part in parts]
-    constant = joined(builder, parts, name=weight.name)
+        panels = [paired(panel, group) for panel in panels]
+    constant = joined(builder, panels, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 
 
@@ -102,18 +103,21 @@ def _packed_layer(layouts: Layouts, builder: RuleBuilder, node: Node) -> Sequenc
     return builder.call_multi(node.op, *given.values(), name=node.name, **node.attributes)
 
 
-def parts_of(array: np.ndarray) -> list[np.ndarray] | None:
-    """Returns three arrays of bfloat16 that add up to ``array`` of float32; None where parts would be infinite or subnormal."""
+def parts_of(array: np.ndarray, count: int) -> list[np.ndarray] | None:
+    """Returns arrays of bfloat16 that add up to ``array`` of float32: three exactly, two nearly.
+
+    None where parts would be infinite or subnormal.
+    """
     kind, rest, found = dtypes.numpy_dtype("bfloat16"), array, list[np.ndarray]()
     largest = np.abs(array).max()
     if not largest <= MAX_OF_PARTS:
         return None
-    for _ in range(3):
+    for _ in range(count):
         found.append(rest.astype(kind))
         rest = rest - found[-1].astype(np.float32)
     magnitudes = np.abs(np.stack(found).astype(np.float32))
     is_normal = ((magnitudes == 0) | (magnitudes >= np.finfo(np.float32).tiny)).all()
-    return found if is_normal and not rest.any() else None
+    return found if is_normal and (count < 3 or not rest.any()) else None
 
 
 def pack_panels(weight: np.ndarray, panel: int) -> list[np.ndarray]:

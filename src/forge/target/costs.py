@@ -16,6 +16,9 @@ class MachineModel:
         multiply_adds: vector multiply-adds that start in a cycle.
         bfloat16_dots: dot products of pairs of bfloat16 that start in a cycle, where there are any.
         byte_dots: dot products of four bytes that start in a cycle, where there are any.
+        tile_rows: rows of a tile register of a left operand that are multiplied in a cycle, each by a whole register, where there
+            are any.
+        tile_share: the part of that which loops reach, with their loads and stores.
         loads: vectors that are loaded in a cycle.
         exposed_loads: the part of the loads' time that the arithmetic does not hide (AVX2: tiles of 14 x 1 reach 80 % of the
             peak, of 6 x 2 94 %).
@@ -33,6 +36,8 @@ class MachineModel:
     multiply_adds: float = 2.0
     bfloat16_dots: float = 2.0
     byte_dots: float = 2.0
+    tile_rows: float = 1.0
+    tile_share: float = 0.55
     loads: float = 2.0
     exposed_loads: float = 0.15
     least_step: float = 5.0

@@ -18,8 +18,10 @@ def architecture() -> Architecture:
 
 @cache
 def features() -> tuple[str, ...]:
-    """Features of the CPU, from the kernel's list; the baseline where there is none."""
-    return architecture().canonical(architecture().host_features(_read("/proc/cpuinfo")))
+    """Features of the CPU that this process may use, from the kernel's list; the baseline where there is none."""
+    found = architecture().host_features(_read("/proc/cpuinfo"))
+    refused = architecture().refused() if found else frozenset()
+    return architecture().canonical(feature for feature in found if feature not in refused)
 
 
 @cache

@@ -257,7 +257,7 @@ def _resolve_cpu(cpu: str, attributes: list[str], architecture: Architecture) ->
     """LLVM's name of the CPU, its features, and whether it is this machine's; of another architecture: the weakest CPU."""
     is_host = cpu in ("", "native", "host") and architecture is host.architecture()
     if is_host:
-        base = tuple(feature for feature in host.features() if feature not in architecture.optional)
+        base = host.features()
         cpu = architecture.level_of(base)
     elif cpu in ("native", "host"):
         raise TargetError(f"target: mcpu {cpu!r} is {host.architecture().name}, mtriple is of {architecture.name}; "

@@ -7,14 +7,18 @@ counted through all rows of the copy: those between the end of one row of the re
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
-from forge import loops
+from forge import dtypes, loops
+from forge.backend import Convolution3x3
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, patch_limit
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.micro import COLUMNS, TileProduct, micro_kernel
 from forge.loops import RegisterTile
+from forge.target import Target
+from forge.target.blocking import channel_block
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import TILE_ROWS, Stmt, seq
@@ -37,7 +41,7 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
     if not usual or not whole or problem.in_block * problem.unit.size != window.block or problem.lanes != window.out_block:
         return None
     run = problem.in_blocks * problem.in_block if is_interleaved(problem) else width.kernel * problem.in_block
-    words = tiles.divisors(run, COLUMNS)[0]
+    words = step_words(run)
     if not isinstance(micro_kernel(problem.unit, target, tiles=True), TileProduct) or words < MIN_WORDS:
         return None
     vectors = 2 if problem.out_vectors % 2 == 0 else 1
@@ -52,6 +56,22 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
     return ConvPlan(
         **vars(problem) | {"staged": True}, tile_height=1, tile_width=width.out, vectors=vectors, row_block=row_block,
         column_block=width.out, groups=tiles.divisors(groups, max(1, groups // parts))[0], chunk=problem.in_blocks, words=words)
+
+
+def estimate(convolution: Convolution3x3, target: Target) -> float:
+    """Cycles of one core, as of `conv_plan.estimate`; infinity where there are no tile registers for it."""
+    words = step_words(3 * channel_block(target) // 2)
+    if convolution.dtype not in target.isa.tiles or convolution.slices > 1 or words < MIN_WORDS or convolution.dilation[1] > 1:
+        return math.inf
+    channels = convolution.in_channels * convolution.out_channels
+    products = 9 * convolution.images * channels * convolution.height * convolution.width
+    cycles = tiles.register_cycles(products / 2, words, target.costs)
+    return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
+
+
+def step_words(run: int) -> int:
+    """Returns how many of ``run`` neighbouring words a step takes."""
+    return tiles.divisors(run, COLUMNS)[0]
 
 
 def is_interleaved(problem: ConvProblem) -> bool:

@@ -1,17 +1,18 @@
-"""Kernel family ``dense_parts_pack``: rows of float32 times a constant weight, both as sums of three bfloat16.
+"""Kernel family ``dense_parts_pack``: rows of float32 times a constant weight, both as sums of a few bfloat16.
 
-Operands: data [..., K] of float32, and weight [3][ceil(N / n)][K / 2][n][2] of bfloat16, whose parts add up to the weight.
-Result [..., N] with N = ``attrs.units``.
+Operands: data [..., K] of float32, and weight [P][ceil(N / n)][K / 2][n][2] of bfloat16, whose P parts add up to the weight, or
+nearly where there are two. Result [..., N] with N = ``attrs.units``.
 
-Six of the nine products of parts are added in tile registers (``micro/parts.py``), with smaller errors than multiply-adds of
-float32 have. That holds for rows whose largest number is neither so small that parts would be subnormal, which tile registers
-take for 0, nor so large that they would overflow: other rows, and those with infinities and NaN, are computed by multiply-adds
-with the weight that the parts add up to.
+The largest products of parts are added in tile registers (``micro/parts.py``); with three parts errors are smaller than those of
+multiply-adds. That holds for rows whose largest number is neither so small that parts would be subnormal, which tile registers
+take for 0, nor so large that they would overflow: other rows, those with infinities and NaN, and all rows where there are no tile
+registers, are computed by multiply-adds with the weight that the parts add up to.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from forge import loops
@@ -19,7 +20,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.micro import COLUMNS, PartsProduct, Right
-from forge.kernels.cpu.micro.parts import PARTS
+from forge.kernels.cpu.micro.parts import PRODUCTS
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.dots import BITS, Group
@@ -31,6 +32,10 @@ from forge.tir.stmt import TILE_ROWS, Allocate, Function, Stmt, seq, store
 PAIRS: Final = Group(2, "bfloat16")
 # This many rows share one pass over a column tile.
 ROW_BLOCK: Final = 256
+# Cycles in which parts of one number are made.
+SPLIT_CYCLES: Final = 1.0
+# What dense layers of float32 reach of the rate of multiply-adds.
+MULTIPLY_ADD_SHARE: Final = 0.9
 # Magnitudes of the largest number of a row of which parts are made.
 SMALLEST: Final = 2.0**-70
 LARGEST: Final = 2.0**100
@@ -49,6 +54,7 @@ class PartsPlan:
     units: int
     panel: int
     panels: int
+    parts: int
     tile: RegisterTile
     row_block: int
 
@@ -56,28 +62,43 @@ class PartsPlan:
     def steps(self) -> int:
         return self.depth // PAIRS.size
 
+    @property
+    def in_tiles(self) -> bool:
+        """Whether there are tile registers for the products."""
+        return PAIRS.dtype in self.target.isa.tiles
 
-def row_bytes(depth: int) -> int:
-    """Returns the bytes of the parts of a row."""
-    return PARTS * 2 * depth
+
+def is_faster(units: int, rows: int, depth: int, parts: int, target: Target) -> bool:
+    """Returns whether this takes fewer cycles than multiply-adds, by estimates, and can be computed at all."""
+    if depth % (PAIRS.size * COLUMNS) or rows < TILE_ROWS or TILE_ROWS * _row_bytes(depth, parts) > tiles.STACK_LIMIT // 2:
+        return False
+    costs, weights, products = target.costs, units * depth, rows * units * depth
+    tiled = len(PRODUCTS[parts]) * tiles.register_cycles(products / PAIRS.size, COLUMNS, costs) + SPLIT_CYCLES * rows * depth
+    sums = products / (target.lanes("float32") * costs.multiply_adds * MULTIPLY_ADD_SHARE)
+    return max(tiled, weights * 2 * parts / costs.memory_bytes) < max(sums, weights * 4 / costs.memory_bytes)
+
+
+def _row_bytes(depth: int, parts: int) -> int:
+    """Bytes of the parts of a row."""
+    return parts * 2 * depth
 
 
 def _plan(call: KernelCall) -> PartsPlan:
     data, weight = call.readers
     parts, panels, steps, panel, size = (loops.known(extent, call.name) for extent in weight.shape)
-    if (parts, size) != (PARTS, PAIRS.size) or steps % COLUMNS or panel % COLUMNS:
+    if parts not in PRODUCTS or size != PAIRS.size or steps % COLUMNS or panel % COLUMNS:
         raise CompileError(
-            f"{call.name}: weight in parts; got {parts} parts of [{steps}][{panel}][{size}]; expected 3 of whole tiles")
+            f"{call.name}: weight in parts; got {parts} parts of [{steps}][{panel}][{size}]; expected 2 or 3 of whole tiles")
     lanes, rows = call.target.lanes("float32"), loops.product(data.shape[:-1])
     known = loops.static(rows)
     vectors, tile_rows = gemm.tile_of_registers(known, COLUMNS if panel % (2 * COLUMNS) else None, lanes)
-    most = tiles.STACK_LIMIT // 2 // row_bytes(steps * size)
+    most = tiles.STACK_LIMIT // 2 // _row_bytes(steps * size, parts)
     if most < TILE_ROWS:
         raise CompileError(f"{call.name}: a depth of {steps * size}, of which too few rows fit on the stack")
     tile_rows = min(tile_rows, most // TILE_ROWS * TILE_ROWS)
     return PartsPlan(
         data=data, weight=weight.memory, result=call.results[0], target=call.target, rows=rows, depth=steps * size,
-        units=int(call.attrs.units), panel=panel, panels=panels, tile=RegisterTile(tile_rows, vectors, lanes, "float32"),
+        units=int(call.attrs.units), panel=panel, panels=panels, parts=parts, tile=RegisterTile(tile_rows, vectors, lanes, "float32"),
         row_block=gemm.row_block(rows, tile_rows, min(ROW_BLOCK, most)))
 
 
@@ -101,24 +122,26 @@ class _Task:
 
     def __init__(self, plan: PartsPlan, rows: Rows) -> None:
         self.plan, self.rows = plan, rows
-        self.copy = loops.local("parts", BITS, plan.row_block * PARTS * plan.depth)
+        self.copy = loops.local("parts", BITS, plan.row_block * plan.parts * plan.depth)
         self.usual = loops.local("usual", "int32", plan.row_block)
         """By row: 1 where parts may be multiplied, else 0."""
 
     def stage(self) -> Stmt:
         """Makes parts of the rows of data."""
+        if not self.plan.in_tiles:
+            return seq()
         return seq(Allocate(self.copy), Allocate(self.usual), loops.serial("row", self.rows.count, self._split))
 
     def _split(self, row: Expr) -> Stmt:
         plan, lanes = self.plan, self.plan.tile.lanes
         largest = Accumulators(RegisterTile(1, 1, lanes, "float32"), "max")
-        base = row * (PARTS * plan.depth)
+        base = row * (plan.parts * plan.depth)
 
         def vector(n: Expr) -> Stmt:
             lets, k = list[Stmt](), E.ramp(n * lanes, 1, lanes)
             rest = loops.bound(E.cast(gemm.read_flat(plan.data, self.rows.begin + row, k), "float32"), lets, "x")
             lets.append(largest.step(0, E.call("abs", rest)))
-            for part in range(PARTS):
+            for part in range(plan.parts):
                 number = loops.bound(E.cast(rest, "bfloat16"), lets, "part")
                 lets.append(store(self.copy, E.ramp(base + part * plan.depth + n * lanes, 1, lanes), PAIRS.bits(number)))
                 rest = loops.bound(rest - E.cast(number, "float32"), lets, "rest")
@@ -140,7 +163,7 @@ class _Task:
         column = loops.bound(number * plan.tile.width, lets, "column")
 
         def left(row: Expr, step: Expr) -> Expr:
-            return PAIRS.load(self.copy, (row - self.rows.begin) * (PARTS * plan.depth) + step * PAIRS.size)
+            return PAIRS.load(self.copy, (row - self.rows.begin) * (plan.parts * plan.depth) + step * PAIRS.size)
 
         def words(step: Expr, vector: int) -> Expr:
             place = (panel * plan.steps + step) * plan.panel + (first + vector) * plan.tile.lanes
@@ -152,15 +175,20 @@ class _Task:
         def is_usual(row: Expr) -> Expr:
             return E.load(self.usual, row - self.rows.begin).ne(0)
 
-        micro = PartsProduct(PAIRS, left_part=plan.steps, right_part=plan.panels * plan.steps)
+        def by_multiply_adds(row: Expr) -> Stmt:
+            return self._by_multiply_adds(row, words, write)
+
+        if not plan.in_tiles:
+            return seq(lets, loops.serial("row", self.rows.count, lambda row: by_multiply_adds(self.rows.begin + row)))
+        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.steps, right_part=plan.panels * plan.steps)
         product = Product(plan.tile, E.const(plan.steps), left, words, micro,
                           lambda row, value: loops.guard(is_usual(row), write(row, value)))
         others = loops.serial("row", self.rows.count, lambda row: loops.guard(
-            is_usual(self.rows.begin + row), seq(), self._by_multiply_adds(self.rows.begin + row, words, write)))
+            is_usual(self.rows.begin + row), seq(), by_multiply_adds(self.rows.begin + row)))
         return seq(lets, gemm.row_tiles(product, self.rows), others)
 
     def _by_multiply_adds(self, row: Expr, words: Right, write: gemm.FinishRow) -> Stmt:
-        """A row of which parts may not be made."""
+        """Computes a row with the weight that the parts add up to."""
         plan, tile = self.plan, self.plan.tile
         sums = Accumulators(RegisterTile(1, tile.vectors, tile.lanes, "float32"))
 
@@ -169,12 +197,12 @@ class _Task:
             numbers = [loops.bound(E.broadcast(E.cast(gemm.read_flat(plan.data, row, 2 * k + i), "float32"), tile.lanes), lets)
                        for i in range(2)]
             for v in range(tile.vectors):
-                parts = [loops.bound(words(k + part * plan.panels * plan.steps, v), lets) for part in range(PARTS)]
+                parts = [loops.bound(words(k + part * plan.panels * plan.steps, v), lets) for part in range(plan.parts)]
                 halves = ([E.binary("shl", p, 16) for p in parts], [p & 0xFFFF0000 for p in parts])
                 total = sums.get(0, v)
                 for number, half in zip(numbers, halves):
-                    high, middle, low = (E.call("reinterpret", bits, dtype="float32") for bits in half)
-                    total = loops.multiply_add(number, high + (middle + low), total)
+                    factor = reduce(lambda low, high: high + low, (E.call("reinterpret", b, dtype="float32") for b in half[::-1]))
+                    total = loops.multiply_add(number, factor, total)
                 lets.append(sums.set(0, v, total))
             return seq(lets)
 

@@ -46,6 +46,11 @@ def step_cycles(rows: int, vectors: int, costs: MachineModel) -> float:
     return max(rows * vectors / costs.multiply_adds, loads, costs.least_step) + costs.exposed_loads * loads
 
 
+def register_cycles(words: float, used: int, costs: MachineModel) -> float:
+    """Cycles in which tile registers multiply ``words`` of one operand by one of the other, ``used`` of 16 in a row of theirs."""
+    return words / (16 * used * costs.tile_rows * costs.tile_share)
+
+
 def largest_rows(vectors: int, registers: int) -> int:
     """Returns the most rows of a tile of ``vectors`` vectors that fit into the registers."""
     return max(1, (registers - 1 - vectors) // vectors)

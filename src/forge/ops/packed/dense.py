@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -55,12 +56,13 @@ class DensePack(Op[DenseAttrs]):
 
 @register
 class DensePartsPack(Op[DenseAttrs]):
-    """Dense with a weight of float32 that three of bfloat16 add up to, packed in panels of pairs.
+    """Dense with a weight of float32 that two or three of bfloat16 add up to, packed in panels of pairs.
 
     ``out[..., n] = sum over k of data[..., k] * sum over i of weight[i, n // p, k // 2, n % p, k % 2]``.
 
-    Operands: data ``[..., K]`` of float32, weight ``[3, ceil(N / p), K / 2, p, 2]`` of bfloat16 with zeros beyond ``N = units``.
-    Kernel family ``dense_parts_pack``: sums of six of the nine products of parts, whose errors are below those of multiply-adds.
+    Operands: data ``[..., K]`` of float32, weight ``[P, ceil(N / p), K / 2, p, 2]`` of bfloat16 with zeros beyond ``N = units``.
+    Kernel family ``dense_parts_pack``: sums of the largest products of parts. With three parts, errors are below those of
+    multiply-adds; with two, some 4e-6 of the sizes of the products.
     """
 
     name = "nn.contrib_dense_parts_pack"
@@ -72,25 +74,24 @@ class DensePartsPack(Op[DenseAttrs]):
 
     def infer(self, attrs: DenseAttrs, data: Value, weight: Value) -> TensorTypes:
         parts, panels, steps, panel, group = weight.shape
-        if (data.dtype, weight.dtype, parts, group) != ("float32", "bfloat16", 3, 2):
-            raise fail(self.name, "operands", f"{data.type} and {weight.type}", "float32, and three parts of pairs of bfloat16")
+        if (data.dtype, weight.dtype, group) != ("float32", "bfloat16", 2) or parts not in (2, 3):
+            raise fail(self.name, "operands", f"{data.type} and {weight.type}", "float32, and 2 or 3 parts of pairs of bfloat16")
         require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], 2 * steps)
         units = panels * panel if attrs.units is None else attrs.units
         require_equal(self.name, f"panels of the weight for {units} units", panels, dims.ceildiv(units, panel))
         return [TensorType((*data.shape[:-1], units), "float32")]
 
     def reference(self, attrs: DenseAttrs, data: Array, weight: Array) -> Arrays:
-        high, middle, low = weight.astype(np.float32)
-        plain = pairs.plain_array(high + (middle + low), 3)
+        plain = pairs.plain_array(reduce(lambda low, high: high + low, weight.astype(np.float32)[::-1]), 3)
         columns = plain.transpose(1, 0, 2).reshape(plain.shape[1], -1)
         return [matrix_product(data, columns[:, : attrs.units], "float32")]
 
     def lower(self, attrs: DenseAttrs, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
-        panel = weight.shape[3]
+        panel, last = weight.shape[3], int(weight.shape[0]) - 1
 
         def element(n: Expr, k: Expr) -> Expr:
-            high, middle, low = (te.cast(weight[part, n // panel, k // 2, n % panel, k % 2], "float32") for part in range(3))
-            return high + (middle + low)
+            parts = (te.cast(weight[part, n // panel, k // 2, n % panel, k % 2], "float32") for part in range(last, -1, -1))
+            return reduce(lambda low, high: high + low, parts)
 
         return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
                            lambda i, k: element(i[-1], k), "float32", "dense_parts_pack")

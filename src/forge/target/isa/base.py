@@ -87,8 +87,8 @@ class Architecture:
         requires: what a feature needs others for.
         ignored: features that are accepted, and change nothing that is compiled.
         describe: the instruction set of sorted features.
-        optional: features that only ``-mattr`` gives.
-        emulated: those of them that code calls functions for.
+        emulated: features that only ``-mattr`` gives, and that code calls functions for.
+        refused: features that the system keeps from this process.
         host_features, host_cpu: the features and the name ("": unknown) of a machine with this text in Linux's cpuinfo.
     """
 
@@ -107,8 +107,8 @@ class Architecture:
     describe: Callable[[tuple[str, ...]], Isa]
     host_features: Callable[[str], tuple[str, ...]]
     host_cpu: Callable[[str], str]
-    optional: frozenset[str] = frozenset()
     emulated: frozenset[str] = frozenset()
+    refused: Callable[[], frozenset[str]] = frozenset
 
     @property
     def name(self) -> str:
@@ -118,7 +118,7 @@ class Architecture:
     @property
     def known(self) -> frozenset[str]:
         """Every feature that Forge can use or require."""
-        return frozenset(feature for cpu in self.cpus.values() for feature in cpu.features) | self.optional
+        return frozenset(feature for cpu in self.cpus.values() for feature in cpu.features) | self.emulated
 
     def canonical(self, features: Iterable[str]) -> tuple[str, ...]:
         """Sorted, with everything the features require."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 
 from forge.target.costs import SERVER_CORE
@@ -16,11 +17,12 @@ _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsa
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _ICELAKE = (*_V4, "avx512vnni", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq", "gfni")
 _ZEN4 = (*_ICELAKE, "avx512bf16")
-_SAPPHIRE_RAPIDS = (*_ZEN4, "avxvnni", "avx512fp16")
+_SAPPHIRE_RAPIDS = (*_ZEN4, "avxvnni", "avx512fp16", "amx-tile", "amx-int8", "amx-bf16")
 
 # Measured on a core with AMX: dot products of bfloat16 multiply half of what multiply-adds of float32 do; the last cache is far.
 _SAPPHIRE_RAPIDS_RATES = replace(SERVER_CORE, bfloat16_dots=0.5, streamed_bytes=8.0, reread_bytes=7.0, shared_bytes=6.0)
-_RATES = {"sapphirerapids": _SAPPHIRE_RAPIDS_RATES, "emeraldrapids": _SAPPHIRE_RAPIDS_RATES}
+_WITH_TILES = ("sapphirerapids", "emeraldrapids", "graniterapids")
+_RATES = dict.fromkeys(_WITH_TILES, _SAPPHIRE_RAPIDS_RATES)
 
 _LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 """The levels of the x86-64 psABI, weakest first."""
@@ -33,7 +35,7 @@ _FEATURES: dict[str, tuple[str, ...]] = {
     "core-avx2": _V3, "znver1": _V3, "znver2": _V3, "znver3": _V3,
     "skylake-avx512": _V4, "cascadelake": (*_V4, "avx512vnni"), "cooperlake": (*_V4, "avx512vnni", "avx512bf16"),
     "icelake-client": _ICELAKE, "icelake-server": _ICELAKE, "tigerlake": _ICELAKE,
-    "sapphirerapids": _SAPPHIRE_RAPIDS, "emeraldrapids": _SAPPHIRE_RAPIDS,
+    **dict.fromkeys(_WITH_TILES, _SAPPHIRE_RAPIDS),
     "znver4": _ZEN4, "znver5": (*_ZEN4, "avxvnni"),
 }
 
@@ -47,14 +49,15 @@ _REQUIRES: dict[str, tuple[str, ...]] = {
     "amx-int8": ("amx-tile",), "amx-bf16": ("amx-tile",),
 }
 
-_OPTIONAL = frozenset({"amx-tile", "amx-int8", "amx-bf16", EMULATED_TILES})
-
 _CPUINFO_NAMES = {
     "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16",
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "lahf_lm": "sahf", "bmi1": "bmi", "abm": "lzcnt",
     "avx_vnni": "avxvnni", "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
     "avx512_vbmi2": "avx512vbmi2", "avx512_bitalg": "avx512bitalg", "avx512_vpopcntdq": "avx512vpopcntdq",
 }
+
+_TILES = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
+_ARCH_PRCTL, _GET_SUPPORTED_STATES, _TILE_DATA = 158, 0x1021, 18
 
 _IGNORED = frozenset({"mmx", "fxsr", "cmov", "x87", "sse4a", "adx", "aes", "sha", "pclmul", "rdrnd", "rdseed", "fsgsbase",
                       "vaes", "vpclmulqdq", "clflushopt", "clwb", "prfchw", "invpcid", "64bit", "crc32"})
@@ -72,6 +75,7 @@ _MODELS: tuple[tuple[str, int, int, int, str], ...] = (
     ("GenuineIntel", 6, 126, 126, "icelake-client"), ("GenuineIntel", 6, 140, 141, "tigerlake"),
     ("GenuineIntel", 6, 151, 151, "alderlake"), ("GenuineIntel", 6, 154, 154, "alderlake"),
     ("GenuineIntel", 6, 143, 143, "sapphirerapids"), ("GenuineIntel", 6, 207, 207, "emeraldrapids"),
+    ("GenuineIntel", 6, 173, 174, "graniterapids"),
 )
 
 
@@ -102,6 +106,13 @@ def _host_features(cpuinfo: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in X86_64.known)
 
 
+def _refused() -> frozenset[str]:
+    """Tile registers, unless Linux lets this process have them."""
+    supported = ctypes.c_uint64()
+    answer = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _GET_SUPPORTED_STATES, ctypes.byref(supported))
+    return frozenset() if answer == 0 and supported.value >> _TILE_DATA & 1 else _TILES
+
+
 def _host_cpu(cpuinfo: str) -> str:
     fields = first_fields(cpuinfo)
     vendor, family, model = (fields.get(key, "") for key in ("vendor_id", "cpu family", "model"))
@@ -120,4 +131,4 @@ X86_64 = Architecture(
     abi="sysv", pointer_bits=64, page=1 << 12, elf_machine=62, baseline=_V1,
     cpus={name: Cpu(features, _RATES.get(name, SERVER_CORE)) for name, features in _FEATURES.items()}, levels=tuple(_LEVELS),
     requires=_REQUIRES, ignored=_IGNORED, describe=_describe, host_features=_host_features, host_cpu=_host_cpu,
-    optional=_OPTIONAL, emulated=frozenset({EMULATED_TILES}))
+    emulated=frozenset({EMULATED_TILES}), refused=_refused)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from forge import dtypes
 from tests.ops.case import Case, bf16, boolean, const, f16, f32, f64, i8, i32, i64, row, u8
 
 
@@ -18,6 +19,18 @@ def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Cas
     weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
     return row("nn.contrib_dense_pack", [f32(*rows, depth), packed(weight, panel)], lambda x, _: x @ weight.T, symbolic=False,
         units=units)
+
+
+def parts_row(rows: tuple[int, ...], depth: int, units: int, panel: int, parts: int) -> Case:
+    weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
+    rest, found = weight, list[np.ndarray]()
+    for _ in range(parts):
+        found.append(rest.astype(dtypes.numpy_dtype("bfloat16")))
+        rest = rest - found[-1].astype(np.float32)
+    whole = weight - rest
+    pairs = [packed(part, panel).reshape(-1, depth // 2, 2, panel).swapaxes(2, 3) for part in found]
+    return row("nn.contrib_dense_parts_pack", [f32(*rows, depth), np.ascontiguousarray(np.stack(pairs))],
+        lambda x, _: x @ whole.T, symbolic=False, units=units)
 
 
 class Blocks:
@@ -129,6 +142,8 @@ def dense_rows() -> list[Case]:
         packed_row((2, 9), 33, 30, 32),
         packed_row((), 5, 7, 8),
         packed_row((37,), 64, 64, 16),
+        parts_row((3,), 64, 40, 16, 3),
+        parts_row((2, 17), 96, 64, 32, 2),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Products of float32 in tile registers: each number is the sum of three bfloat16, and six of the nine products are added."""
+"""Products of float32 in tile registers: each number is the sum of two or three bfloat16, whose largest products are added."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike
 from forge.tir.stmt import Stmt, Tiles, seq
 
-PARTS: Final = 3
-PRODUCTS: Final = ((0, 2), (0, 1), (0, 0), (1, 0), (1, 1), (2, 0))
-"""Parts of the left and the right operand that are multiplied, in an order in which most loads serve twice. What is left out,
-(1, 2), (2, 1) and (2, 2), is below 2^-23 of the product."""
+PRODUCTS: Final = {3: ((0, 2), (0, 1), (0, 0), (1, 0), (1, 1), (2, 0)), 2: ((0, 1), (0, 0), (1, 0))}
+"""By the number of parts: those of the left and the right operand that are multiplied, in an order in which most loads serve
+twice. What is left out is below 2^-23 of the product with three parts, and below 2^-15 with two."""
 
 
 @dataclass(frozen=True)
 class PartsProduct(TileProduct):
     """Multiplies float32 by their parts: groups of the next part of an operand are ``left_part`` or ``right_part`` steps further.
 
-    A step adds six sums of 32 products to a total, where multiply-adds round 32 times: errors are smaller.
+    With three parts a step adds six sums of 32 products to a total, where multiply-adds round 32 times: errors are smaller.
     """
 
+    parts: int = 3
     left_part: int = 0
     right_part: int = 0
 
@@ -38,7 +38,7 @@ class PartsProduct(TileProduct):
 
         def multiply(k: Expr) -> Stmt:
             parts, held = list[Stmt](), (-1, -1)
-            for pair in PRODUCTS:
+            for pair in PRODUCTS[self.parts]:
                 if pair[0] != held[0]:
                     parts += [self.move(first_left + i, left(row, k * COLUMNS + pair[0] * self.left_part), row, i * COLUMNS)
                               for i in range(down)]
