@@ -21,7 +21,7 @@ from forge.options import CompileOptions, Option, OutputOptions, all_options, op
 from scripts import write_docs
 
 OTHERS: dict[str, Any] = {"target": "llvm -mcpu=x86-64", "host": "llvm -mcpu=x86-64", "opt_level": 1, "channel_layout": "last",
-                          "typical": (("height", 640),)}
+                          "float32_products": "exact", "typical": (("height", 640),)}
 """A value that is not the default, of options that are not flags."""
 
 

@@ -51,11 +51,17 @@ class Layouts(Protocol):
     def group_size(self, data: str, weight: str) -> int:
         """How many neighbours along the depth lie together in weights of this dtype, for data of that one; 1: none do."""
 
+    def filled_group(self, dtype: str) -> int:
+        """Of what number channels that are fewer than a block become a multiple, by zeros."""
+
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         """Columns of one panel of a matrix product's weights; 0 rows: not known."""
 
-    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool:
-        """Whether products of float32 are faster as products of so many bfloat16 that add up to one; 0 rows: not known."""
+    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool | None:
+        """Whether products of float32 are faster as products of so many bfloat16 that add up to one; 0 rows: not known.
+
+        None where nothing multiplies these quickly.
+        """
 
     def blocks_panel(self, units: int) -> int:
         """Columns of one panel of weights of few bits."""

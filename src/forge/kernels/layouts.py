@@ -36,6 +36,10 @@ class CpuLayouts:
     def group_size(self, data: str, weight: str) -> int:
         return blocking.group_size(self.target, data, weight)
 
+    def filled_group(self, dtype: str) -> int:
+        """Returns what a word holds where tile registers multiply such numbers."""
+        return self.group_size(dtype, dtype) if dtype in self.target.isa.tiles else 1
+
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         """Returns a multiple of the vector's lanes with little padding."""
         lanes = self.channel_block(dtype)
@@ -51,9 +55,11 @@ class CpuLayouts:
         (vectors,) = self.target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
         return lanes * vectors
 
-    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool:
+    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool | None:
         """Estimates both, where tile registers multiply bfloat16. Few rows wait for weights, of which parts have more bytes."""
-        return "bfloat16" in self.target.isa.tiles and dense_parts.is_faster(units, rows, depth, parts, self.target)
+        if "bfloat16" not in self.target.isa.tiles:
+            return None
+        return dense_parts.is_faster(units, rows, depth, parts, self.target)
 
     def blocks_panel(self, units: int) -> int:
         """Returns up to four vectors, which one row reads side by side."""

@@ -115,11 +115,11 @@ class _Blocked(Relayout):
         return self.to_new(self.view(value, shape))
 
     def _source(self, conv: ConvBase[Any]) -> tuple[Value, int]:
-        """The data of a convolution in blocks, and the size of these: all channels where they are fewer than a block."""
+        """The data of a convolution in blocks, and the size of these: all channels where they are fewer, with a few of zeros."""
         data, channels = conv.data, conv.data.shape[1]
         if channels >= self.size or data in self.new:
             return self.converted(data), self.size
-        block = channels + (-channels % MULTIPLE if conv.weight.dtype == "int8" else 0)
+        block = channels + -channels % (MULTIPLE if conv.weight.dtype == "int8" else self.layouts.filled_group(data.dtype))
         if data not in self.narrow:
             self.narrow[data] = self._in_blocks(self.usual(data), f"{self.plain}{block}c")
         return self.narrow[data], block
@@ -129,7 +129,7 @@ class _Blocked(Relayout):
         layout, channels = f"OI{conv.spatial}", conv.data.shape[1]
         packed = with_layout(kernel, layout, f"{layout}{block}i{self.size}o")
         group = self.layouts.group_size(conv.data.dtype, dtypes.canonical(kernel.dtype))
-        fits = block % group == 0 and (kernel.dtype == np.int8 or channels % group == 0)
+        fits = block % group == 0 and (kernel.dtype == np.int8 or channels % group == 0 or block < self.size)
         return paired(packed, group) if group > 1 and fits else packed
 
     def start(self, node: Node) -> Value | None:
@@ -208,7 +208,8 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
     integers = conv is not None and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) in INTEGERS
     if conv is None or weight is None or weight.size == 0 or not (conv.data.dtype in FLOATS or integers):
         return None
-    return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None
+    results = ("", conv.data.dtype, "float32" if dtypes.bits(conv.data.dtype) < 32 else "")
+    return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in results) else None
 
 
 def has_several_filters(conv: ConvBase[Any], block: int) -> bool:

@@ -44,12 +44,39 @@ WHOLE = ("uint8", "int16")
 def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of products and recurrent layers that read packed weights now."""
     return rewrite(graph, [
-        Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts, PARTS.get(options.float32_products, 0))),
+        Rule("multiply_parts", ("nn.dense",), partial(_in_parts, options.layouts, PARTS.get(options.float32_products, 0))),
+        Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts)),
         Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.layouts)),
     ])
 
 
-def _packed(layouts: Layouts, parts: int, builder: RuleBuilder, node: Node) -> Value | Declined:
+def _in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """A product of float32 with weights in ``count`` parts."""
+    data, array = operand(node), operand(node, 1).constant
+    if count == 0 or array is None or array.size == 0 or not data.dtype == array.dtype == node.result.dtype == "float32":
+        return None
+    (units, depth), rows = array.shape, _rows(data)
+    faster = layouts.multiplies_parts(units, rows, depth, count)
+    if faster is None:
+        return None
+    if not faster:
+        return Declined("multiply-adds are estimated to be faster")
+    found = parts_of(array, count)
+    if found is None:
+        return Declined("the weight has numbers whose parts would be infinite or subnormal")
+    panel = layouts.dense_panel("bfloat16", units, rows, depth)
+    packed_parts = np.stack([paired(np.concatenate(pack_panels(part, panel))) for part in found])
+    constant = builder.constant(packed_parts, name=operand(node, 1).name)
+    return builder.call(
+        "nn.contrib_dense_parts_pack", data, constant, name=node.name, units=units, out_dtype=node.attrs.out_dtype)
+
+
+def _rows(data: Value) -> int:
+    """Rows of the left operand of a product; 0: not known."""
+    return math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
+
+
+def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     array, out_dtype = weight.constant, node.attrs.out_dtype
     integers = data.dtype in WHOLE and (weight.dtype, node.result.dtype) == ("int8", "int32")
@@ -65,15 +92,9 @@ def _packed(layouts: Layouts, parts: int, builder: RuleBuilder, node: Node) -> V
         products = builder.call("multiply", data, builder.constant(np.ascontiguousarray(array[0])))
         return builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)
     units, depth = array.shape
-    rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
     if integers and depth % MULTIPLE:
         return Declined(f"the depth is not a multiple of {MULTIPLE}")
-    plain = data.dtype == array.dtype == node.result.dtype == "float32"
-    if parts and plain and layouts.multiplies_parts(units, rows, depth, parts) and (found := parts_of(array, parts)) is not None:
-        panel = layouts.dense_panel("bfloat16", units, rows, depth)
-        constant = builder.constant(np.stack([paired(np.concatenate(pack_panels(p, panel))) for p in found]), name=weight.name)
-        return builder.call("nn.contrib_dense_parts_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
-    panels = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
+    panels = pack_panels(array, layouts.dense_panel(data.dtype, units, _rows(data), depth))
     group = layouts.group_size(data.dtype, weight.dtype)
     if group > 1 and depth % group == 0:
         panels = [paired(panel, group) for panel in panels]

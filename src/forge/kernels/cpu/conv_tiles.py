@@ -15,19 +15,19 @@ from forge.backend import Convolution3x3
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, patch_limit
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import COLUMNS, TileProduct, micro_kernel
+from forge.kernels.cpu.micro import MIN_WORDS, TileProduct, micro_kernel, step_words
 from forge.loops import RegisterTile
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import TILE_ROWS, Stmt, seq
+from forge.tir.stmt import TILE_ROWS, Stmt, seq, store
 
 if TYPE_CHECKING:
     from forge.kernels.cpu.conv2d import Task
 
-# A step has at least this many words of a row of the left operand: fewer leave most of the multipliers idle.
-MIN_WORDS: Final = 8
+# A task has at least this many positions of a row.
+MIN_COLUMNS: Final = 2 * TILE_ROWS
 # A core has about this many tasks.
 TASKS_PER_CORE: Final = 2
 
@@ -36,42 +36,55 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
     """Returns a plan in tile registers; None where there are none, or a step or the input of a row of tasks does not fit."""
     window, target = problem.window, problem.target
     height, width = window.height, window.width
-    whole = problem.in_channels == problem.in_blocks * problem.in_block or problem.unit.dtype != "bfloat16"
-    usual = window.is_known and not window.is_volume and window.used is None and (width.dilation == 1 or width.kernel == 1)
-    if not usual or not whole or problem.in_block * problem.unit.size != window.block or problem.lanes != window.out_block:
+    usual = window.is_known and not window.is_volume and window.used is None
+    if not usual or problem.in_block * problem.unit.size != window.block or problem.lanes != window.out_block:
         return None
-    run = problem.in_blocks * problem.in_block if is_interleaved(problem) else width.kernel * problem.in_block
-    words = step_words(run)
+    words = step_words(_run(problem))
     if not isinstance(micro_kernel(problem.unit, target, tiles=True), TileProduct) or words < MIN_WORDS:
         return None
     vectors = 2 if problem.out_vectors % 2 == 0 else 1
     groups = problem.out_vectors // vectors
-    fitting = [rows for rows in range(1, height.out + 1)
-               if problem.patch_bytes(rows, width.out, problem.in_blocks) <= patch_limit(problem)]
-    if not fitting:
-        return None
     wanted = -(-TASKS_PER_CORE * target.num_cores // window.image_count)
-    row_block = tiles.even_blocks(height.out, min(fitting[-1], -(-height.out // wanted)))
-    parts = -(-wanted // -(-height.out // row_block))
+    row_block, column_block = _block(problem, wanted)
+    if row_block == 0:
+        return None
+    parts = -(-wanted // (-(-height.out // row_block) * -(-width.out // column_block)))
     return ConvPlan(
-        **vars(problem) | {"staged": True}, tile_height=1, tile_width=width.out, vectors=vectors, row_block=row_block,
-        column_block=width.out, groups=tiles.divisors(groups, max(1, groups // parts))[0], chunk=problem.in_blocks, words=words)
+        **vars(problem) | {"staged": True}, tile_height=1, tile_width=column_block, vectors=vectors, row_block=row_block,
+        column_block=column_block, groups=tiles.divisors(groups, max(1, groups // parts))[0], chunk=problem.in_blocks, words=words)
+
+
+def _block(problem: ConvProblem, wanted: int) -> tuple[int, int]:
+    """Rows and columns of a task, of which there are ``wanted`` if that can be: whole rows, or a part of one; 0: too large."""
+    height, width = problem.window.height, problem.window.width
+
+    def fits(rows: int, columns: int) -> bool:
+        return problem.patch_bytes(rows, columns, problem.in_blocks) <= patch_limit(problem)
+
+    rows = max((rows for rows in range(1, height.out + 1) if fits(rows, width.out)), default=0)
+    if rows:
+        return tiles.even_blocks(height.out, min(rows, -(-height.out // wanted))), width.out
+    columns = next((columns for columns in range(width.out, MIN_COLUMNS - 1, -1) if fits(1, columns)), 0)
+    return min(columns, 1), tiles.even_blocks(width.out, max(1, columns))
+
+
+def _run(problem: ConvProblem) -> int:
+    """Groups of a position's sum that are neighbours in the copy: of all channels, of a row of taps, or of one tap."""
+    width = problem.window.width
+    if is_interleaved(problem):
+        return problem.in_blocks * problem.in_block
+    return problem.in_block * (width.kernel if width.dilation == 1 else 1)
 
 
 def estimate(convolution: Convolution3x3, target: Target) -> float:
     """Cycles of one core, as of `conv_plan.estimate`; infinity where there are no tile registers for it."""
-    words = step_words(3 * channel_block(target) // 2)
-    if convolution.dtype not in target.isa.tiles or convolution.slices > 1 or words < MIN_WORDS or convolution.dilation[1] > 1:
+    words = step_words((3 if convolution.dilation[1] == 1 else 1) * channel_block(target) // 2)
+    if convolution.dtype not in target.isa.tiles or convolution.slices > 1 or words < MIN_WORDS:
         return math.inf
     channels = convolution.in_channels * convolution.out_channels
     products = 9 * convolution.images * channels * convolution.height * convolution.width
     cycles = tiles.register_cycles(products / 2, words, target.costs)
     return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
-
-
-def step_words(run: int) -> int:
-    """Returns how many of ``run`` neighbouring words a step takes."""
-    return tiles.divisors(run, COLUMNS)[0]
 
 
 def is_interleaved(problem: ConvProblem) -> bool:
@@ -85,8 +98,9 @@ def all_tiles(task: Task) -> Stmt:
     height, width, unit = window.height, window.width, plan.unit
     micro = TileProduct(unit, words=plan.words, columns=plan.lanes)
     depth = plan.in_blocks * plan.in_block * height.kernel * width.kernel
-    parts = width.kernel * plan.in_block // plan.words
-    is_flat = height.stride == width.stride == 1
+    parts = _run(plan) // plan.words
+    taps = width.kernel if width.dilation > 1 else 1
+    is_flat = height.stride == width.stride == 1 < plan.row_block
     pitch = source.pitch * width.stride
     across = loops.known(width.span(task.columns), "conv2d: the width of a copy") if is_flat else 0
     tile = RegisterTile(2 * TILE_ROWS, plan.vectors, plan.lanes, plan.dtype)
@@ -104,8 +118,10 @@ def all_tiles(task: Task) -> Stmt:
                     place = source.place(E.const(0), first * height.stride, k)
                 else:
                     step = k // plan.words
-                    row = first * height.stride + step // parts % height.kernel * height.dilation
-                    place = source.place(step // (parts * height.kernel), row, step % parts * plan.words)
+                    row = first * height.stride + step // (parts * taps) % height.kernel * height.dilation
+                    column = step // parts % taps * width.dilation
+                    place = source.place(step // (parts * taps * height.kernel), row,
+                                         column * plan.in_block + step % parts * plan.words)
                 return unit.load(source.buffer, place + position * pitch)
 
             def finish(position: Expr, value: RowValue) -> Stmt:
@@ -121,4 +137,22 @@ def all_tiles(task: Task) -> Stmt:
             return rows(E.const(0), (task.rows - 1) * across + task.columns)
         return loops.serial("row", task.rows, lambda row: rows(row, task.columns))
 
-    return loops.serial("group", task.counts.groups, group)
+    return seq(_zeros(task), loops.serial("group", task.counts.groups, group))
+
+
+def _zeros(task: Task) -> Stmt:
+    """Clears what the last block has beyond the channels: 0 times what is there may be NaN."""
+    plan, window, source = task.plan, task.window, task.source
+    used = (plan.in_channels - (plan.in_blocks - 1) * plan.in_block) * plan.unit.size
+    if used == window.block or plan.unit.dtype != "bfloat16":
+        return seq()
+    lanes, dtype = plan.target.lanes(plan.unit.copied), plan.unit.copied
+    last = source.block(E.const(plan.in_blocks - 1))
+
+    def position(h: Expr, w: Expr) -> Stmt:
+        lets, base = loops.bind("unused", last + h * source.row_stride + w * source.pitch + used)
+        return seq(lets, loops.each_vector(E.const(window.block - used), lanes, lambda x, mask: store(
+            source.buffer, base + x, E.const(0, dtype, x.lanes), mask)))
+
+    return loops.serial("h", window.height.span(task.rows), lambda h: loops.serial(
+        "w", window.width.span(task.columns), lambda w: position(h, w)))

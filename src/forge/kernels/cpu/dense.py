@@ -21,7 +21,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue, Start
-from forge.kernels.cpu.micro import COLUMNS, Left, OuterProduct, micro_kernel
+from forge.kernels.cpu.micro import COLUMNS, MIN_WORDS, Left, OuterProduct, TileProduct, micro_kernel, step_words
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.dots import Group
@@ -136,10 +136,12 @@ def plan_dense(call: KernelCall) -> DensePlan:
     lanes = tiles.vector_lanes(panel, call.target, dtype)
     vectors = tiles.divisors(panel // lanes, MAX_VECTORS)[0]
     rows = loops.product(data.shape[:-1])
-    micro = micro_kernel(group, call.target, tiles=panel % COLUMNS == 0 and steps % COLUMNS == 0 and not E.is_const(rows, 1))
+    whole = panel % COLUMNS == 0 and step_words(steps) >= MIN_WORDS
+    micro = micro_kernel(group, call.target, tiles=whole and not E.is_const(rows, 1))
     registers = call.target.vector_registers - group.registers
     tile_rows = tiles.rows_for(loops.static(rows), vectors, registers, call.target.costs)
-    if micro.in_tiles:
+    if isinstance(micro, TileProduct):
+        micro = replace(micro, words=step_words(steps))
         vectors, tile_rows = gemm.tile_of_registers(loops.static(rows), COLUMNS if panel % (2 * COLUMNS) else None, lanes)
     depth_bytes = depth * dtypes.itemsize(group.copied)
     ready = data.buffer is not None and (data.dtype not in loops.HALF if size == 1 else data.dtype == group.dtype)

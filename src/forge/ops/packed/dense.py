@@ -87,7 +87,7 @@ class DensePartsPack(Op[DenseAttrs]):
         return [matrix_product(data, columns[:, : attrs.units], "float32")]
 
     def lower(self, attrs: DenseAttrs, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
-        panel, last = weight.shape[3], int(weight.shape[0]) - 1
+        panel, last = weight.shape[3], 2 if te.is_const(weight.shape[0], 3) else 1
 
         def element(n: Expr, k: Expr) -> Expr:
             parts = (te.cast(weight[part, n // panel, k // 2, n % panel, k % 2], "float32") for part in range(last, -1, -1))

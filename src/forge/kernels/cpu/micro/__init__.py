@@ -9,7 +9,7 @@ from __future__ import annotations
 from forge.kernels.cpu.micro.dot import DotProduct
 from forge.kernels.cpu.micro.outer import Left, OuterProduct, Right, no_statement
 from forge.kernels.cpu.micro.parts import PartsProduct
-from forge.kernels.cpu.micro.tile import COLUMNS, TileProduct
+from forge.kernels.cpu.micro.tile import COLUMNS, MIN_WORDS, TileProduct, step_words
 from forge.loops.dots import Group
 from forge.target import Target
 
@@ -28,5 +28,5 @@ def micro_kernel(group: Group, target: Target, tiles: bool = False) -> OuterProd
 
 
 __all__ = [
-    "COLUMNS", "DotProduct", "Left", "OuterProduct", "PartsProduct", "Right", "TileProduct", "micro_kernel", "no_statement",
-    "register"]
+    "COLUMNS", "MIN_WORDS", "DotProduct", "Left", "OuterProduct", "PartsProduct", "Right", "TileProduct", "micro_kernel",
+    "no_statement", "register", "step_words"]

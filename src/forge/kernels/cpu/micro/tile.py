@@ -21,6 +21,9 @@ from forge.tir.stmt import TILE_BYTES, TILE_ROWS, Stmt, Tiles, seq
 COLUMNS: Final = TILE_BYTES // 4
 """Sums in a row of a register, and groups in a row of a left operand: all are words."""
 
+MIN_WORDS: Final = 4
+"""A step has at least this many words of a row of the left operand: fewer leave most of the multipliers idle."""
+
 _OPERATIONS = {"bfloat16": "dot_bf16", "uint8": "dot_u8s8", "int8": "dot_s8u8"}
 
 
@@ -91,6 +94,11 @@ class TileProduct(DotProduct):
         columns = self.columns // sums.tile.lanes
         places = [i * TILE_ROWS * vectors + j * columns for i in range(down) for j in range(across)]
         return [Tiles("store", (number,), (E.const(place), E.const(vectors)), sums.buffer) for number, place in enumerate(places)]
+
+
+def step_words(run: int) -> int:
+    """Returns how many of ``run`` neighbouring words of a row a step takes: the most that divide it."""
+    return next(words for words in range(min(run, COLUMNS), 0, -1) if run % words == 0)
 
 
 def strided(value: Expr, along: E.Var, first: Expr) -> tuple[Buffer, Expr, Expr]:
