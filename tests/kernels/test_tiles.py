@@ -105,7 +105,7 @@ def test_matmul_of_bytes(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("transposed", [(False, False), (True, True)])
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 2, 16)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 2, 16), (19, 197, 64), (40, 1301, 21)])
 def test_matmul_of_bfloat16(
     rows: int, depth: int, columns: int, transposed: tuple[bool, bool], target: str, products: Callable[[], int]
 ) -> None:
@@ -117,6 +117,24 @@ def test_matmul_of_bfloat16(
     want = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(run(case, given, target), want, rtol=1e-5, atol=1e-5 * np.sqrt(depth))
     assert products() > 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 40, 21), (20, 41, 50), (33, 1027, 16), (5, 1, 7)])
+def test_matmul_of_unknown_sizes(
+    rows: int, depth: int, columns: int, transposed: bool, target: str, products: Callable[[], int]
+) -> None:
+    right = "n, k" if transposed else "k, n"
+    text = f"""def @main(%a: Tensor[(2, m, k), float32], %b: Tensor[(2, {right}), float32]) {{
+      nn.matmul(%a, %b, transpose_b={transposed})
+    }}"""
+    a, b = (RNG.standard_normal(s).astype(np.float32) for s in ((2, rows, depth), (2, depth, columns)))
+    given = np.ascontiguousarray(b.swapaxes(1, 2)) if transposed else b
+    compiled = compile_module(Module(parse(text, [])), check_options(target, bfloat16=True), use_cache=False)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(np.asarray(compiled.runtime()(a, given)), want, rtol=2e-2, atol=2e-2 * np.abs(want).max())
+    assert (products() > 0) == (rows > 1 and depth > 1)
 
 
 @pytest.mark.parametrize("target", TARGETS)

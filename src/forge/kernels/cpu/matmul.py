@@ -28,7 +28,7 @@ from forge.loops.dots import Group
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq
+from forge.tir.stmt import TILE_BYTES, Allocate, Function, Stmt, seq
 from forge.tir.visit import nodes
 
 # A task has at most about this many rows.
@@ -47,7 +47,10 @@ DIRECT_STRIDE_BYTES: Final = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class MatmulPlan:
-    """Sizes and choices of one call. ``depth`` and ``depth_block`` count steps of the sum, each of a ``group`` of k."""
+    """Sizes and choices of one call. ``depth`` and ``depth_block`` count steps of the sum, each of a ``group`` of k.
+
+    ``rest`` counts the numbers of k after the last group.
+    """
 
     a: Reader
     b: Reader
@@ -57,6 +60,7 @@ class MatmulPlan:
     rows: Expr
     columns: Expr
     depth: Expr
+    rest: Expr
     tile: RegisterTile
     row_block: int
     depth_block: int
@@ -74,12 +78,15 @@ class MatmulPlan:
 
     def read_a(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None = None) -> Expr:
         """Elements of one row of a that one step multiplies; a mask has a lane for each k."""
-        return self._step(lambda k: self._value(self.a, batch, [k, row] if self.transpose_a else [row, k], mask), step,
-                          row.lanes, not self.transpose_a)
+        return self._step(lambda k: self.value_a(batch, row, k, mask), step, row.lanes, not self.transpose_a)
 
     def read_b(self, batch: Sequence[Expr], step: Expr, column: Expr, mask: Expr | None = None) -> Expr:
         """Elements of one column of b that one step multiplies."""
         return self._step(lambda k: self.value_b(batch, k, column, mask), step, column.lanes, step.lanes > 1)
+
+    def value_a(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None = None) -> Expr:
+        """Reads the element of a, in its own dtype."""
+        return self._value(self.a, batch, [k, row] if self.transpose_a else [row, k], mask)
 
     def value_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:
         """Reads the element of b, in its own dtype."""
@@ -132,7 +139,9 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     depth = a.shape[-2 if transpose_a else -1]
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
     group = Group.chosen(call.target, a.dtype, b.dtype, depth, dtype)
-    depth = depth // group.size
+    if _leaves_rest(a, b, rows, depth, call.target):
+        group = Group.chosen(call.target, a.dtype, b.dtype, E.const(0), dtype)
+    depth, rest = depth // group.size, depth % group.size
     lanes = call.target.lanes(dtype)
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, call.target, group.registers)
     micro = micro_kernel(group, call.target, tiles=not E.is_const(rows, 1))
@@ -151,9 +160,16 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     direct = single or not micro.in_tiles and _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(
         a=a, b=b, result=result, transpose_a=transpose_a, transpose_b=transpose_b, rows=rows, columns=columns,
-        depth=depth, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
+        depth=depth, rest=rest, tile=RegisterTile(tile_rows, vectors, lanes, dtype),
         row_block=gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), depth_block=block, direct=direct, staged=staged,
         group=group, micro=micro, single=single)
+
+
+def _leaves_rest(a: Reader, b: Reader, rows: Expr, depth: Expr, target: Target) -> bool:
+    """Whether a sum is one of groups and what is left, in tile registers."""
+    known = loops.static(depth)
+    alike = a.dtype == b.dtype == "bfloat16" in target.isa.tiles
+    return alike and not E.is_const(rows, 1) and (known is None or known >= TILE_BYTES // 2)
 
 
 def _is_converted(dtype: str, group: Group, transposed: bool) -> bool:
@@ -191,7 +207,7 @@ def _task(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column_tile: Expr
     lets, column = loops.bind("column", column_tile * plan.tile.width)
 
     def finish(row: Expr, value: RowValue) -> Stmt:
-        return _write(plan, batch, row, column, value)
+        return _finish(plan, batch, row, column, value)
 
     whole = _part(plan, batch, rows, column, E.const(0), plan.depth, finish, None)
     if not plan.split:
@@ -212,7 +228,7 @@ def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr)
 
     def write(number: Expr) -> Stmt:
         row = rows.begin + number
-        return _write(plan, batch, row, column, lambda v: partial.total(row, v))
+        return _finish(plan, batch, row, column, lambda v: partial.total(row, v))
 
     parts = loops.serial("part", loops.ceildiv(plan.depth, plan.depth_block), part)
     return seq(partial.start(), parts, loops.serial("row", rows.count, write))
@@ -262,6 +278,24 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
     vector = panel_vector(panel, tile, E.const(0))
     more = gemm.zero_steps(panel, 0, count, plan.micro, tile.width)
     return seq(Allocate(panel), pack, more), lambda k, v: plan.group.factor(vector(k, v))
+
+
+def _finish(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
+    """Adds the products of what is left of k to the sums of a row of a column tile, and writes them."""
+    written = _write(plan, batch, row, column, value)
+    if E.is_const(plan.rest, 0):
+        return written
+    tile, k = plan.tile, plan.depth * plan.group.size
+    whole = E.is_const(plan.columns % tile.width, 0)
+
+    def total(v: int) -> Expr:
+        columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
+        factors = (plan.value_b(batch, k, columns, None if whole else columns < plan.columns),
+                   plan.value_a(batch, row, k))
+        b, a = (E.broadcast(E.cast(x, tile.dtype), tile.lanes) for x in factors)
+        return loops.multiply_add(a, b, value(v))
+
+    return loops.guard(plan.rest.ne(0), _write(plan, batch, row, column, total), written)
 
 
 def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
