@@ -12,7 +12,6 @@ registers, are computed by multiply-adds with the weight that the parts add up t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 from forge import loops
@@ -20,7 +19,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.micro import COLUMNS, PartsProduct, Right
-from forge.kernels.cpu.micro.parts import PRODUCTS
+from forge.kernels.cpu.micro.parts import PRODUCTS, halves, is_usual, store_parts
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.dots import BITS, Group
@@ -36,9 +35,6 @@ ROW_BLOCK: Final = 256
 SPLIT_CYCLES: Final = 1.0
 # What dense layers of float32 reach of the rate of multiply-adds.
 MULTIPLY_ADD_SHARE: Final = 0.9
-# Magnitudes of the largest number of a row of which parts are made.
-SMALLEST: Final = 2.0**-70
-LARGEST: Final = 2.0**100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +135,11 @@ class _Task:
 
         def vector(n: Expr) -> Stmt:
             lets, k = list[Stmt](), E.ramp(n * lanes, 1, lanes)
-            rest = loops.bound(E.cast(gemm.read_flat(plan.data, self.rows.begin + row, k), "float32"), lets, "x")
-            lets.append(largest.step(0, E.call("abs", rest)))
-            for part in range(plan.parts):
-                number = loops.bound(E.cast(rest, "bfloat16"), lets, "part")
-                lets.append(store(self.copy, E.ramp(base + part * plan.depth + n * lanes, 1, lanes), PAIRS.bits(number)))
-                rest = loops.bound(rest - E.cast(number, "float32"), lets, "rest")
-            return seq(lets)
+            x = loops.bound(E.cast(gemm.read_flat(plan.data, self.rows.begin + row, k), "float32"), lets, "x")
+            place = E.ramp(base + n * lanes, 1, lanes)
+            return seq(lets, largest.step(0, E.call("abs", x)), store_parts(self.copy, place, x, None, PAIRS, plan.parts, plan.depth))
 
-        most = largest.total()
-        zero, low, high = (E.const(limit, "float32") for limit in (0.0, SMALLEST, LARGEST))
-        usual = E.logical_and(most <= high, E.binary("or", most >= low, most.eq(zero)))
+        usual = is_usual(largest.total())
         return seq(largest.start(), loops.serial("k", plan.depth // lanes, vector),
                    store(self.usual, row, E.select(usual, E.const(1, "int32"), E.const(0, "int32"))))
 
@@ -172,7 +162,7 @@ class _Task:
         def write(row: Expr, value: RowValue) -> Stmt:
             return gemm.write_units(plan.result, plan.tile, plan.units, row, column, value)
 
-        def is_usual(row: Expr) -> Expr:
+        def has_parts(row: Expr) -> Expr:
             return E.load(self.usual, row - self.rows.begin).ne(0)
 
         def by_multiply_adds(row: Expr) -> Stmt:
@@ -180,11 +170,12 @@ class _Task:
 
         if not plan.in_tiles:
             return seq(lets, loops.serial("row", self.rows.count, lambda row: by_multiply_adds(self.rows.begin + row)))
-        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.steps, right_part=plan.panels * plan.steps)
+        part = plan.panels * plan.steps * plan.panel * PAIRS.size
+        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.depth, right_part=part)
         product = Product(plan.tile, E.const(plan.steps), left, words, micro,
-                          lambda row, value: loops.guard(is_usual(row), write(row, value)))
+                          lambda row, value: loops.guard(has_parts(row), write(row, value)))
         others = loops.serial("row", self.rows.count, lambda row: loops.guard(
-            is_usual(self.rows.begin + row), seq(), by_multiply_adds(self.rows.begin + row)))
+            has_parts(self.rows.begin + row), seq(), by_multiply_adds(self.rows.begin + row)))
         return seq(lets, gemm.row_tiles(product, self.rows), others)
 
     def _by_multiply_adds(self, row: Expr, words: Right, write: gemm.FinishRow) -> Stmt:
@@ -198,10 +189,8 @@ class _Task:
                        for i in range(2)]
             for v in range(tile.vectors):
                 parts = [loops.bound(words(k + part * plan.panels * plan.steps, v), lets) for part in range(plan.parts)]
-                halves = ([E.binary("shl", p, 16) for p in parts], [p & 0xFFFF0000 for p in parts])
                 total = sums.get(0, v)
-                for number, half in zip(numbers, halves):
-                    factor = reduce(lambda low, high: high + low, (E.call("reinterpret", b, dtype="float32") for b in half[::-1]))
+                for number, factor in zip(numbers, halves(parts)):
                     total = loops.multiply_add(number, factor, total)
                 lets.append(sums.set(0, v, total))
             return seq(lets)

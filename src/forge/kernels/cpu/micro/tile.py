@@ -78,10 +78,11 @@ class TileProduct(DotProduct):
         return seq(self.cleared(sums), loops.serial("k", E.as_expr(count) // self.words, multiply), self.stored(sums))
 
     @staticmethod
-    def move(number: int, value: Expr, along: E.Var, first: ExprLike) -> Stmt:
-        """Loads a register with what ``value`` loads for ``along`` from ``first`` on, a row each."""
+    def move(number: int, value: Expr, along: E.Var, first: ExprLike, beyond: int = 0) -> Stmt:
+        """Loads a register with what is ``beyond`` elements after what ``value`` loads for ``along`` from ``first`` on, a row each.
+        """
         buffer, at, stride = strided(value, along, E.as_expr(first))
-        return Tiles("load", (number,), (at, stride), buffer)
+        return Tiles("load", (number,), (at + beyond, stride), buffer)
 
     def cleared(self, sums: Accumulators) -> list[Stmt]:
         """Sets all sums to 0."""
