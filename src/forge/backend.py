@@ -42,6 +42,20 @@ class Convolution3x3:
     dilation: tuple[int, int] = (1, 1)
 
 
+@dataclass(frozen=True)
+class DirectConvolution:
+    """A convolution of images in one group, of a result of ``height`` and ``width``."""
+
+    images: int
+    in_channels: int
+    out_channels: int
+    height: int
+    width: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+
+
 class Layouts(Protocol):
     """Layouts and packed forms of weights that the kernels for one target read best."""
 
@@ -62,6 +76,9 @@ class Layouts(Protocol):
 
         None where nothing multiplies these quickly.
         """
+
+    def convolves_parts(self, convolution: DirectConvolution, parts: int) -> bool | None:
+        """As `multiplies_parts`, of the products of a convolution."""
 
     def blocks_panel(self, units: int) -> int:
         """Columns of one panel of weights of few bits."""

@@ -190,6 +190,56 @@ def test_convolution(name: str, dtype: str, target: str, products: Callable[[], 
     assert (products() > 0) == (not bytes_ or name != "dilated columns")
 
 
+PARTS_OF_CONVOLUTIONS = ("5x5 without padding", "5x5 of stride 2", "dilated rows", "1x1")
+
+
+def convolved_in_parts(name: str, target: str, change: Callable[[np.ndarray], object], **options: Any) -> np.ndarray:
+    """Differences between the compiled convolution and exact sums, relative to sums of magnitudes."""
+    image, kernel, attributes = re.fullmatch(r"(\(.*?\)), (\(.*?\)), (.*)", CONVOLUTIONS[name]).groups()  # type: ignore[union-attr]
+    rng = np.random.default_rng(len(name))
+    x, weight = (rng.standard_normal(ast.literal_eval(shape)) for shape in (image, kernel))
+    change(x)
+    x, weight = x.astype(np.float32), weight.astype(np.float32)
+
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        text = f"def @main(%x: Tensor[{image}, float64]) {{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
+        return run_graph(parse(text, [b.astype(np.float64)]), [a.astype(np.float64)])[0]
+
+    text = f"def @main(%x: Tensor[{image}, float32]) {{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
+    graph = parse(text, [weight])
+    compiled = compile_module(Module(graph), check_options(target, **options), use_cache=False)
+    with np.errstate(invalid="ignore"):
+        found, wanted = np.asarray(compiled.runtime()(x)), exact(x, weight)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        np.testing.assert_array_equal(found[np.isinf(wanted)], wanted[np.isinf(wanted)])
+        return (found - wanted)[np.isfinite(wanted)] / (exact(np.abs(x), np.abs(weight)) + 1e-30)[np.isfinite(wanted)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", PARTS_OF_CONVOLUTIONS)
+def test_convolution_by_parts(name: str, target: str, products: Callable[[], int]) -> None:
+    by_parts = convolved_in_parts(name, target, lambda x: None)
+    assert (count := products()) > 0
+    exact = convolved_in_parts(name, target, lambda x: None, float32_products="exact")
+    assert products() == count
+    assert np.sqrt(np.mean(by_parts**2)) < 0.8 * np.sqrt(np.mean(exact**2))
+    three = np.sqrt(np.mean(convolved_in_parts(name, target, lambda x: None, float32_products="3") ** 2))
+    assert 1e-7 < three < 6e-6
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["5x5 of stride 2", "1x1"])
+def test_convolution_of_unusual_numbers(name: str, target: str) -> None:
+    """Infinities, NaN and magnitudes that parts do not hold are as multiply-adds give them."""
+    def change(x: np.ndarray) -> None:
+        x[0, 3, 2, 2], x[0, 1, 4, 3], x[-1, 2, 5, 5] = np.inf, np.nan, -np.inf
+        x[:, :, 7] *= 1e-37
+        x[:, :, 0, 0] *= 1e36
+
+    errors = convolved_in_parts(name, target, change)
+    assert np.abs(errors).max() < 2.0**-20
+
+
 def special(*shape: int) -> np.ndarray:
     """Numbers of all magnitudes, subnormal ones, infinities and NaN, as bfloat16."""
     values = (RNG.standard_normal(shape) * 2.0 ** RNG.integers(-140, 120, shape)).astype(np.float32)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from forge import loops
-from forge.backend import Convolution3x3
+from forge.backend import Convolution3x3, DirectConvolution
 from forge.kernels.cpu import conv_plan, conv_tiles, dense, dense_parts, tiles, winograd_plan
 from forge.kernels.cpu.micro import COLUMNS
 from forge.kernels.cpu.spatial import winograd_key
@@ -60,6 +60,12 @@ class CpuLayouts:
         if "bfloat16" not in self.target.isa.tiles:
             return None
         return dense_parts.is_faster(units, rows, depth, parts, self.target)
+
+    def convolves_parts(self, convolution: DirectConvolution, parts: int) -> bool | None:
+        """Estimates both, where tile registers multiply bfloat16."""
+        if "bfloat16" not in self.target.isa.tiles:
+            return None
+        return conv_tiles.parts_are_faster(convolution, parts, self.target)
 
     def blocks_panel(self, units: int) -> int:
         """Returns up to four vectors, which one row reads side by side."""

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from forge import dtypes
-from forge.backend import Layouts
+from forge.backend import DirectConvolution, Layouts
 from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.graph import Graph
@@ -45,6 +45,8 @@ def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of products and recurrent layers that read packed weights now."""
     return rewrite(graph, [
         Rule("multiply_parts", ("nn.dense",), partial(_in_parts, options.layouts, PARTS.get(options.float32_products, 0))),
+        Rule("multiply_parts", ("nn.contrib_conv2d_NCHWc",), partial(
+            _convolution_in_parts, options.layouts, PARTS.get(options.float32_products, 0))),
         Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts)),
         Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.layouts)),
     ])
@@ -69,6 +71,28 @@ def _in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) ->
     constant = builder.constant(packed_parts, name=operand(node, 1).name)
     return builder.call(
         "nn.contrib_dense_parts_pack", data, constant, name=node.name, units=units, out_dtype=node.attrs.out_dtype)
+
+
+def _convolution_in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """A convolution of float32 with weights in ``count`` parts."""
+    data, array, attrs = operand(node), operand(node, 1).constant, node.attrs
+    if count == 0 or array is None or not data.dtype == array.dtype == node.result.dtype == "float32":
+        return None
+    images, _, height, width, _ = node.result.shape
+    if not all(isinstance(size, int) for size in node.result.shape) or array.shape[-2] % 2:
+        return None
+    taps, strides, dilation = ((int(a), int(b)) for a, b in (array.shape[2:4], attrs.strides, attrs.dilation))
+    wanted = DirectConvolution(images, attrs.in_channels, attrs.channels, height, width, taps, strides, dilation)
+    faster = layouts.convolves_parts(wanted, count)
+    if faster is None:
+        return None
+    if not faster:
+        return Declined("multiply-adds are estimated to be faster")
+    found = parts_of(array, count)
+    if found is None:
+        return Declined("the weight has numbers whose parts would be infinite or subnormal")
+    constant = builder.constant(np.stack([paired(part) for part in found]), name=operand(node, 1).name)
+    return builder.call("nn.contrib_conv2d_parts_NCHWc", data, constant, name=node.name, **node.attributes)
 
 
 def _rows(data: Value) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from forge import dtypes, loops
@@ -34,6 +35,7 @@ from forge.kernels.cpu.spatial import (
     static_shape,
     window_of,
 )
+from forge.kernels.cpu.micro.parts import store_parts
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.dots import Group
@@ -71,6 +73,7 @@ def _shared(plan: ConvPlan, numbers: Sequence[Expr] = (E.const(1),) * 7) -> Conv
     return replace(plan, shared=Counts(in_blocks, in_blocks if plan.chunks == 1 else chunk, *others))
 
 
+@kernel("conv2d_parts_nchwc")
 @kernel("conv3d_ncdhwc", variant=variant)
 @kernel("conv2d_nchwc", variant=variant)
 def conv2d_nchwc(call: KernelCall) -> Function:
@@ -113,11 +116,13 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     call = _joined(call)
     data, weight = call.operands[:2]
     axes = 2 if data is None else len(data.shape) - 3
-    grouped = weight is not None and len(weight.shape) == axes + 5
-    wanted = "[O/o][I/i], taps, [i][o] or [O/o][I/i], taps, [i/g][o][g]"
-    _, in_blocks, *rest = static_shape(call, weight, axes + 5 if grouped else axes + 4, wanted)
+    rank = axes + 4 if weight is None else max(axes + 4, min(axes + 6, len(weight.shape)))
+    wanted = "[O/o][I/i], taps, [i][o] or [O/o][I/i], taps, [i/g][o][g], or parts of that"
+    shape = static_shape(call, weight, rank, wanted)
+    parts = shape.pop(0) if rank == axes + 6 else 1
+    _, in_blocks, *rest = shape
     taps, (in_steps, out_block, *group) = rest[:axes], rest[axes:]
-    in_block = in_steps * (group[0] if grouped else 1)
+    in_block = in_steps * (group[0] if group else 1)
     window = window_of(call, taps, used)
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
         raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
@@ -129,7 +134,8 @@ def _problem(call: KernelCall, used: UsedTaps | None) -> ConvProblem:
     fills = window.height.padded or window.width.padded or pad_value != 0 and window.depth.padded
     return ConvProblem(
         window=window, target=call.target, dtype=dtype, unit=unit, pad_value=pad_value, in_block=in_steps,
-        in_channels=-(-in_channels // unit.size) * window.slices, in_blocks=in_blocks * window.slices, staged=fills or not ready)
+        in_channels=-(-in_channels // unit.size) * window.slices, in_blocks=in_blocks * window.slices, staged=fills or not ready,
+        parts=parts)
 
 
 def _joined(call: KernelCall) -> KernelCall:
@@ -201,6 +207,8 @@ class Task:
 
     def statement(self) -> Stmt:
         plan, counts = self.plan, self.counts
+        if plan.parts > 1 and not plan.words:
+            return seq(self.bindings, conv_tiles.by_multiply_adds(self))
         if not plan.staged:
             return seq(self.bindings, self._all_tiles(E.const(0)))
 
@@ -222,7 +230,7 @@ class Task:
         pitch = size * self.plan.in_blocks if self.plan.words and conv_tiles.is_interleaved(self.plan) else size
         row_stride = loops.bound(width * pitch, self.bindings, "row_stride")
         block_stride = loops.bound(height * row_stride, self.bindings, "block_stride") if pitch == size else E.const(size)
-        patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size)
+        patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size * self.plan.parts)
         return _Source(patch, E.const(0), lambda block: block * block_stride, row_stride, self.plan.unit, pitch)
 
     def _direct_source(self) -> _Source:
@@ -246,7 +254,7 @@ class Task:
         low, high = clamp(zero - first_w, zero, width), clamp(window.width.data - first_w, zero, width)
 
         def padding(base: Expr, begin: Expr, end: Expr) -> Stmt:
-            dtype = self.plan.unit.copied
+            dtype = self.plan.copied
             return self._fill(base, begin, end, lambda x, _: E.const(self.plan.pad_value, dtype, x.lanes))
 
         def row(block: Expr, r: Expr) -> Stmt:
@@ -268,18 +276,26 @@ class Task:
 
     def _fill(self, base: Expr, begin: Expr, end: Expr, value: Callable[[Expr, Expr | None], Expr]) -> Stmt:
         """Columns [begin, end) of the row of the patch at ``base``, as ``value(indices, mask)`` gives them."""
-        size, source, lanes = self.window.block, self.source, self.plan.target.lanes(self.plan.unit.copied)
+        size, source, lanes = self.window.block, self.source, self.plan.target.lanes(self.plan.copied)
         if E.is_const(end - begin, 0):
             return seq()
         if source.pitch != size:
-            return loops.serial("w", end - begin, lambda w: loops.each_vector(size, lanes, lambda x, mask: store(
-                source.buffer, base + (begin + w) * source.pitch + x, value(w * size + x, mask), mask)))
-        return loops.each_vector((end - begin) * size, lanes, lambda x, mask: store(
-            source.buffer, base + begin * size + x, value(x, mask), mask))
+            return loops.serial("w", end - begin, lambda w: loops.each_vector(size, lanes, lambda x, mask: self._keep(
+                base + (begin + w) * source.pitch + x, value(w * size + x, mask), mask)))
+        return loops.each_vector((end - begin) * size, lanes, lambda x, mask: self._keep(
+            base + begin * size + x, value(x, mask), mask))
+
+    def _keep(self, place: Expr, value: Expr, mask: Expr | None) -> Stmt:
+        """Stores a vector of the copy."""
+        plan, buffer = self.plan, self.source.buffer
+        if plan.parts == 1:
+            return store(buffer, place, value, mask)
+        return store_parts(buffer, place, value, mask, plan.unit, plan.parts, plan.patch_size)
 
     def _copy_row(self, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
         """Columns [low, high) of one row of the patch, from the data."""
-        data, size, copy, source = self.window.data, self.window.block, self.plan.unit.copy, self.window.source(self.image, block)
+        data, size, source, plan = self.window.data, self.window.block, self.window.source(self.image, block), self.plan
+        copy = plan.unit.copy if plan.parts == 1 else partial(E.cast, dtype=plan.copied)
         buffer = data.buffer
         if buffer is not None:
             start = buffer.offset(*source, h, first_w + low, 0)
@@ -287,9 +303,8 @@ class Task:
         lanes = tiles.vector_lanes(size, self.plan.target, self.plan.dtype)
 
         def column(w: Expr) -> Stmt:
-            return loops.each_vector(size, lanes, lambda lane, mask: store(
-                self.source.buffer, base + w * self.source.pitch + lane,
-                copy(data.read([*source, h, first_w + w, lane], mask)), mask))
+            return loops.each_vector(size, lanes, lambda lane, mask: self._keep(
+                base + w * self.source.pitch + lane, copy(data.read([*source, h, first_w + w, lane], mask)), mask))
 
         return loops.serial("w", high - low, column, low)
 
@@ -328,14 +343,14 @@ class Task:
 
     def weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
-        return self.weights(self._weight_place(group, block, tap, k, vector))
+        return self.weights(self.weight_place(group, block, tap, k, vector))
 
     def weights(self, first: Expr) -> Expr:
         """Loads a vector of weights, from group ``first`` on."""
         plan = self.plan
         return plan.unit.weights(self.window.weight.memory, first * plan.unit.size, plan.lanes)
 
-    def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
+    def weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
         plan, window = self.plan, self.window
         out_block, lane = self.channel(group, vector)
@@ -353,7 +368,7 @@ class Task:
             following = following % counts.groups + place // counts.in_blocks * counts.groups
             place = place % counts.in_blocks
         size = plan.unit.size
-        return seq(Prefetch(weight, self._weight_place(following, place, tap, k, v) * size) for v in range(plan.vectors))
+        return seq(Prefetch(weight, self.weight_place(following, place, tap, k, v) * size) for v in range(plan.vectors))
 
     def write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self.channel(group, vector)

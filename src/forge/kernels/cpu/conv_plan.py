@@ -49,13 +49,19 @@ class ConvProblem(WindowProblem):
     """The facts that the choice of a plan depends on.
 
     ``in_channels`` and ``in_block`` count steps of the reduction, those of all slices together. Where ``staged``, a task copies
-    the input under it into a local patch.
+    the input under it into a local patch: of float32 with weights in ``parts``, as many parts of it.
     """
 
     in_channels: int
     in_block: int
     in_blocks: int
     staged: bool
+    parts: int = 1
+
+    @property
+    def copied(self) -> str:
+        """The dtype of the input as a copy takes it."""
+        return self.unit.copied if self.parts == 1 else "float32"
 
     @property
     def skips_slices(self) -> bool:
@@ -117,7 +123,7 @@ class ConvProblem(WindowProblem):
         """Counts the bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
         axes = ((self.window.height, rows), (self.window.width, columns))
         area = math.prod(axis.span(n) if self.staged else min(axis.span(n), n * axis.kernel) for axis, n in axes)
-        return area * blocks * self.window.block * dtypes.itemsize(self.unit.copied)
+        return area * blocks * self.window.block * dtypes.itemsize(self.unit.copied) * self.parts
 
 
 @dataclass(frozen=True)
@@ -237,18 +243,18 @@ class ConvPlan(ConvProblem):
 
     @property
     def patch_size(self) -> int:
-        """Elements of a copy of the input; of code that calls share, as many as any may need."""
+        """Elements of a copy of the input, or of a part of it; of code that calls share, as many as any may need."""
         height, width = self.window.height.span(self.row_block), self.window.width.span(self.column_block)
         beyond = 0 if self.window.width.is_known else (self.tile_width - 1) * self.window.width.stride * self.window.block
         needed = self.chunk * height * width * self.window.block + beyond
-        room = 0 if self.shared is None else patch_limit(self) // dtypes.itemsize(self.unit.copied)
+        room = 0 if self.shared is None else patch_limit(self.target) // dtypes.itemsize(self.unit.copied)
         return max(room, needed)
 
     @property
     def partial_size(self) -> int:
         """Vectors of sums that are kept from chunk to chunk; of code that calls share, as many as any may need."""
         needed = self.groups * self.row_block * self.column_block * self.vectors
-        room = 0 if self.shared is None else patch_limit(self) // self.sum_bytes(1, 1)
+        room = 0 if self.shared is None else patch_limit(self.target) // self.sum_bytes(1, 1)
         return max(room, needed)
 
 
@@ -389,9 +395,9 @@ def _chunk(problem: ConvProblem, vectors: int, positions: int) -> int:
     return chunk if problem.steps * chunk >= MIN_STEPS * problem.in_blocks else problem.in_blocks
 
 
-def patch_limit(problem: ConvProblem) -> int:
+def patch_limit(target: Target) -> int:
     """Returns the most bytes of input under a task."""
-    return min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
+    return min(target.l2_cache, tiles.STACK_LIMIT) // 2
 
 
 def _tasks(problem: ConvProblem, height: int, width: int, vectors: int) -> list[tuple[int, int, int]]:
@@ -400,7 +406,7 @@ def _tasks(problem: ConvProblem, height: int, width: int, vectors: int) -> list[
     wholes = [(rows, window.width.out) for rows in _even_parts(window.height.out, height)]
     parts = [(height, columns) for columns in _even_parts(window.width.out, width) if columns >= LONG_PART * window.width.reach]
     fitting = next((found for shapes in (wholes, parts) if (found := [
-        shape for shape in shapes if problem.patch_bytes(*shape, problem.in_blocks) <= patch_limit(problem)])), [])
+        shape for shape in shapes if problem.patch_bytes(*shape, problem.in_blocks) <= patch_limit(problem.target)])), [])
     return [(*shape, count) for shape in fitting for count in tiles.divisors(groups, groups)]
 
 
@@ -423,7 +429,7 @@ def _makespan(problem: ConvProblem, vectors: int, rows: int, columns: int, group
 
 def _narrow_task(problem: ConvProblem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
     """A task of one row of tiles whose input, or whose share of the channels, fits, and whose partial sums fit next to it."""
-    limit, columns = patch_limit(problem), problem.window.width.out
+    limit, columns = patch_limit(problem.target), problem.window.width.out
     chunks = tiles.divisors(problem.in_blocks, problem.in_blocks)
     chunk = next((count for count in chunks if problem.patch_bytes(height, columns, count) <= limit), None)
     if chunk is None:

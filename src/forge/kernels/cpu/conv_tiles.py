@@ -8,15 +8,17 @@ counted through all rows of the copy: those between the end of one row of the re
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from forge import dtypes, loops
-from forge.backend import Convolution3x3
+from forge.backend import Convolution3x3, DirectConvolution
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, patch_limit
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import MIN_WORDS, TileProduct, micro_kernel, step_words
-from forge.loops import RegisterTile
+from forge.kernels.cpu.micro import MIN_WORDS, PartsProduct, TileProduct, micro_kernel, step_words
+from forge.kernels.cpu.micro.parts import PRODUCTS, halves, is_usual
+from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.target.blocking import channel_block
 from forge.tir import expr as E
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 MIN_COLUMNS: Final = 2 * TILE_ROWS
 # A core has about this many tasks.
 TASKS_PER_CORE: Final = 2
+# Cycles in which parts of one number of the input are made and checked, where some tasks make those of others once more.
+COPY_CYCLES: Final = 2.0
+# What convolutions of float32 reach of the rate of multiply-adds.
+MULTIPLY_ADD_SHARE: Final = 0.9
 
 
 def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
@@ -56,10 +62,10 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
 
 def _block(problem: ConvProblem, wanted: int) -> tuple[int, int]:
     """Rows and columns of a task, of which there are ``wanted`` if that can be: whole rows, or a part of one; 0: too large."""
-    height, width = problem.window.height, problem.window.width
+    height, width, target = problem.window.height, problem.window.width, problem.target
 
     def fits(rows: int, columns: int) -> bool:
-        return problem.patch_bytes(rows, columns, problem.in_blocks) <= patch_limit(problem)
+        return problem.patch_bytes(rows, columns, problem.in_blocks) <= patch_limit(target)
 
     rows = max((rows for rows in range(1, height.out + 1) if fits(rows, width.out)), default=0)
     if rows:
@@ -87,6 +93,24 @@ def estimate(convolution: Convolution3x3, target: Target) -> float:
     return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
 
 
+def parts_are_faster(convolution: DirectConvolution, parts: int, target: Target) -> bool:
+    """Returns whether products of parts take fewer cycles than multiply-adds, by estimates, and can be computed at all."""
+    c, block = convolution, channel_block(target)
+    channels = -(-c.in_channels // block) * block
+    run = channels if c.kernel == (1, 1) else block * (c.kernel[1] if c.dilation[1] == 1 else 1)
+    words = step_words(run // 2)
+    down, across = ((taps - 1) * dilation + 1 for taps, dilation in zip(c.kernel, c.dilation))
+    copied = down * ((MIN_COLUMNS - 1) * c.strides[1] + across) * channels * 2 * parts
+    if c.in_channels < block or words < MIN_WORDS or copied > patch_limit(target):
+        return False
+    costs, weights = target.costs, channels * c.out_channels * math.prod(c.kernel)
+    products = weights * c.images * c.height * c.width
+    inputs = c.images * channels * c.height * c.width * math.prod(c.strides)
+    tiled = len(PRODUCTS[parts]) * tiles.register_cycles(products / 2, words, costs) + COPY_CYCLES * inputs
+    sums = products / (block * costs.multiply_adds * MULTIPLY_ADD_SHARE)
+    return max(tiled, weights * 2 * parts / costs.memory_bytes) < max(sums, weights * 4 / costs.memory_bytes)
+
+
 def is_interleaved(problem: ConvProblem) -> bool:
     """Whether the copy has all channels of a position side by side."""
     return problem.window.height.kernel == problem.window.width.kernel == 1
@@ -97,6 +121,9 @@ def all_tiles(task: Task) -> Stmt:
     plan, window, source = task.plan, task.window, task.source
     height, width, unit = window.height, window.width, plan.unit
     micro = TileProduct(unit, words=plan.words, columns=plan.lanes)
+    if plan.parts > 1:
+        micro = PartsProduct(unit, words=plan.words, columns=plan.lanes, parts=plan.parts, left_part=plan.patch_size,
+                             right_part=_weight_part(task) * unit.size)
     depth = plan.in_blocks * plan.in_block * height.kernel * width.kernel
     parts = _run(plan) // plan.words
     taps = width.kernel if width.dilation > 1 else 1
@@ -137,7 +164,83 @@ def all_tiles(task: Task) -> Stmt:
             return rows(E.const(0), (task.rows - 1) * across + task.columns)
         return loops.serial("row", task.rows, lambda row: rows(row, task.columns))
 
-    return seq(_zeros(task), loops.serial("group", task.counts.groups, group))
+    computed = loops.serial("group", task.counts.groups, group)
+    if plan.parts > 1:
+        unusual = Accumulators(RegisterTile(1, 1, tiles.vector_lanes(window.block, plan.target, "float32"), "int32"), "max")
+        computed = seq(unusual.start(), _find_unusual(task, unusual),
+                       loops.guard(unusual.total().eq(0), computed, by_multiply_adds(task)))
+    return seq(_zeros(task), computed)
+
+
+def _weight_part(task: Task) -> int:
+    """Groups of a part of the weights."""
+    plan, window = task.plan, task.window
+    taps = window.height.kernel * window.width.kernel
+    return window.out_blocks * window.out_block * plan.in_blocks * plan.in_block * taps
+
+
+def _find_unusual(task: Task, unusual: Accumulators) -> Stmt:
+    """Sets ``unusual`` to 1 where there are numbers of which parts may not be made; neighbours are lanes of all blocks."""
+    plan, window, source, lanes = task.plan, task.window, task.source, unusual.tile.lanes
+    largest = Accumulators(RegisterTile(1, 1, lanes, "float32"), "max")
+
+    def position(h: Expr, w: Expr) -> Stmt:
+        lets, base = loops.bind("place", h * source.row_stride + w * source.pitch)
+
+        def lane(first: Expr) -> Stmt:
+            def block(number: Expr) -> Stmt:
+                bits = E.load(source.buffer, E.ramp(base + source.block(number) + first, 1, lanes))
+                number_of = E.call("reinterpret", E.binary("shl", E.cast(bits, "uint32"), 16), dtype="float32")
+                return largest.step(0, E.call("abs", number_of))
+
+            zero, one = (E.broadcast(E.const(v, "int32"), lanes) for v in (0, 1))
+            return seq(largest.start(), loops.serial("block", E.const(plan.in_blocks), block),
+                       unusual.step(0, E.select(is_usual(largest.get(0, 0)), zero, one)))
+
+        return seq(lets, [lane(E.const(first)) for first in range(0, window.block, lanes)])
+
+    return _each_position(task, position)
+
+
+def by_multiply_adds(task: Task) -> Stmt:
+    """Computes all positions of a task with the weight that the parts add up to."""
+    plan, window = task.plan, task.window
+    height, width, size, sums = window.height, window.width, plan.unit.size, Accumulators(
+        RegisterTile(1, plan.vectors, plan.lanes, "float32"))
+
+    def position(group: Expr, row: Expr, column: Expr) -> Stmt:
+        first_h, first_w = height.start(task.first_row + row), width.start(task.first_column + column)
+
+        def step(block: Expr, tap: Expr, across: Expr, k: Expr) -> Stmt:
+            h, w, lets = first_h + tap * height.dilation, first_w + across * width.dilation, list[Stmt]()
+            numbers = list[Expr]()
+            for i in range(size):
+                x = window.data.read([*window.source(task.image, block), h, w, k * size + i], None)
+                is_there = (block * plan.in_block + k) * size + i < plan.in_channels * size
+                numbers.append(loops.bound(E.broadcast(E.select(is_there, E.cast(x, "float32"), E.const(0, "float32")), plan.lanes),
+                                           lets, "x"))
+            for v in range(plan.vectors):
+                place = task.weight_place(group, block, tap, across * plan.in_block + k, v)
+                words = [loops.bound(task.weights(place + part * _weight_part(task)), lets, "w") for part in range(plan.parts)]
+                total = sums.get(0, v)
+                for number, factor in zip(numbers, halves(words)):
+                    total = loops.multiply_add(number, factor, total)
+                lets.append(sums.set(0, v, total))
+            return loops.guard(E.logical_and(height.holds(h), width.holds(w)), seq(lets))
+
+        summed = loops.serial("block", E.const(plan.in_blocks), lambda block: loops.serial(
+            "tap", E.const(height.kernel), lambda tap: loops.serial("across", E.const(width.kernel), lambda across: loops.serial(
+                "k", E.const(plan.in_block), lambda k: step(block, tap, across, k)))))
+        return seq(sums.start(), summed, [task.write(group, row, column, v, sums.get(0, v)) for v in range(plan.vectors)])
+
+    return loops.serial("group", task.counts.groups, lambda group: loops.serial("row", task.rows, lambda row: loops.serial(
+        "column", task.columns, lambda column: position(group, row, column))))
+
+
+def _each_position(task: Task, body: Callable[[Expr, Expr], Stmt]) -> Stmt:
+    """Runs ``body(h, w)`` for all positions of the copy."""
+    return loops.serial("h", task.window.height.span(task.rows), lambda h: loops.serial(
+        "w", task.window.width.span(task.columns), lambda w: body(h, w)))
 
 
 def _zeros(task: Task) -> Stmt:
@@ -151,8 +254,7 @@ def _zeros(task: Task) -> Stmt:
 
     def position(h: Expr, w: Expr) -> Stmt:
         lets, base = loops.bind("unused", last + h * source.row_stride + w * source.pitch + used)
-        return seq(lets, loops.each_vector(E.const(window.block - used), lanes, lambda x, mask: store(
-            source.buffer, base + x, E.const(0, dtype, x.lanes), mask)))
+        return seq(lets, loops.each_vector(E.const(window.block - used), lanes, lambda x, mask: seq(store(
+            source.buffer, base + part * plan.patch_size + x, E.const(0, dtype, x.lanes), mask) for part in range(plan.parts))))
 
-    return loops.serial("h", window.height.span(task.rows), lambda h: loops.serial(
-        "w", window.width.span(task.columns), lambda w: position(h, w)))
+    return _each_position(task, position)

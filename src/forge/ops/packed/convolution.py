@@ -158,6 +158,37 @@ class Conv2DNCHWc(_PackedConv):
 
 
 @register
+class Conv2DPartsNCHWc(Conv2DNCHWc):
+    """Convolution of float32 on blocked channels with a weight that two or three of bfloat16 add up to.
+
+    As nn.contrib_conv2d_NCHWc with the sum of the parts.
+
+    Operands: data ``[N, ceil(I / a), H, W, a]`` of float32, weight ``[P, ceil(O / b), ceil(I / a), kh, kw, a / 2, b, 2]`` of
+    bfloat16. Kernel family ``conv2d_parts_nchwc``.
+    """
+
+    name = "nn.contrib_conv2d_parts_NCHWc"
+    kernel = "conv2d_parts_nchwc"
+
+    def weight_type(self, weight: TensorType, attrs: PackedConv2DAttrs) -> TensorType:
+        expect_rank(self.name, weight, "weight", self.weight_rank + 2)
+        if weight.dtype != "bfloat16" or weight.shape[0] not in (2, 3):
+            raise fail(self.name, "weight", f"{weight}", "2 or 3 parts of pairs of bfloat16")
+        whole = TensorType(weight.shape[1:], "bfloat16")
+        return TensorType(super().weight_type(whole, attrs).shape, "float32")
+
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
+        return super().reference(attrs, data, pairs.parts_sum(weight))
+
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
+        raise NotImplementedError(f"{self.name} has a kernel family only")
+
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
+        n, _, *places, _ = results[0].shape
+        return 2 * n * dims.product((*places, *weight.shape[3:5])) * attrs.channels * attrs.in_channels
+
+
+@register
 class Conv3DNCDHWc(Conv2DNCHWc):
     """Convolution of volumes on blocked channels: as nn.contrib_conv2d_NCHWc, with one more axis before the others.
 

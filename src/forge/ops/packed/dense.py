@@ -82,7 +82,7 @@ class DensePartsPack(Op[DenseAttrs]):
         return [TensorType((*data.shape[:-1], units), "float32")]
 
     def reference(self, attrs: DenseAttrs, data: Array, weight: Array) -> Arrays:
-        plain = pairs.plain_array(reduce(lambda low, high: high + low, weight.astype(np.float32)[::-1]), 3)
+        plain = pairs.plain_array(pairs.parts_sum(weight), 3)
         columns = plain.transpose(1, 0, 2).reshape(plain.shape[1], -1)
         return [matrix_product(data, columns[:, : attrs.units], "float32")]
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -39,6 +40,11 @@ def plain_array(weight: np.ndarray, rank: int) -> np.ndarray:
         return weight
     *lead, steps, columns, group = weight.shape
     return np.swapaxes(weight, -1, -2).reshape(*lead, steps * group, columns)
+
+
+def parts_sum(weight: np.ndarray) -> np.ndarray:
+    """The float32 that the parts of a weight add up to, from the smallest on; the first axis counts parts."""
+    return reduce(lambda low, high: high + low, weight.astype(np.float32)[::-1])
 
 
 def element(weight: Tensor, rank: int, indices: Sequence[Expr]) -> Expr:
