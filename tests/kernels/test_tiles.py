@@ -105,7 +105,8 @@ def test_matmul_of_bytes(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("transposed", [(False, False), (True, True)])
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 2, 16), (19, 197, 64), (40, 1301, 21)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [
+    (9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 2, 16), (19, 197, 64), (40, 1301, 21)])
 def test_matmul_of_bfloat16(
     rows: int, depth: int, columns: int, transposed: tuple[bool, bool], target: str, products: Callable[[], int]
 ) -> None:

@@ -83,7 +83,7 @@ HEADS = {
     "integers/tables": "qnn.dequantize qnn.lookup qnn.quantize",
     "matching": "divide mean multiply negative power sum",
     "pack_blocks": "cast multiply nn.dense nn.indexed_matmul nn.matmul qnn.dequantize qnn.unpack reshape take transpose",
-    "pack_weights": "nn.dense",
+    "pack_weights": "nn.contrib_conv2d_NCHWc nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul nn.pad",
     "split_groups": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
     "recurrent_codes": "qnn.dequantize",

@@ -36,7 +36,7 @@ FACTORIZATIONS = {
 TRANSFORMS = {"fft.dft", "fft.fft"}
 """Where a NaN goes depends on the factorization of the length."""
 PACKED = {
-    "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_NCDHWc",
+    "nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_parts_NCHWc", "nn.contrib_conv2d_winograd_NCHWc", "nn.contrib_conv3d_NCDHWc",
     "nn.contrib_conv3d_winograd_NCDHWc", "nn.contrib_depthwise_conv2d_NCHWc", "nn.contrib_depthwise_conv3d_NCDHWc",
     "nn.contrib_subpixel_conv2d_NCHWc", "nn.contrib_subpixel_conv3d_NCDHWc", "nn.contrib_subpixel_depthwise_conv2d_NCHWc",
     "nn.contrib_subpixel_product",

@@ -24,6 +24,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import conv_tiles, tiles, winograd_bytes
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, Counts, plan_convolution, tail_widths
 from forge.kernels.cpu.micro import micro_kernel
+from forge.kernels.cpu.micro.parts import store_parts
 from forge.kernels.cpu.spatial import (
     WRITTEN_OUT,
     Image,
@@ -35,7 +36,6 @@ from forge.kernels.cpu.spatial import (
     static_shape,
     window_of,
 )
-from forge.kernels.cpu.micro.parts import store_parts
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.dots import Group
@@ -271,7 +271,7 @@ class Task:
             first_block + block, loops.serial("r", height, lambda r: row(block, r))))
 
     def where_data(self, block: Expr, body: Stmt) -> Stmt:
-        """What is done for a block of channels, but for one of a slice of padding, which adds nothing."""
+        """Does ``body`` for a block of channels, but for one of a slice of padding, which adds nothing."""
         return loops.guard(self.window.has_slice(self.image, block), body) if self.plan.skips_slices else body
 
     def _fill(self, base: Expr, begin: Expr, end: Expr, value: Callable[[Expr, Expr | None], Expr]) -> Stmt:
@@ -332,7 +332,7 @@ class Task:
             "row", self.rows, lambda row: loops.serial("column", self.columns, lambda column: position(group, row, column))))
 
     def channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
-        """Output block and channel inside it of a vector of a (task-local) group."""
+        """Returns the output block, and the channel inside it, of a vector of a (task-local) group."""
         plan, per_block = self.plan, self.window.out_block // self.plan.lanes
         absolute = self.first_group + group
         if plan.vectors % per_block == 0:
@@ -351,7 +351,7 @@ class Task:
         return plan.unit.weights(self.window.weight.memory, first * plan.unit.size, plan.lanes)
 
     def weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
-        """Number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
+        """Returns the number of the first column of a vector of weights, in steps of a ``unit`` of channels."""
         plan, window = self.plan, self.window
         out_block, lane = self.channel(group, vector)
         row = (out_block * self.counts.in_blocks + block) * window.height.kernel + tap

@@ -57,7 +57,8 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
     parts = -(-wanted // (-(-height.out // row_block) * -(-width.out // column_block)))
     return ConvPlan(
         **vars(problem) | {"staged": True}, tile_height=1, tile_width=column_block, vectors=vectors, row_block=row_block,
-        column_block=column_block, groups=tiles.divisors(groups, max(1, groups // parts))[0], chunk=problem.in_blocks, words=words)
+        column_block=column_block, groups=tiles.divisors(groups, max(1, groups // parts))[0], chunk=problem.in_blocks,
+        words=words)
 
 
 def _block(problem: ConvProblem, wanted: int) -> tuple[int, int]:
@@ -83,7 +84,7 @@ def _run(problem: ConvProblem) -> int:
 
 
 def estimate(convolution: Convolution3x3, target: Target) -> float:
-    """Cycles of one core, as of `conv_plan.estimate`; infinity where there are no tile registers for it."""
+    """Returns cycles of one core, as `conv_plan.estimate` does; infinity where there are no tile registers for it."""
     words = step_words((3 if convolution.dilation[1] == 1 else 1) * channel_block(target) // 2)
     if convolution.dtype not in target.isa.tiles or convolution.slices > 1 or words < MIN_WORDS:
         return math.inf
@@ -112,7 +113,7 @@ def parts_are_faster(convolution: DirectConvolution, parts: int, target: Target)
 
 
 def is_interleaved(problem: ConvProblem) -> bool:
-    """Whether the copy has all channels of a position side by side."""
+    """Returns whether the copy has all channels of a position side by side."""
     return problem.window.height.kernel == problem.window.width.kernel == 1
 
 
@@ -217,8 +218,8 @@ def by_multiply_adds(task: Task) -> Stmt:
             for i in range(size):
                 x = window.data.read([*window.source(task.image, block), h, w, k * size + i], None)
                 is_there = (block * plan.in_block + k) * size + i < plan.in_channels * size
-                numbers.append(loops.bound(E.broadcast(E.select(is_there, E.cast(x, "float32"), E.const(0, "float32")), plan.lanes),
-                                           lets, "x"))
+                x = E.select(is_there, E.cast(x, "float32"), E.const(0, "float32"))
+                numbers.append(loops.bound(E.broadcast(x, plan.lanes), lets, "x"))
             for v in range(plan.vectors):
                 place = task.weight_place(group, block, tap, across * plan.in_block + k, v)
                 words = [loops.bound(task.weights(place + part * _weight_part(task)), lets, "w") for part in range(plan.parts)]

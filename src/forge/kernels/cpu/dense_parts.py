@@ -94,7 +94,8 @@ def _plan(call: KernelCall) -> PartsPlan:
     tile_rows = min(tile_rows, most // TILE_ROWS * TILE_ROWS)
     return PartsPlan(
         data=data, weight=weight.memory, result=call.results[0], target=call.target, rows=rows, depth=steps * size,
-        units=int(call.attrs.units), panel=panel, panels=panels, parts=parts, tile=RegisterTile(tile_rows, vectors, lanes, "float32"),
+        units=int(call.attrs.units), panel=panel, panels=panels, parts=parts,
+        tile=RegisterTile(tile_rows, vectors, lanes, "float32"),
         row_block=gemm.row_block(rows, tile_rows, min(ROW_BLOCK, most)))
 
 
@@ -137,7 +138,8 @@ class _Task:
             lets, k = list[Stmt](), E.ramp(n * lanes, 1, lanes)
             x = loops.bound(E.cast(gemm.read_flat(plan.data, self.rows.begin + row, k), "float32"), lets, "x")
             place = E.ramp(base + n * lanes, 1, lanes)
-            return seq(lets, largest.step(0, E.call("abs", x)), store_parts(self.copy, place, x, None, PAIRS, plan.parts, plan.depth))
+            parts = store_parts(self.copy, place, x, None, PAIRS, plan.parts, plan.depth)
+            return seq(lets, largest.step(0, E.call("abs", x)), parts)
 
         usual = is_usual(largest.total())
         return seq(largest.start(), loops.serial("k", plan.depth // lanes, vector),

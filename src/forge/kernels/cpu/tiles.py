@@ -47,7 +47,7 @@ def step_cycles(rows: int, vectors: int, costs: MachineModel) -> float:
 
 
 def register_cycles(words: float, used: int, costs: MachineModel) -> float:
-    """Cycles in which tile registers multiply ``words`` of one operand by one of the other, ``used`` of 16 in a row of theirs."""
+    """Returns cycles of ``words`` products of two words in tile registers, in whose rows ``used`` of 16 are used."""
     return words / (16 * used * costs.tile_rows * costs.tile_share)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
 from forge import dims, te
 from forge.ops.core.inference import expect_rank, fail, require_equal
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register

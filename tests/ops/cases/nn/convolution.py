@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.ops.case import Case, Draw, bf16, f16, f32, f64, i8, row, u8
+from tests.ops.cases.nn.matmul import parts_of
 from tests.ops.onnx_oracle import onnx_node
 
 ONNX_NAMES = {"strides": "strides", "dilation": "dilations", "groups": "group", "output_padding": "output_padding"}
@@ -103,6 +104,18 @@ def blocked_row(channels: int, outputs: int, kernel: int, size: tuple[int, int],
                symbolic=False, channels=outputs, in_channels=channels, kernel_size=(kernel, kernel), **attrs)
 
 
+def parts_row(channels: int, outputs: int, kernel: int, size: tuple[int, int], parts: int, **attrs: Any) -> Case:
+    """A blocked convolution with a weight in parts."""
+    x, w = array(2, channels, *size), array(outputs, channels, kernel, kernel)
+    found, whole = parts_of(packed(w, 16, 16), parts)
+    pairs = [np.moveaxis(part.reshape(*part.shape[:-2], -1, 2, 16), -2, -1) for part in found]
+    plain = onnx_conv("Conv", 2, attrs)
+    sums = np.moveaxis(whole, (-2, -1), (3, 1)).reshape(outputs, -1, kernel, kernel)[:, :channels]
+    return row("nn.contrib_conv2d_parts_NCHWc", [blocked(x, 16), np.ascontiguousarray(np.stack(pairs))],
+               lambda *_: blocked(plain(x, sums)[0], 16), symbolic=False, channels=outputs, in_channels=channels,
+               kernel_size=(kernel, kernel), **attrs)
+
+
 def depthwise_row(channels: int, kernel: int, size: tuple[int, int], block: int = 16, filters: int = 1, **attrs: Any) -> Case:
     x, w = array(1, channels, *size), array(filters * channels, 1, kernel, kernel)
     weight = np.ascontiguousarray(w.reshape(-1, block, kernel, kernel).transpose(0, 2, 3, 1))
@@ -118,6 +131,8 @@ def blocked_rows() -> list[Case]:
         blocked_row(16, 48, 1, (5, 9)),
         blocked_row(40, 16, 3, (8, 6), dilation=(2, 2), padding=(2, 2)),
         blocked_row(8, 8, 3, (6, 5), inner=8, outer=8, padding=(0, 1, 2, 1)),
+        parts_row(24, 32, 3, (7, 6), 3, padding=(1, 1)),
+        parts_row(32, 16, 1, (5, 9), 2, strides=(2, 2)),
         depthwise_row(32, 3, (9, 7), padding=(1, 1), strides=(2, 2)),
         depthwise_row(16, 5, (7, 7), padding=(2, 2)),
         depthwise_row(8, 3, (6, 5), block=8, dilation=(2, 1), padding=(2, 1)),

@@ -21,13 +21,18 @@ def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Cas
         units=units)
 
 
-def parts_row(rows: tuple[int, ...], depth: int, units: int, panel: int, parts: int) -> Case:
-    weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
+def parts_of(weight: np.ndarray, count: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Bfloat16 that a float32 is split into, and what they add up to."""
     rest, found = weight, list[np.ndarray]()
-    for _ in range(parts):
+    for _ in range(count):
         found.append(rest.astype(dtypes.numpy_dtype("bfloat16")))
         rest = rest - found[-1].astype(np.float32)
-    whole = weight - rest
+    return found, weight - rest
+
+
+def parts_row(rows: tuple[int, ...], depth: int, units: int, panel: int, parts: int) -> Case:
+    weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
+    found, whole = parts_of(weight, parts)
     pairs = [packed(part, panel).reshape(-1, depth // 2, 2, panel).swapaxes(2, 3) for part in found]
     return row("nn.contrib_dense_parts_pack", [f32(*rows, depth), np.ascontiguousarray(np.stack(pairs))],
         lambda x, _: x @ whole.T, symbolic=False, units=units)

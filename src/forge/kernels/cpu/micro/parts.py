@@ -11,8 +11,8 @@ from forge import loops
 from forge.kernels.cpu.micro.outer import Left, Right, no_statement
 from forge.kernels.cpu.micro.tile import TileProduct
 from forge.loops import Accumulators
-from forge.tir import expr as E
 from forge.loops.dots import Group
+from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import TILE_ROWS, Stmt, Tiles, seq, store
 

@@ -79,8 +79,7 @@ class TileProduct(DotProduct):
 
     @staticmethod
     def move(number: int, value: Expr, along: E.Var, first: ExprLike, beyond: int = 0) -> Stmt:
-        """Loads a register with what is ``beyond`` elements after what ``value`` loads for ``along`` from ``first`` on, a row each.
-        """
+        """Loads a register with what ``value`` loads for ``along`` from ``first`` on, a row each, ``beyond`` elements further."""
         buffer, at, stride = strided(value, along, E.as_expr(first))
         return Tiles("load", (number,), (at + beyond, stride), buffer)
 
