@@ -116,9 +116,9 @@ class CompileOptions:
         detail="Inputs and outputs keep their types."))
     bfloat16: bool = field(default=False, metadata=says(
         "Compute in bfloat16 where that is safe.", python="set_bfloat16", flags=("--bfloat16",), config=True,
-        detail="Matrix products take half of the time where the CPU multiplies it quickly (AMD from Zen 4 on); Winograd's "
-        "algorithm there, and all on other CPUs, about as much as in float32. Errors are some 1e-2 of the largest output, and "
-        "more in deep networks; inputs and outputs keep their types."))
+        detail="Matrix products take half of the time where the CPU multiplies it quickly (AMD from Zen 4 on), less in tile "
+        "registers (Intel's AMX); Winograd's algorithm, and all on other CPUs, about as much as in float32. Errors are some 1e-2 "
+        "of the largest output, and more in deep networks; inputs and outputs keep their types."))
     channel_layout: str | None = field(default=None, metadata=says(
         "Inner layout of convolutions: first or last.", python="set_channel_layout", flags=("--channel-layout",), config=True,
         values=("first", "last"), detail="None lets the compiler choose."))

@@ -145,8 +145,8 @@ static int32_t check_feature(const char *name, forge_error *error) {
     if (is_allowed(feature)) return FORGE_OK;
     return forge_fail(error, FORGE_ERROR_CPU,
                       "model: it needs the CPU feature '%s', which the system does not let this process use; run it where it may, or "
-                      "compile it without (target 'llvm -mattr=-%s')",
-                      name, name);
+                      "compile it without tile registers (target 'llvm -mattr=-amx-tile')",
+                      name);
   }
   return forge_fail(error, FORGE_ERROR_CPU,
                     "model: it needs the CPU feature '%s', which this CPU lacks; compile it for this CPU (target 'llvm') or for an "
