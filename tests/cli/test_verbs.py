@@ -20,8 +20,9 @@ import pytest
 import forge
 from forge import knobs, optional, peers
 from forge.cli import VERBS, examples, function, main, source, summary, tables
-from forge.driver import STAGES, check_options
+from forge.driver import STAGES, check_options, tuning
 from forge.options import CompileOptions
+from forge.target import Target, host
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
 pytestmark = pytest.mark.usefixtures("compile_cache")
@@ -455,6 +456,25 @@ def test_outputs_may_have_any_name(here: Path, capsys: pytest.CaptureFixture[str
     assert run("run", "m.relay", "-i", "v.npy", "-o", "out.npz") == 0
     with np.load(here / "out.npz") as stored:
         assert stored["file"].tolist() == [-1, -1]
+
+
+def test_what_another_cpu_found_is_used_for_that_cpu_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made_on = next(cpu for cpu in ("znver5", "znver4") if cpu != host.name())
+    target = f"llvm -mcpu={made_on} -num-cores=3"
+    record = tuning.Record.of(Target.parse(target), "conv2d a", "1 2", 1.0, 2.0)
+    tuning.write_json(here / "tuning.json", [record])
+    assert run("tune", "--import", "tuning.json") == 0
+    assert f"took: 1 record of {made_on}; this machine is {host.name()}" in capsys.readouterr().out
+    assert run("compile", "model.onnx", "-o", "out", "--tuned") == 1
+    said = capsys.readouterr().err
+    assert "--tuned" in said and f"got records of {record.group}; expected some of {host.name()}, " in said
+    assert "run 'forge tune MODEL' first, on that CPU" in said
+    assert run("compile", "model.onnx", "-o", "out", "--tuned", "--target", target) == 0
+    assert run("tune", "model.onnx", "--target", target) == 1
+    assert f"--target: is for {made_on}, and this machine is {host.name()}" in capsys.readouterr().err
+    assert run("tune", "--show") == 0
+    shown = capsys.readouterr().out
+    assert record.group in shown and "tuning.sqlite: 1 record\n" in shown
 
 
 @pytest.mark.parametrize("peer", ["onnxruntime", "openvino"])
