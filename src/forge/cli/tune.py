@@ -69,8 +69,9 @@ def _manage(show: bool, export: Path | None, take: Path | None, as_json: bool) -
         if as_json:
             source.print_json([dataclasses.asdict(record) for record in records])
         else:
-            for title, group in itertools.groupby(records, lambda record: record.group):
-                _print_records(list(group), title)
+            for group, known in itertools.groupby(records, lambda record: record.group):
+                source.say(group)
+                _print_records(list(known), "")
             source.say(f"{tuning.path()}: {source.count_text(len(records), 'record')}")
     elif export is not None:
         _say(f"wrote {export}", tuning.write_json(export, tuning.load()), as_json)
