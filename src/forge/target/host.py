@@ -40,6 +40,12 @@ def name() -> str:
 
 
 @cache
+def model() -> str:
+    """What the kernel calls the CPU: on virtual machines often one name for several generations; empty where it says nothing."""
+    return first_fields(_read("/proc/cpuinfo")).get("model name", "")
+
+
+@cache
 def cache_sizes() -> dict[int, int]:
     """Bytes of the data caches of CPU 0 by level; what the kernel does not report is missing."""
     sizes: dict[int, int] = {}
