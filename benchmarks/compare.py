@@ -29,7 +29,7 @@ from rich.console import Console
 
 from benchmarks import machine_tables, models, report, results
 from benchmarks.isolation import Worker, WorkerFailed, run
-from benchmarks.libraries import DISTRIBUTIONS, LIBRARIES, OPTIONAL, Case
+from benchmarks.libraries import DISTRIBUTIONS, LIBRARIES, OPTIONAL, OURS, Case
 from benchmarks.results import Measurement, Result
 from forge import peers
 from forge.driver.machines import Table
@@ -240,14 +240,16 @@ def _measure_all(options: argparse.Namespace, path: Path, console: Console) -> l
 
 def _publish(taken: Sequence[Measurement], options: argparse.Namespace) -> None:
     """Puts the table on the page; rates are the best of any round."""
-    facts = {"minima of rounds": str(options.rounds)}
-    for threads in options.threads:
-        group = [m for m in taken if m.threads == threads]
-        flops, bandwidth = (max(rates, default=0.0) / 1e9 for rates in ([m.peak_flops for m in group], [m.bandwidth for m in group]))
-        facts[f"{threads} thread(s)"] = f"{flops:.0f} GFLOP/s of float32 multiply-adds, copies move {bandwidth:.0f} GB/s"
+    rounds = [len(row.samples) for m in taken for row in m.results if row.samples] or [0]
+    facts = [f"minima of {' to '.join(map(str, sorted({min(rounds), max(rounds)})))} rounds"]
+    for threads in sorted({m.threads for m in taken}):
+        flops = max(m.peak_flops for m in taken if m.threads == threads) / 1e9
+        bandwidth = max(m.bandwidth for m in taken if m.threads == threads) / 1e9
+        facts.append(f"{threads} thread(s): {flops:.0f} GFLOP/s of float32 multiply-adds, copies move {bandwidth:.0f} GB/s")
     line = machine_tables.command("compare", options, _parse([]))
-    versions = machine_tables.versions(DISTRIBUTIONS.get(name, name) for name in options.libraries if not name.startswith("forge"))
-    machine_tables.publish(Table(line, *report.page_table(taken), versions, facts), options.note)
+    peers_used = [DISTRIBUTIONS.get(name, name) for name in options.libraries if name not in OURS.values()]
+    table = Table(line, *report.page_table(taken), machine_tables.versions(peers_used), facts)
+    machine_tables.publish(table, options.note)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

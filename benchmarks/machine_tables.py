@@ -25,8 +25,8 @@ _SILENT = ("page", "note", "output", "fresh", "prepare", "patience")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--page", action="store_true", help="put the table among those of this CPU in docs/reference/performance.md")
-    parser.add_argument("--note", default="", help="with --page: what readers should know, such as a machine that others use, too")
+    parser.add_argument("--page", action="store_true", help="put the table into docs/reference/performance.md")
+    parser.add_argument("--note", default="", help="with --page: what readers should know, such as that others used the machine")
 
 
 def command(program: str, options: argparse.Namespace, usual: argparse.Namespace, separator: str = ",") -> str:
@@ -50,7 +50,7 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
 
 def publish(table: Table, note: str = "") -> None:
     """Keeps a table of this machine, and writes the page."""
-    facts = {**table.facts, **({"note": note} if note else {})}
+    facts = [*table.facts, *([note] if note else [])]
     machines.add(STORE, Table(table.command, table.columns, table.rows, table.versions, facts))
     PAGE.write_text(page(), encoding="utf-8")
 
@@ -59,7 +59,7 @@ def page(known: Sequence[Machine] | None = None, text: str | None = None) -> str
     """The page with the tables of ``known`` machines (by default those of the store) in ``text`` (what the page has now)."""
     by_cpu: dict[str, str] = {}
     for machine in machines.read(STORE) if known is None else known:
-        by_cpu[machine.cpu] = by_cpu.get(machine.cpu, "") + "".join(map(_section, [machine] * len(machine.tables), machine.tables))
+        by_cpu[machine.cpu] = by_cpu.get(machine.cpu, "") + "".join(_section(machine, table) for table in machine.tables)
     text = PAGE.read_text(encoding="utf-8") if text is None else text
     shown = {found[1] for found in _GENERATED.finditer(text)}
     text = _GENERATED.sub(lambda found: _block(found[1], by_cpu), text)
@@ -73,7 +73,6 @@ def _block(cpu: str, by_cpu: Mapping[str, str]) -> str:
 def _section(machine: Machine, table: Table) -> str:
     """What was measured, on what and with what, and the numbers."""
     said = [f"{name} {value}" for name, value in table.versions.items()]
-    said += [value if name == "note" else f"{name}: {value}" for name, value in table.facts.items()]
     lines = [table.columns, ["---"] * len(table.columns), *table.rows]
     rows = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
-    return f"\n{machine}; {table.measured}; {'; '.join(said)}.\n\n    {table.command}\n\n{rows}\n"
+    return f"\n{machine}; {table.measured}; {'; '.join([*said, *table.facts])}.\n\n    {table.command}\n\n{rows}\n"

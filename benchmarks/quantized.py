@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         line = machine_tables.command(program, options, parser.parse_args(options.models), " ")
         rows.append(["geometric mean", *[""] * 3, mean, *[""] * 4])
         versions = machine_tables.versions(["onnxruntime", "openvino", *(["nncf"] if "nncf" in options.by else [])])
-        machine_tables.publish(Kept(line, columns, rows, versions, {"threads": str(options.threads)}), options.note)
+        machine_tables.publish(Kept(line, columns, rows, versions, [f"{options.threads} thread(s)"]), options.note)
     return 0
 
 

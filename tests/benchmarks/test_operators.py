@@ -133,7 +133,7 @@ def test_results_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
     operator_results.save(file, Measured(here).add([MEASURED]))
     assert operator_results.load(file, here) == Measured(here, (MEASURED,))
     assert operator_results.load(file, {**here, "versions": {"onnxruntime": "2"}}).results == ()
-    with pytest.raises(ValueError, match="measured on .*'cpu': 'a'.*; this is .*'cpu': 'b'.*; give another --json"):
+    with pytest.raises(ValueError, match=r"measured on .*'cpu': 'a'.*; this is .*'cpu': 'b'.*; give another --json"):
         operator_results.load(file, {**here, "cpu": "b"})
 
 

@@ -16,7 +16,7 @@ COLUMNS = ("model", "ms")
 
 
 def table(command: str, milliseconds: str) -> Table:
-    return Table(command, COLUMNS, [["mlp [b=1]", milliseconds]], {"forge": "1"}, {"rounds": "3"})
+    return Table(command, COLUMNS, [["mlp [b=1]", milliseconds]], {"forge": "1"}, ["3 rounds"])
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, cpu: str, *, cpus: int = 8) -> Machine:
@@ -57,7 +57,7 @@ def test_the_same_command_replaces_its_own_table_only(tmp_path: Path) -> None:
 def test_other_files_are_refused_and_kept(content: str, tmp_path: Path) -> None:
     file = tmp_path / "speed.json"
     file.write_text(content)
-    with pytest.raises(OptionError, match="speed.json: .*; expected a file of measurements by machine of format 1"):
+    with pytest.raises(OptionError, match=r"speed\.json: .*; expected a file of measurements by machine of format 1"):
         machines.add(file, table("bench a", "1"))
     assert file.read_text() == content
     assert machines.read(tmp_path / "nowhere.json") == []

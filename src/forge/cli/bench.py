@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ EXAMPLES = (
 
 _QUANTILES = {"minimum": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "maximum": 1.0}
 _NUMBERS = (*_QUANTILES, "Forge is", "difference")
+_COLUMNS = ("runtime", *_NUMBERS)
 _SPARE = ("p99", "p90", "maximum", "minimum", "difference")
 
 
@@ -74,31 +75,38 @@ def bench(
     rows, code = _rows(latencies, agreement), target.instruction_set
     if as_json:
         taken = {name: _milliseconds(latency) for name, latency in latencies.items()}
-        source.print_json({"cpu": host.name(), "instruction_set": code, "threads": threads, "rounds": rounds, "latencies_ms": taken,
-                           "difference": agreement})
+        source.print_json({"cpu": host.name(), "instruction_set": code, "threads": threads, "rounds": rounds,
+                           "latencies_ms": taken, "difference": agreement})
     else:
         counts = f"{source.count_text(threads, 'thread')}, {source.count_text(rounds, 'round')}"
         source.say(f"latency in ms on {host.name()}, {code}, {counts}")
-        tables.show("", ("runtime", *_NUMBERS), rows, right=_NUMBERS, spare=_SPARE)
+        tables.show("", _COLUMNS, rows, right=_NUMBERS, spare=_SPARE)
     if record is not None:
-        words = [f"forge bench {model} --threads {threads}", *(f"--vs {','.join(names)}" for _ in names[:1]),
-                 *(f"--dim {size}" for size in dim or ()), *(f"--shape {sizes}" for sizes in shape or ()),
-                 *(f"--function {name}" for name in [function] if name), *chosen]
-        words += [f"for {target.machine}, {code}"] if (target.machine, code) != (host.name(), Target.parse().instruction_set) else []
+        given = {"--vs": [",".join(names)] if names else (), "--input": inputs, "--dim": dim, "--shape": shape,
+                 "--function": [function] if function else ()}
+        line = _command(model, threads, given, chosen, target)
         versions = {"forge": __version__, **{name: optional.installed(name) or "" for name in names}}
-        table = machines.Table(" ".join(words), ("runtime", *_NUMBERS), rows, versions, {"code": code, "rounds": str(rounds)})
+        table = machines.Table(line, _COLUMNS, rows, versions, [code, source.count_text(rounds, "round")])
         _show_kept(machines.add(record, table), record, quiet=as_json)
 
 
-def _show_kept(known: list[machines.Machine], record: Path, *, quiet: bool) -> None:
+def _command(
+    model: Path, threads: int, given: Mapping[str, Sequence[str] | None], chosen: Sequence[str], target: Target
+) -> str:
+    """What was measured, in one line: results of the same take the place of one another."""
+    words = [f"{flag} {value}" for flag, values in given.items() for value in values or ()]
+    code, usual = ([f"for {t.machine}, {t.instruction_set}"] for t in (target, Target.parse("llvm")))
+    return " ".join([f"forge bench {model} --threads {threads}", *words, *chosen, *(code if code != usual else [])])
+
+
+def _show_kept(known: Sequence[machines.Machine], record: Path, *, quiet: bool) -> None:
     """The table of this machine, and which others the file has."""
     if quiet:
         return
     here, *others = known
-    heads = ("runtime", *_NUMBERS)
-    rows = [[table.command, *row] for table in here.tables if tuple(table.columns) == heads for row in table.rows]
+    rows = [[table.command, *row] for table in here.tables if tuple(table.columns) == _COLUMNS for row in table.rows]
     source.say(f"{record}: {here}")
-    tables.show("", ("command", *heads), rows, right=_NUMBERS, spare=_SPARE)
+    tables.show("", ("command", *_COLUMNS), rows, right=_NUMBERS, spare=_SPARE)
     for other in others:
         source.say(f"{record}: {other}: {source.count_text(len(other.tables), 'other table')}")
 

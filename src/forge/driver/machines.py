@@ -1,4 +1,4 @@
-"""Measurements by the machine that they were taken on: a JSON file that holds the tables of several machines and never mixes them."""
+"""Measurements by the machine that they were taken on: a JSON file with tables of several machines, which it never mixes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table:
         command: what was run, in one line.
         columns, rows: heads and cells, as text.
         versions: of the libraries that took part, by name.
-        facts: what else was measured or should be known, in words: rates of a core, rounds.
+        facts: what else was measured or should be known, each in a few words: rates of a core, rounds.
         measured: the day, in UTC.
     """
 
@@ -39,7 +39,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     versions: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Sequence[str] = ()
     measured: str = field(default_factory=_today)
 
 
@@ -94,14 +94,17 @@ def read(path: Path) -> list[Machine]:
 
 
 def add(path: Path, table: Table) -> list[Machine]:
-    """Puts a table of this machine into a file, in the place of an older one of the same command; returns all, this machine first.
+    """Puts a table of this machine into a file, in the place of an older one of the same command.
+
+    Returns:
+        All machines of the file, this one first.
 
     Raises:
         OptionError: the file is of another form; OSError: it cannot be written.
     """
     here, machines = Machine.here(), read(path)
     others = [machine for machine in machines if machine.facts != here.facts]
-    known = [t for machine in machines if machine.facts == here.facts for t in machine.tables if t.command != table.command]
+    known = [t for machine in machines if machine not in others for t in machine.tables if t.command != table.command]
     made = replace(here, tables=tuple(sorted([*known, table], key=lambda t: t.command)))
     content = {"format": FORMAT, "machines": [asdict(m) for m in sorted([made, *others], key=str)]}
     text = _LIST_OF_CELLS.sub(lambda cells: re.sub(r"\n +", " ", cells[0]), json.dumps(content, indent=1))

@@ -165,7 +165,8 @@ def _take_over(database: sqlite3.Connection) -> None:
     """Copies what a database of format 1 has, once; its own table stays, so that earlier versions of Forge go on using it."""
     (version,) = database.execute("pragma user_version").fetchone()
     if version > FORMAT:
-        raise sqlite3.DatabaseError(f"format {version} of a later version of Forge")
+        raise OptionError(f"tuning: {path()}: got format {version} of a later version of Forge; expected at most {FORMAT}; "
+                          f"set {knobs.TUNING.name} to another file")
     if version == FORMAT:
         return
     if database.execute("select 1 from sqlite_master where name = 'records'").fetchone():
