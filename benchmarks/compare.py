@@ -2,6 +2,7 @@
 
     python -m benchmarks.compare --output build/comparison
     python -m benchmarks.compare --models resnet18,bert --threads 1 --batch 1 --rounds 20
+    python -m benchmarks.compare --batch 1 --page   # also adds the table of this CPU to docs/reference/performance.md
 
 Every library has a process of its own; one that crashes, hangs or refuses a model is said to, and the rest goes on. The
 processes take turns, and all but one are held still. What is finished is kept in OUTPUT/results.json, and the same
@@ -26,11 +27,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks import models, report, results
+from benchmarks import machine_tables, models, report, results
 from benchmarks.isolation import Worker, WorkerFailed, run
-from benchmarks.libraries import LIBRARIES, OPTIONAL, Case
+from benchmarks.libraries import DISTRIBUTIONS, LIBRARIES, OPTIONAL, OURS, Case
 from benchmarks.results import Measurement, Result
 from forge import peers
+from forge.driver.machines import Table
 
 _CPUS = len(os.sched_getaffinity(0))
 _FEWEST_ROUNDS = 3
@@ -188,6 +190,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="only export and compile; the measurements come with another call")
     parser.add_argument("--output", type=Path, default=Path("build/comparison"), help="folder; default: build/comparison")
     parser.add_argument("--fresh", action="store_true", help="forget what the folder holds, compiled models too")
+    machine_tables.add_arguments(parser)
     return parser.parse_args(arguments)
 
 
@@ -235,6 +238,20 @@ def _measure_all(options: argparse.Namespace, path: Path, console: Console) -> l
     return [m for case in cases for m in done if m.case == case and m.threads in options.threads]
 
 
+def _publish(taken: Sequence[Measurement], options: argparse.Namespace) -> None:
+    """Puts the table on the page; rates are the best of any round."""
+    rounds = [len(row.samples) for m in taken for row in m.results if row.samples] or [0]
+    facts = [f"minima of {' to '.join(map(str, sorted({min(rounds), max(rounds)})))} rounds"]
+    for threads in sorted({m.threads for m in taken}):
+        flops = max(m.peak_flops for m in taken if m.threads == threads) / 1e9
+        bandwidth = max(m.bandwidth for m in taken if m.threads == threads) / 1e9
+        facts.append(f"{threads} thread(s): {flops:.0f} GFLOP/s of float32 multiply-adds, copies move {bandwidth:.0f} GB/s")
+    line = machine_tables.command("compare", options, _parse([]))
+    peers_used = [DISTRIBUTIONS.get(name, name) for name in options.libraries if name not in OURS.values()]
+    table = Table(line, *report.page_table(taken), machine_tables.versions(peers_used), facts)
+    machine_tables.publish(table, options.note)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the comparison; the exit status is 1 if a model or Forge on it failed, or Forge's outputs disagreed."""
     options = _parse(arguments)
@@ -247,6 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.prepare:
         return 0
     report.write(taken, options.output, console)
+    if options.page and taken:
+        _publish(taken, options)
     expected = len(options.models) * len(options.batch) * len(options.threads)
     ours = [row for m in taken for row in m.results if row.ours]
     return int(len(taken) < expected or not all(row.counts for row in ours))

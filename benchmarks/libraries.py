@@ -31,6 +31,9 @@ _BFLOAT16_LIMIT = 0.5
 """Products of bfloat16 have an error of some 1e-3; a deep network with random weights makes 0.3 of it in OpenVINO too."""
 
 OPTIONAL = ("iree",)
+DISTRIBUTIONS = MappingProxyType({
+    "openvino-default": "openvino", "mnn": "MNN", "torch-compile": "torch", "iree": "iree-base-runtime"})
+"""What is installed for a library, where that has another name."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.operator_table import ROWS
-from benchmarks.results import geometric_mean, machine
+from benchmarks.results import geometric_mean
 from forge import files
+from forge.driver.machines import Machine
 
 STORE = Path(__file__).parent / "operators.json"
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "performance_operators.md"
@@ -151,13 +152,24 @@ class Measured:
 
 
 def environment(versions: Mapping[str, str]) -> dict[str, Any]:
-    return {**machine(), "versions": dict(versions)}
+    return {**Machine.here().facts, "versions": dict(versions)}
 
 
 def load(path: Path, here: Mapping[str, Any]) -> Measured:
-    """What ``path`` holds if it was measured ``here``, else nothing: times of two machines do not stand in one table."""
+    """What ``path`` holds if it was measured ``here`` with the same versions; nothing, to be replaced, where these were others.
+
+    Raises:
+        ValueError: it was measured on another machine: times of two machines do not stand in one table.
+    """
     stored = read(path)
+    there, now = (_machine(e) for e in (stored.environment, here))
+    if stored.environment and there != now:
+        raise ValueError(f"{path}: measured on {there}; this is {now}; give another --json, without --page")
     return stored if stored.environment == here else Measured(here)
+
+
+def _machine(environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in environment.items() if name != "versions"}
 
 
 def read(path: Path = STORE) -> Measured:
@@ -198,7 +210,7 @@ def _where(environment: Mapping[str, Any]) -> str:
     if not environment:
         return "."
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    return f", measured on {environment['cpu']}, {environment['cpus']} CPUs, with {versions}."
+    return f", measured on {environment['cpu']} ({environment['model']}), {environment['cpus']} CPUs, with {versions}."
 
 
 def _section(threads: int, results: Sequence[Result]) -> Iterator[str]:

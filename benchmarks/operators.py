@@ -268,7 +268,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [row for row in ROWS if any(part in row.title for part in options.filter)]
     kept = STORE if options.page else options.json
     here = results.environment(versions() | ({} if options.target == "llvm" else {"target": options.target}))
-    measured = results.load(kept, here) if kept else Measured(here)
+    try:
+        measured = results.load(kept, here) if kept else Measured(here)
+    except ValueError as error:
+        raise SystemExit(f"benchmarks.operators: {error}") from error
     console.print(f"{len(chosen)} rows on {here['cpu']}, {here['cpus']} CPUs, {here['versions']}")
     failed = False
     for threads in options.threads:

@@ -1,7 +1,7 @@
 """Quantized models with Forge, onnxruntime and openvino, and the float models that they are made of, in turns.
 
     python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--activations uint16 | --by nncf]
-        [--target TARGET]
+        [--target TARGET] [--page]
     python -m benchmarks.quantized --by onnxruntime nncf
     python -m benchmarks.quantized resnet50 --inputs 500
 
@@ -11,6 +11,7 @@ both, and each engine is given the file that it runs fastest.
 *Peer / Forge* is the time of the fastest peer over Forge's, by minima; *float / int8* is Forge's time for the float32 model over
 that for the quantized one.
 *Errors* are the largest differences of all three to onnxruntime without optimizations, relative to the largest output.
+``--page`` also adds the table of this CPU to ``docs/reference/performance.md``.
 With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
 
@@ -29,9 +30,10 @@ from rich.console import Console
 from rich.table import Table
 
 import forge
-from benchmarks import models
+from benchmarks import machine_tables, models
 from benchmarks.turns import take_turns
 from forge import peers
+from forge.driver.machines import Table as Kept
 
 USUAL = ("resnet18", "resnet50", "mobilenetv2", "mobilenetv3", "efficientnet", "yolo", "unet", "bert", "minilm", "vit", "speech",
          "lstm")
@@ -161,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=0, help="compare classes of this many inputs, and measure nothing")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
     parser.add_argument("--target", default="llvm")
+    machine_tables.add_arguments(parser)
     options = parser.parse_args(arguments)
     os.environ["FORGE_CACHE"] = "0"
     if options.inputs:
@@ -168,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: %d of %d" % agreement(name, options), flush=True)
         return 0
     columns = ("model", "Forge, ms", "onnxruntime", "openvino", "peer / Forge", "float32", "float / int8", "errors", "MB")
-    table, ratios = Table(*columns), []
+    table, ratios, rows = Table(*columns), list[float](), list[list[str]]()
     console = Console(width=140)
     for name in options.models:
         found = measured(name, options)
@@ -180,9 +183,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                  f"{times['float32']:.3f}", f"{times['float32'] / times['forge']:.2f}",
                  " ".join(f"{e:.4f}" for e in found["errors"]), f"{found['bytes'] / 1e6:.1f}"]
         table.add_row(*cells)
+        rows.append(cells)
         print("\t".join(cells), flush=True)
     console.print(table)
-    print(f"geometric mean of {len(ratios)}: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}, least {min(ratios):.2f}")
+    mean = f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}"
+    print(f"geometric mean of {len(ratios)}: {mean}, least {min(ratios):.2f}")
+    if options.page:
+        program = " ".join(["quantized", *(options.models if options.models != USUAL else ())])
+        line = machine_tables.command(program, options, parser.parse_args(options.models), " ")
+        rows.append(["geometric mean", *[""] * 3, mean, *[""] * 4])
+        versions = machine_tables.versions(["onnxruntime", "openvino", *(["nncf"] if "nncf" in options.by else [])])
+        machine_tables.publish(Kept(line, columns, rows, versions, [f"{options.threads} thread(s)"]), options.note)
     return 0
 
 

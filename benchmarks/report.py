@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.libraries import Precision
+from benchmarks.libraries import OURS, Precision
 from benchmarks.results import Measurement, Result, mean_ratios
 
 _COLUMNS = ("compile s", "load s", "peak MiB", "min ms", "median ms", "of limit", "it / forge", "error")
@@ -60,6 +60,40 @@ def _cells(row: Result, measurement: Measurement) -> tuple[str, ...]:
     error = f"{row.error:.1e}"
     return (*spent, memory, f"{fastest * 1e3:.3f}", f"{row.latencies.median * 1e3:.3f}", f"{seconds / fastest:.0%} {bound}",
             ratio, error if row.counts else f"[red]wrong: {error}[/red]")
+
+
+def page_table(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows for the page: minima in ms by library, ratios by precision, memory; the means of each kind at the end."""
+    libraries = list(dict.fromkeys(row.library for m in measurements for row in m.results))
+    precisions = [precision for precision in _PRECISIONS if OURS[precision] in libraries]
+    columns = ["model", "batch", "threads", *(f"{library}, ms" for library in libraries),
+               *(f"peer / forge, {precision}" for precision in precisions), "of limit", "MiB", "least of peers"]
+    rows, means = [], []
+    for key in sorted({(m.case.batch, m.threads) for m in measurements}):
+        group = [m for m in measurements if (m.case.batch, m.threads) == key]
+        rows += [_page_row(m, libraries, precisions) for m in group]
+        ratios = [mean_ratios(group, precision).get("best peer") for precision in precisions]
+        means.append(["geometric mean", *map(str, key), *[""] * len(libraries), *map(_ratio_text, ratios), "", "", ""])
+    return columns, rows + means
+
+
+def _page_row(measurement: Measurement, libraries: Sequence[str], precisions: Sequence[Precision]) -> list[str]:
+    found = {row.library: row for row in measurement.results}
+    times = [_time_text(found[library]) if library in found else "" for library in libraries]
+    ours, leanest, (bound, seconds) = measurement.ours(), measurement.leanest_peer(), measurement.limit
+    share = f"{seconds / ours.latencies.minimum:.0%} {bound}" if ours else ""
+    memory = [f"{row.peak_bytes / 2**20:.0f}" if row else "" for row in (ours, leanest)]
+    case = measurement.case
+    return [case.model, str(case.batch), str(measurement.threads), *times,
+            *(_ratio_text(measurement.ratio(precision)) for precision in precisions), share, *memory]
+
+
+def _time_text(row: Result) -> str:
+    return f"{row.latencies.minimum * 1e3:.4g}" if row.counts else "failed" if row.failure else "wrong"
+
+
+def _ratio_text(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _plain(text: str) -> str:

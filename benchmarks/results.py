@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from benchmarks.libraries import LIBRARIES, OURS, Case, Precision
 from forge.driver.latency import Latencies
+from forge.driver.machines import Machine
 
 _LAST_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -127,16 +127,9 @@ def last_cache_bytes() -> int:
     return max((int(text[:-1]) * units[text[-1]] for text in texts), default=0)
 
 
-def machine() -> dict[str, Any]:
-    """What must be equal for measurements to stand in one table."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
-    return {"cpu": name, "cpus": len(os.sched_getaffinity(0))}
-
-
 def save(path: Path, measurements: Sequence[Measurement]) -> None:
     """Writes all of them; a reader never sees half a file."""
-    text = json.dumps({"machine": machine(), "measurements": [dataclasses.asdict(m) for m in measurements]}, indent=1)
+    text = json.dumps({"machine": Machine.here().facts, "measurements": [dataclasses.asdict(m) for m in measurements]}, indent=1)
     unfinished = path.with_suffix(".part")
     unfinished.write_text(text)
     unfinished.replace(path)
@@ -148,9 +141,9 @@ def load(path: Path) -> list[Measurement]:
     Raises:
         ValueError: it was measured on another machine.
     """
-    stored = json.loads(path.read_text())
-    if stored["machine"] != machine():
-        raise ValueError(f"{path}: measured on {stored['machine']}; this is {machine()}; give another --output or --fresh")
+    stored, here = json.loads(path.read_text()), Machine.here().facts
+    if stored["machine"] != here:
+        raise ValueError(f"{path}: measured on {stored['machine']}; this is {here}; give another --output or --fresh")
     return [_measurement(entry) for entry in stored["measurements"]]
 
 

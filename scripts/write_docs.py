@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import forge
-from benchmarks import accuracy_results, operator_results
+from benchmarks import accuracy_results, machine_tables, operator_results
 from forge.driver.pipeline import levels_table
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.knobs import KNOBS
@@ -88,7 +88,8 @@ def pages() -> dict[str, str]:
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx_operators.md": onnx_page(), "onnx_export.md": onnx_export()}
-    tables = {"accuracy.md": accuracy_results.page(), "performance_operators.md": operator_results.page(),
+    tables = {"accuracy.md": accuracy_results.page(), "performance.md": machine_tables.page(),
+              "performance_operators.md": operator_results.page(),
               "seeds.md": seeds.page(), "pytorch_operators.md": torch_page(), "pytorch_models.md": zoo_page(),
               "stablehlo_operators.md": stablehlo_page(), "tflite_operators.md": tflite_page(),
               "tensorflow_operators.md": tensorflow_page(),

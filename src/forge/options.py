@@ -144,7 +144,8 @@ class CompileOptions:
         detail="Kernels and memory are planned for it; the model is right for all sizes. A dictionary, or texts such as "
         "``'height=640'``. Others count as 256, the number of samples as 1."))
     tuned: bool = field(default=False, metadata=says(
-        "Use what 'forge tune' measured for this target.", flags=("--tuned",), config=True, detail="Or `IRModule.tune`."))
+        "Use what 'forge tune' measured on this CPU.", flags=("--tuned",), config=True,
+        detail="Or `IRModule.tune`. A ``target`` that names a CPU takes what was measured on that CPU."))
     required_pass: tuple[str, ...] = ()
     disabled_pass: tuple[str, ...] = ()
 

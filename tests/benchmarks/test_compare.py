@@ -14,10 +14,11 @@ pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("matplotlib")
 
-from benchmarks import compare, report, results, worker
+from benchmarks import compare, machine_tables, report, results, worker
 from benchmarks.isolation import Worker, WorkerFailed
 from benchmarks.libraries import Case
 from benchmarks.results import Measurement, Result
+from forge.driver import machines
 
 SMALL = ["--models", "mlp", "--libraries", "forge,onnxruntime", "--small", "--batch", "1", "--rounds", "2"]
 
@@ -57,6 +58,32 @@ def test_compares_continues_and_writes_everything(tmp_path: Path, capsys: pytest
     assert "onnxruntime *" in (tmp_path / "table.txt").read_text()
     assert (tmp_path / "ratios.png").read_bytes()[1:4] == b"PNG"
     assert not (tmp_path / "cases" / "mlp-b1-small").exists()
+
+
+def test_the_page_gets_the_table_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_tables, "STORE", tmp_path / "machines.json")
+    monkeypatch.setattr(machine_tables, "PAGE", tmp_path / "page.md")
+    machine_tables.PAGE.write_text("# Performance\n")
+    assert compare.main([*SMALL, "--threads", "1", "--output", str(tmp_path), "--page", "--note", "a small one"]) == 0
+    [here] = machines.read(machine_tables.STORE)
+    [table] = here.tables
+    assert table.command == ("python -m benchmarks.compare --models mlp --libraries forge,onnxruntime --threads 1 --batch 1 "
+                             "--rounds 2 --small")
+    assert table.columns[:5] == ["model", "batch", "threads", "forge, ms", "onnxruntime, ms"]
+    assert table.versions.keys() == {"forge", "onnxruntime"}
+    assert table.facts[0] == "minima of 2 rounds" and "GFLOP/s" in table.facts[1]
+    text = machine_tables.PAGE.read_text()
+    assert f"## {here.cpu}\n" in text and "| mlp | 1 | 1 | " in text and "; a small one." in text
+
+
+def test_rows_of_the_page(taken: list[Measurement]) -> None:
+    columns, rows = report.page_table(taken)
+    assert columns[3:] == ["forge, ms", "forge-bfloat16, ms", "onnxruntime, ms", "openvino-default, ms", "mnn, ms", "torch, ms",
+                           "peer / forge, float32", "peer / forge, bfloat16", "of limit", "MiB", "least of peers"]
+    assert rows == [
+        ["mlp", "1", "1", "1", "0.5", "2", "0.4", "wrong", "", "2.00", "0.80", "10% FMA", "50", "50"],
+        ["lstm", "1", "1", "4", "", "2", "", "", "failed", "0.50", "", "2% FMA", "50", "40"],
+        ["geometric mean", "1", "1", "", "", "", "", "", "", "1.00", "0.80", "", "", ""]]
 
 
 def test_ratios_are_of_one_precision_and_of_right_outputs(taken: list[Measurement]) -> None:

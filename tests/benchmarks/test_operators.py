@@ -132,7 +132,9 @@ def test_results_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
     file, here = tmp_path / "rows.json", {"cpu": "a", "cpus": 2, "versions": {"onnxruntime": "1"}}
     operator_results.save(file, Measured(here).add([MEASURED]))
     assert operator_results.load(file, here) == Measured(here, (MEASURED,))
-    assert operator_results.load(file, {**here, "cpu": "b"}).results == ()
+    assert operator_results.load(file, {**here, "versions": {"onnxruntime": "2"}}).results == ()
+    with pytest.raises(ValueError, match=r"measured on .*'cpu': 'a'.*; this is .*'cpu': 'b'.*; give another --json"):
+        operator_results.load(file, {**here, "cpu": "b"})
 
 
 def test_results_replace_those_of_the_same_row() -> None:
@@ -143,9 +145,9 @@ def test_results_replace_those_of_the_same_row() -> None:
 
 
 def test_the_page_shows_what_is_slow_first() -> None:
-    here = {"cpu": "some CPU", "cpus": 2, "versions": {"onnxruntime": "1.0"}}
+    here = {"cpu": "znver9", "model": "some CPU", "cpus": 2, "versions": {"onnxruntime": "1.0"}}
     text = operator_results.page(Measured(here).add([MEASURED, Result(TITLES[1], 2, 8, {"static": STATIC})]))
-    parts = ["some CPU, 2 CPUs, with onnxruntime 1.0", "## 1 thread\n", "Below 1.0, worst first (1 of 1 rows)",
+    parts = ["znver9 (some CPU), 2 CPUs, with onnxruntime 1.0", "## 1 thread\n", "Below 1.0, worst first (1 of 1 rows)",
              rf"| {TITLES[0]} | 2 | 4 | 3 | 1.50 | 8 | 4 | no \| luck | 0.50 | 0.25 | 0.00 |",
              "| all | 1 | 1.50 | 0.50 | 1 | 0.25 |", "## 2 threads\n", "## Not measured yet"]
     places = [text.index(part) for part in parts]

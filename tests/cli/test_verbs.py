@@ -20,8 +20,9 @@ import pytest
 import forge
 from forge import knobs, optional, peers
 from forge.cli import VERBS, examples, function, main, source, summary, tables
-from forge.driver import STAGES, check_options
+from forge.driver import STAGES, check_options, machines, tuning
 from forge.options import CompileOptions
+from forge.target import Target, host
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
 pytestmark = pytest.mark.usefixtures("compile_cache")
@@ -457,6 +458,25 @@ def test_outputs_may_have_any_name(here: Path, capsys: pytest.CaptureFixture[str
         assert stored["file"].tolist() == [-1, -1]
 
 
+def test_what_another_cpu_found_is_used_for_that_cpu_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made_on = next(cpu for cpu in ("znver5", "znver4") if cpu != host.name())
+    target = f"llvm -mcpu={made_on} -num-cores=3"
+    record = tuning.Record.of(Target.parse(target), "conv2d a", "1 2", 1.0, 2.0)
+    tuning.write_json(here / "tuning.json", [record])
+    assert run("tune", "--import", "tuning.json") == 0
+    assert f"took: 1 record of {made_on}; this machine is {host.name()}" in capsys.readouterr().out
+    assert run("compile", "model.onnx", "-o", "out", "--tuned") == 1
+    said = capsys.readouterr().err
+    assert "--tuned" in said and f"got records of {record.group}; expected some of {host.name()}, " in said
+    assert "run 'forge tune MODEL' first, on that CPU" in said
+    assert run("compile", "model.onnx", "-o", "out", "--tuned", "--target", target) == 0
+    assert run("tune", "model.onnx", "--target", target) == 1
+    assert f"--target: is for {made_on}, and this machine is {host.name()}" in capsys.readouterr().err
+    assert run("tune", "--show") == 0
+    shown = capsys.readouterr().out
+    assert record.group in shown and "tuning.sqlite: 1 record\n" in shown
+
+
 @pytest.mark.parametrize("peer", ["onnxruntime", "openvino"])
 def test_bench_beside_a_peer(peer: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip(peer)
@@ -464,6 +484,30 @@ def test_bench_beside_a_peer(peer: str, here: Path, capsys: pytest.CaptureFixtur
     told = json.loads(capsys.readouterr().out)
     assert set(told["latencies_ms"]) == {"forge", peer}
     assert told["difference"][peer] <= 1e-4
+    assert (told["cpu"], told["instruction_set"], told["threads"]) == (host.name(), Target.parse("llvm").instruction_set, 1)
+
+
+def test_bench_keeps_a_table_for_each_cpu(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["bench", "model.onnx", "--rounds", "1", "--dim", "batch=2", "--record", "speed.json"]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(machines.Machine, "here", staticmethod(lambda: machines.Machine("znver9", "AMD EPYC", 4, "x86-64-v4")))
+        assert run(*command) == 0
+    assert run(*command) == run(*command) == 0
+    assert run(*command, "--target", "llvm -mcpu=x86-64", "--no-winograd", "--json") == 0
+    own, other = sorted(machines.read(here / "speed.json"), key=lambda machine: machine.cpu == "znver9")
+    line = "forge bench model.onnx --threads 1 --dim batch=2"
+    words = f"winograd=False for {Target.parse('llvm -mcpu=x86-64').machine}, x86-64"
+    assert [table.command for table in own.tables] == [line, f"{line} {words}"] and len(other.tables) == 1
+    shown = capsys.readouterr().out
+    code = Target.parse("llvm").instruction_set
+    assert f"latency in ms on {host.name()}, {code}, 1 thread, 1 round\n" in shown
+    assert f"speed.json: {own}\n" in shown and "speed.json: znver9 (AMD EPYC), 4 CPUs, x86-64-v4: 1 other table\n" in shown
+    assert '"instruction_set": "x86-64"' in shown
+    (here / "speed.json").write_text("{}")
+    assert run(*command) == 1
+    assert "expected a file of measurements by machine" in capsys.readouterr().err
 
 
 def test_a_peer_that_is_not_installed(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from forge.ir.builder import Builder
 from forge.ir.graph import Module
 from forge.ir.interp import run_module
 from forge.ir.types import TensorType
-from forge.target import Target
+from forge.target import Target, host
 from forge.target.choices import Choices
 
 
@@ -91,7 +91,7 @@ def test_tuning_is_kept_and_used(database: Path) -> None:
     assert found.tried > 0 and found.before > 0 and found.after > 0
     assert [r.key for r in tuning.load(target)] == sorted(r.key for r in found.records)
     key, texts = next((k, t) for k, t in offers(target, {})[0].items() if k.startswith("dense panel"))
-    tuning.store([tuning.Record(key, tuning.described(target), texts[1], 1.0, 2.0)])
+    tuning.store([tuning.Record.of(target, key, texts[1], 1.0, 2.0)])
     tuned = compile_module(network(), check_options(target, tuned=True))
     assert tuned.options["tuned"]
     chosen = check_options(dataclasses.replace(target, choices=tuning.choices(target)))
@@ -120,7 +120,10 @@ def test_bad_options() -> None:
         tune_module(network(), FEED, seconds=0)
     with pytest.raises(OptionError, match="the target has 4096 cores"):
         tune_module(network(), FEED, check_options("llvm -num-cores=4096"), seconds=1)
-    with pytest.raises(OptionError, match="knows nothing about this target"):
+    other = next(cpu for cpu in ("haswell", "znver1") if cpu != host.name())
+    with pytest.raises(OptionError, match=f"target: is for {other}, and this machine is {host.name()}; .*tune there"):
+        tune_module(network(), FEED, check_options(f"llvm -mcpu=x86-64 -mtune={other}"), seconds=1)
+    with pytest.raises(OptionError, match="knows nothing about this CPU"):
         compile_module(network(), check_options(tuned=True))
     with pytest.raises(OptionError, match="tuned: got 1; expected True or False"):
         compile_module(network(), check_options(tuned=1))

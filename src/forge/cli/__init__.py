@@ -24,7 +24,7 @@ VERBS = tuple(
     "inspect view export quantize compress compile run bench profile compare bisect tune support cache doctor".split())
 """The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
-OPTIONS = {"calib_data": "--data"} | {name: f"--{name.replace('_', '-')}" for name in (
+OPTIONS = {"calib_data": "--data", "ir.tune()": "'forge tune MODEL'"} | {name: f"--{name.replace('_', '-')}" for name in (
     "seconds", "shape", "bits", "group", "scheme", "size", "embeddings", "activation_dtype", "kernel_dtype", "per_channel",
     "calib_method", "exclude", "bias_correction", "calib_guard")} | {
     f"{name}=False": f"--no-{name.replace('_', '-')}" for name in ("bias_correction", "calib_guard")}

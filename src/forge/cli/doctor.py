@@ -64,7 +64,7 @@ def _facts() -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "supported": "models run on CPUs of x86-64 and AArch64 (64-bit ARM) with Linux; no GPU; inference only",
         "C compiler": _compiler(target),
-        "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {cpus}",
+        "CPU": f"{target.machine}, {target.cpu}; vectors of {target.vector_bits} bits; {cpus}",
         "CPU features": " ".join(target.features),
         "rates": f"those of {target.tune or target.cpu}; {_rates_text(target)}",
         "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate(caches, 1)),

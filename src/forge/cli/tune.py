@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from forge.driver.feeds import specs_of
 from forge.driver.tuner import Tuned, tune_module
 from forge.errors import OptionError
 from forge.options import CompileOptions
+from forge.target import host
 
 EXAMPLES = (
     "forge tune model.onnx --seconds 5",
@@ -42,7 +44,8 @@ def tune(
 ) -> None:
     """Measures alternatives to the kernels on this machine.
 
-    'forge compile --tuned' then uses what was faster.
+    'forge compile --tuned' then uses what was faster, for this CPU, instruction set and number of threads only: records of other
+    CPUs, which --import brings, lie beside.
     """
     if (model is not None) + show + (export is not None) + (take is not None) + clear != 1:
         raise OptionError("tune: expected exactly one of: a model, --show, --export, --import, --clear")
@@ -66,22 +69,26 @@ def _manage(show: bool, export: Path | None, take: Path | None, as_json: bool) -
         if as_json:
             source.print_json([dataclasses.asdict(record) for record in records])
         else:
-            _print_records(records, str(tuning.path()))
+            for group, known in itertools.groupby(records, lambda record: record.group):
+                source.say(group)
+                _print_records(list(known), "")
+            source.say(f"{tuning.path()}: {source.count_text(len(records), 'record')}")
     elif export is not None:
         _say(f"wrote {export}", tuning.write_json(export, tuning.load()), as_json)
     elif take is not None:
         records = tuning.read_json(take)
         tuning.store(records)
-        _say(f"{tuning.path()} took", len(records), as_json)
+        cpus = ", ".join(sorted({record.cpu or "a CPU that was not written down" for record in records}))
+        _say(f"{tuning.path()} took", len(records), as_json, f" of {cpus}; this machine is {host.name()}" * bool(cpus))
     else:
         _say(f"{tuning.path()} forgot", tuning.clear(), as_json)
 
 
-def _say(what: str, count: int, as_json: bool) -> None:
+def _say(what: str, count: int, as_json: bool, of: str = "") -> None:
     if as_json:
         source.print_json({"records": count})
     else:
-        source.say(f"{what}: {source.count_text(count, 'record')}")
+        source.say(f"{what}: {source.count_text(count, 'record')}{of}")
 
 
 def _print(found: Tuned, name: str) -> None:

@@ -16,12 +16,12 @@ import numpy as np
 from forge.driver import profiler
 from forge.driver.compiler import compile_module
 from forge.driver.pass_context import check_options
-from forge.driver.tuning import Record, described
+from forge.driver.tuning import Record
 from forge.errors import OptionError, option
 from forge.ir.graph import Module
 from forge.options import CompileOptions
 from forge.progress import Progress
-from forge.target import Target
+from forge.target import Target, host
 from forge.target.choices import LIMIT, Choice, Choices, as_text
 
 _CALLS = 8
@@ -65,7 +65,8 @@ def tune_module(
         progress: called with phase, seconds that passed, seconds in all.
 
     Raises:
-        OptionError: ``seconds`` is not positive, or the target has more cores than this process may use.
+        OptionError: ``seconds`` is not positive, the target is for another CPU than this machine's, or has more cores than this
+            process may use.
         What `compile_module` and the runtime raise.
     """
     options = options or check_options()
@@ -73,6 +74,9 @@ def tune_module(
     available = Target.parse("llvm").num_cores
     if not seconds > 0:
         raise OptionError(f"tune: {option('seconds')}: got {seconds}; expected a positive number")
+    if target.machine != host.name():
+        raise OptionError(f"tune: {option('target')}: is for {target.machine}, and this machine is {host.name()}; expected the "
+                          "CPU that it runs on; tune there, and carry the records here by 'forge tune --export' and '--import'")
     if target.num_cores > available:
         raise OptionError(f"tune: the target has {target.num_cores} cores, this process may use {available}; "
                           f"expected at most as many; set -num-cores={available}")
@@ -81,7 +85,7 @@ def tune_module(
         explorer = _Explorer(chosen)
         return _Build(module, feed, replace(options, target=replace(target, choices=explorer)), explorer)
 
-    return _Search(build, time.monotonic() + seconds, _reporter(progress, seconds)).run(described(target))
+    return _Search(build, time.monotonic() + seconds, _reporter(progress, seconds)).run(target)
 
 
 def _reporter(progress: Progress | None, seconds: float) -> Callable[[], None]:
@@ -173,7 +177,7 @@ class _Search:
         self.report = report
         self.keys: dict[str, _Key] = {}
 
-    def run(self, target: str) -> Tuned:
+    def run(self, target: Target) -> Tuned:
         default = self._try({})
         while (active := self._next()) and time.monotonic() < self.deadline:
             self._try(active)
@@ -219,7 +223,7 @@ class _Search:
     def _best(self) -> dict[str, str]:
         return {name: key.best for name, key in self.keys.items() if key.best != key.alternatives[0] and self._arises(key)}
 
-    def _confirm(self, default: _Build, target: str) -> tuple[list[Record], float, float]:
+    def _confirm(self, default: _Build, target: Target) -> tuple[list[Record], float, float]:
         """Measures in turns, and keeps what is faster by minimum and by median."""
         chosen = self._best()
         if not chosen:
@@ -234,11 +238,11 @@ class _Search:
         records = [record for name in chosen if (record := self._record(name, chosen, default, build, target)) is not None]
         return records, default.fastest, build.fastest
 
-    def _record(self, name: str, chosen: Mapping[str, str], default: _Build, build: _Build, target: str) -> Record | None:
+    def _record(self, name: str, chosen: Mapping[str, str], default: _Build, build: _Build, target: Target) -> Record | None:
         """A choice is judged with the choice of a pass that it depends on, because only together they were measured."""
         parents = [parent for parent, choice in self.keys[name].parents if chosen.get(parent) == choice]
         judged = parents[0] if parents else name
         (least, median), (least_default, median_default) = build.seconds(judged), default.seconds(judged)
         if not (least < _SURE * least_default and median < _SURE * median_default):
             return None
-        return Record(name, target, chosen[name], least, least_default)
+        return Record.of(target, name, chosen[name], least, least_default)

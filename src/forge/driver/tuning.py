@@ -1,7 +1,8 @@
-"""What measurements found to be fast: an SQLite database of choices, by target.
+"""What measurements found to be fast: an SQLite database of choices, by CPU.
 
-A record belongs to a key (which kernel, which problem), a target and a number of threads; a newer one takes the place of an
-older one. Records travel between machines as JSON.
+A record belongs to a key (which kernel, which problem), the CPU that it was measured on, the instruction set of the code and
+a number of threads; a newer one takes the place of an older one. Records of several CPUs lie side by side, travel between
+machines as JSON, and are used for their own CPU only.
 """
 
 from __future__ import annotations
@@ -10,24 +11,29 @@ import contextlib
 import datetime
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from forge import knobs
 from forge._version import __version__
-from forge.errors import OptionError
+from forge.errors import OptionError, TargetError, option
 from forge.target import Target
 from forge.target.choices import Choices
 
-FORMAT = 1
+FORMAT = 2
 _MAX_BYTES = 256 << 20
 _TABLE = """
-create table if not exists records (
-  key text not null, target text not null, choice text not null, seconds real not null, default_seconds real not null,
-  version text not null, measured text not null, primary key (key, target)
+create table if not exists choices (
+  key text not null, cpu text not null, instruction_set text not null, threads integer not null, choice text not null,
+  seconds real not null, default_seconds real not null, version text not null, measured text not null,
+  primary key (key, cpu, instruction_set, threads)
 )"""
+_EARLIER = ("key", "target", "choice", "seconds", "default_seconds", "version", "measured")
+"""What records of format 1 had: in place of the CPU, the target as JSON. Databases kept them in a table ``records``."""
+_GROUPS = 5
+"""How many kinds of records a message lists."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +41,33 @@ class Record:
     """One measured choice.
 
     Attributes:
-        target: as `described`.
+        cpu: which it was measured on, as `Target.machine` names it; "": an earlier version of Forge did not write that down.
+        instruction_set: of the code, as `Target.instruction_set`.
         seconds, default_seconds: of the kernels that the choice is about, in one call of the model, measured side by side.
         version: of Forge.
         measured: when, in UTC.
     """
 
     key: str
-    target: str
+    cpu: str
+    instruction_set: str
+    threads: int
     choice: str
     seconds: float
     default_seconds: float
     version: str = __version__
     measured: str = ""
+
+    @staticmethod
+    def of(target: Target, key: str, choice: str, seconds: float, default_seconds: float) -> Record:
+        """What was measured for ``target``, on its CPU."""
+        return Record(key, target.machine, target.instruction_set, target.num_cores, choice, seconds, default_seconds)
+
+    @property
+    def group(self) -> str:
+        """What it was measured for, in words."""
+        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        return f"{self.cpu or 'a CPU that was not written down'}, {self.instruction_set}, {threads}"
 
 
 def path() -> Path:
@@ -61,28 +81,25 @@ def path() -> Path:
     return knobs.user_folder("tuning", "XDG_DATA_HOME", ".local/share", f"{knobs.TUNING.name} to a file") / "tuning.sqlite"
 
 
-def described(target: Target) -> str:
-    """The target in records: all that code depends on, but no annotations."""
-    known = target.to_dict()
-    return json.dumps({name: known[name] for name in sorted(known) if name not in dict(target.annotations)})
-
-
 def store(records: Iterable[Record]) -> None:
-    """Adds records, each in the place of what was known for its key and target.
+    """Adds records, each in the place of what was known for its key, CPU, instruction set and number of threads.
 
     Raises:
         OptionError: the database cannot be written.
     """
+    with _opened() as database:
+        _insert(database, records)
+
+
+def _insert(database: sqlite3.Connection, records: Iterable[Record]) -> None:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     columns = [f.name for f in fields(Record)]
-    command = f"insert or replace into records ({', '.join(columns)}) values ({', '.join(':' + c for c in columns)})"
-    rows = [{**asdict(record), "measured": record.measured or now} for record in records]
-    with _opened() as database:
-        database.executemany(command, rows)
+    command = f"insert or replace into choices ({', '.join(columns)}) values ({', '.join(':' + c for c in columns)})"
+    database.executemany(command, [{**asdict(record), "measured": record.measured or now} for record in records])
 
 
 def load(target: Target | None = None) -> list[Record]:
-    """All records, or those for ``target``, by key.
+    """All records by CPU, instruction set, threads and key; or those for ``target``.
 
     Raises:
         OptionError: the database is damaged.
@@ -90,9 +107,11 @@ def load(target: Target | None = None) -> list[Record]:
     if not path().exists():
         return []
     columns = ", ".join(f.name for f in fields(Record))
-    where, values = ("", ()) if target is None else (" where target = ?", (described(target),))
+    where = "" if target is None else "where cpu = ? and instruction_set = ? and threads = ?"
+    values = () if target is None else (target.machine, target.instruction_set, target.num_cores)
+    query = f"select {columns} from choices {where} order by cpu, instruction_set, threads, key"
     with _opened() as database:
-        return [Record(*row) for row in database.execute(f"select {columns} from records{where} order by key, target", values)]
+        return [Record(*row) for row in database.execute(query, values)]
 
 
 def clear() -> int:
@@ -100,19 +119,28 @@ def clear() -> int:
     if not path().exists():
         return 0
     with _opened() as database:
-        return database.execute("delete from records").rowcount
+        database.execute("drop table if exists records")
+        return database.execute("delete from choices").rowcount
 
 
 def choices(target: Target) -> Choices:
-    """What is known for ``target``.
+    """What is known for ``target``: measured on its CPU, for its instruction set and number of threads.
 
     Raises:
         OptionError: nothing is, or the database is damaged.
     """
     known = load(target)
     if not known:
-        raise OptionError(f"tuned: {path()} knows nothing about this target and number of cores; run 'forge tune MODEL' first")
+        wanted = Record.of(target, "", "", 0, 0).group
+        raise OptionError(f"{option('tuned')}: {path()} knows nothing about this CPU, instruction set and number of threads; "
+                          f"got records of {_groups_text(load())}; expected some of {wanted}; "
+                          f"run {option('ir.tune()')} first, on that CPU")
     return Choices({record.key: record.choice for record in known})
+
+
+def _groups_text(records: Sequence[Record]) -> str:
+    groups = list(dict.fromkeys(record.group for record in records))
+    return "; ".join(groups[:_GROUPS]) + "; and others" * (len(groups) > _GROUPS) or "nothing"
 
 
 @contextlib.contextmanager
@@ -124,12 +152,39 @@ def _opened() -> Iterator[sqlite3.Connection]:
         try:
             with database:
                 database.execute(_TABLE)
+                _take_over(database)
                 yield database
         finally:
             database.close()
     except (sqlite3.Error, OSError) as error:
         raise OptionError(f"tuning: {place}: {error}; expected a database of 'forge tune' that can be written; "
                           f"remove it, or set {knobs.TUNING.name} to another file") from error
+
+
+def _take_over(database: sqlite3.Connection) -> None:
+    """Copies what a database of format 1 has, once; its own table stays, so that earlier versions of Forge go on using it."""
+    (version,) = database.execute("pragma user_version").fetchone()
+    if version > FORMAT:
+        raise OptionError(f"tuning: {path()}: got format {version} of a later version of Forge; expected at most {FORMAT}; "
+                          f"set {knobs.TUNING.name} to another file")
+    if version == FORMAT:
+        return
+    if database.execute("select 1 from sqlite_master where name = 'records'").fetchone():
+        for row in database.execute(f"select {', '.join(_EARLIER)} from records order by measured").fetchall():
+            with contextlib.suppress(TargetError):  # such a target was never asked for
+                _insert(database, [_of_format_1(dict(zip(_EARLIER, row, strict=True)))])
+    database.execute(f"pragma user_version = {FORMAT}")
+
+
+def _of_format_1(item: Mapping[str, Any]) -> Record:
+    """Its CPU is known where Forge found it out: as what code for this machine was to be tuned for.
+
+    Raises:
+        TargetError: its target means nothing.
+    """
+    target = Target.parse(item["target"])
+    kept = {name: value for name, value in item.items() if name != "target"}
+    return Record(cpu=target.tune, instruction_set=target.instruction_set, threads=target.num_cores, **kept)
 
 
 def write_json(file: Path, records: Iterable[Record]) -> int:
@@ -151,17 +206,28 @@ def read_json(file: Path) -> list[Record]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise OptionError(f"{file}: {error}; expected a file of 'forge tune --export'") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("records"), list):
+    version = content.get("format") if isinstance(content, dict) else None
+    if version not in (1, FORMAT) or not isinstance(content.get("records"), list):
         raise OptionError(f"{file}: got no records of format {FORMAT}; expected a file of 'forge tune --export'")
-    return [_record(file, number, item) for number, item in enumerate(content["records"])]
+    names = _EARLIER if version == 1 else tuple(f.name for f in fields(Record))
+    records = []
+    for number, item in enumerate(content["records"]):
+        problem = _problem(item, names)
+        if problem:
+            raise OptionError(f"{file}: record {number}: {problem}")
+        try:
+            records.append(Record(**item) if version == FORMAT else _of_format_1(item))
+        except TargetError as error:
+            raise OptionError(f"{file}: record {number}: {error}") from error
+    return records
 
 
-def _record(file: Path, number: int, item: Any) -> Record:
-    kinds: Mapping[str, type | tuple[type, ...]] = {
-        f.name: (int, float) if f.name.endswith("seconds") else str for f in fields(Record)}
-    if not isinstance(item, dict) or item.keys() != kinds.keys():
-        raise OptionError(f"{file}: record {number}: got {str(item)[:80]}; expected exactly {', '.join(kinds)}")
-    for name, kind in kinds.items():
-        if not isinstance(item[name], kind) or isinstance(item[name], bool):
-            raise OptionError(f"{file}: record {number}: {name} is {item[name]!r}; expected text, or a number of seconds")
-    return Record(**item)
+def _problem(item: Any, names: Sequence[str]) -> str:
+    """What is wrong with a record; "" where nothing is."""
+    if not isinstance(item, dict) or item.keys() != set(names):
+        return f"got {str(item)[:80]}; expected exactly {', '.join(names)}"
+    for name, value in item.items():
+        kind = int if name == "threads" else int | float if name.endswith("seconds") else str
+        if not isinstance(value, kind) or isinstance(value, bool):
+            return f"{name} is {value!r}; expected text, a number of seconds, or of threads"
+    return ""

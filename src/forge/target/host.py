@@ -7,6 +7,10 @@ from functools import cache
 from pathlib import Path
 
 from forge.target.isa import ARCHITECTURES, X86_64, Architecture
+from forge.target.isa.base import first_fields
+
+_MODEL = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+"""What tells one CPU from another in Linux's cpuinfo."""
 
 
 @cache
@@ -28,6 +32,19 @@ def features() -> tuple[str, ...]:
 def cpu() -> str:
     """LLVM's name of the CPU; empty where it is not known."""
     return architecture().host_cpu(_read("/proc/cpuinfo"))
+
+
+@cache
+def name() -> str:
+    """What measurements call the CPU: LLVM's name, or where that is not known the numbers that the kernel gives its model."""
+    fields = first_fields(_read("/proc/cpuinfo"))
+    return cpu() or "-".join(fields[key] for key in _MODEL if fields.get(key)) or architecture().name
+
+
+@cache
+def model() -> str:
+    """What the kernel calls the CPU: on virtual machines often one name for several generations; empty where it says nothing."""
+    return first_fields(_read("/proc/cpuinfo")).get("model name", "")
 
 
 @cache

@@ -120,6 +120,19 @@ class Target:
         """Rates of one core, which the cost models of kernels count with."""
         return self.architecture.cpus[self.tune or self.cpu].rates
 
+    @property
+    def machine(self) -> str:
+        """The CPU that it is tuned for, as measurements call it: the one that mtune or mcpu names, else this machine's."""
+        named = self.tune or self.cpu
+        return host.name() if named in self.architecture.levels and self.is_of_host else named
+
+    @property
+    def instruction_set(self) -> str:
+        """All features in words, whichever CPU they were named by: ``x86-64-v3``, ``x86-64-v3 +avxvnni``."""
+        level = self.architecture.level_of(self.features)
+        base = self.architecture.canonical(self.architecture.cpus[level].features)
+        return " ".join([level, *(f"+{feature}" for feature in self.features if feature not in base)])
+
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register."""
         return self.vector_bits // (8 * dtypes.itemsize(dtype))
