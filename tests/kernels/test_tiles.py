@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from forge import dtypes
+from forge.backends import core_rates
 from forge.driver import check_options
 from forge.driver.compiler import compile_module
 from forge.ir.graph import Graph, Module
@@ -239,6 +240,15 @@ def test_convolution_of_unusual_numbers(name: str, target: str) -> None:
 
     errors = convolved_in_parts(name, target, change)
     assert np.abs(errors).max() < 2.0**-20
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_rate_of_products_can_be_measured(target: str, products: Callable[[], int]) -> None:
+    parsed = Target.parse(target)
+    memory = np.full(256, np.nan, np.float32)
+    assert core_rates.native(parsed, core_rates.tile_products(parsed, 3))(memory.ctypes.data) == 0
+    assert products() == 3 * 4
+    assert not memory.any()
 
 
 def special(*shape: int) -> np.ndarray:

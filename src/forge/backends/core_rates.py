@@ -17,11 +17,12 @@ from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.stmt import TILE_BYTES, TILE_ROWS, Allocate, Function, Stmt, Tiles, seq, store
 
 ACCUMULATORS = 12
 """Independent chains: more than latency times throughput, fewer than the registers."""
 _STEPS = 200_000
+_TILES = 4
 _REPEAT, _LINE = 20, 64
 _MIN_BYTES, _MAX_BYTES = 1 << 24, 1 << 28
 _DIFFERENT = 1.5
@@ -60,11 +61,15 @@ def measure(target: Target) -> list[Rate]:
         return passes * size / _seconds(target, _reads(target, size, passes), size) / second
 
     vectors = _STEPS * ACCUMULATORS / _seconds(target, multiply_adds(target)) / second
+    in_tiles = None
+    if "bfloat16" in target.isa.tiles:
+        in_tiles = _STEPS * _TILES * TILE_ROWS / _seconds(target, tile_products(target)) / second
     inner = target.l1_cache // 2
     return [
         Rate("multiply-adds of float32", "vectors", costs.multiply_adds, vectors),
         Rate("dot products of bfloat16", "vectors", costs.bfloat16_dots, of_dots("dot_bf16", "float32")),
         Rate("dot products of bytes", "vectors", costs.byte_dots, of_dots("dot_u8s8", "int32")),
+        Rate("products of tile registers", "rows", costs.tile_rows, in_tiles),
         Rate("loads", "vectors", costs.loads, streamed(inner) / (target.vector_bits / 8)),
         Rate("from the last cache", "bytes", costs.streamed_bytes, streamed(max(2 * target.l2_cache, target.l3_cache // 4))),
         Rate("from memory", "bytes", costs.memory_bytes, streamed(8 * target.l3_cache)),
@@ -121,6 +126,17 @@ def _cycles_per_second(target: Target) -> float:
 def multiply_adds(target: Target, steps: int = _STEPS) -> Function:
     """``ACCUMULATORS`` independent multiply-adds of float32 vectors a step, on registers only."""
     return _on_registers(target, "float32", lambda x, sums: loops.multiply_add(sums, x, x), steps)
+
+
+def tile_products(target: Target, steps: int = _STEPS) -> Function:
+    """Products of bfloat16 in all of ``_TILES`` independent registers of sums a step."""
+    buffer = Buffer("y", "float32", (E.const(TILE_ROWS * TILE_BYTES // 4, "int64"),))
+    shapes = tuple(E.const(size) for _ in range(2 * _TILES) for size in (TILE_ROWS, TILE_BYTES))
+    products = [Tiles("dot_bf16", (i, _TILES + i // 2, _TILES + 2 + i % 2)) for i in range(_TILES)]
+    body = seq(Tiles("configure", values=shapes), [Tiles("zero", (number,)) for number in range(2 * _TILES)],
+               loops.serial("step", steps, lambda _: seq(products)),
+               Tiles("store", (0,), (E.const(0), E.const(TILE_BYTES // 4)), buffer), Tiles("release"))
+    return Function("tiles", (buffer,), (), body)
 
 
 def _dots(target: Target, operation: str, dtype: str) -> Function:

@@ -57,7 +57,7 @@ _CPUINFO_NAMES = {
 }
 
 _TILES = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
-_ARCH_PRCTL, _GET_SUPPORTED_STATES, _TILE_DATA = 158, 0x1021, 18
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 _IGNORED = frozenset({"mmx", "fxsr", "cmov", "x87", "sse4a", "adx", "aes", "sha", "pclmul", "rdrnd", "rdseed", "fsgsbase",
                       "vaes", "vpclmulqdq", "clflushopt", "clwb", "prfchw", "invpcid", "64bit", "crc32"})
@@ -107,10 +107,8 @@ def _host_features(cpuinfo: str) -> tuple[str, ...]:
 
 
 def _refused() -> frozenset[str]:
-    """Tile registers, unless Linux lets this process have them."""
-    supported = ctypes.c_uint64()
-    answer = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _GET_SUPPORTED_STATES, ctypes.byref(supported))
-    return frozenset() if answer == 0 and supported.value >> _TILE_DATA & 1 else _TILES
+    """Tile registers, unless Linux lets this process have them when asked."""
+    return frozenset() if ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0 else _TILES
 
 
 def _host_cpu(cpuinfo: str) -> str:
