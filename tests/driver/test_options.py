@@ -124,6 +124,7 @@ def test_errors_are_in_the_catalogue() -> None:
         check_options(float16=1)
 
 
+@pytest.mark.usefixtures("narrow_layers")
 def test_float16(digits: forge.IRModule, tmp_path: Path) -> None:
     digits.compile(output_path=tmp_path / "build", set_float16=True, export_metadata=True)
     runtime = forge.Runtime(tmp_path / "build")
@@ -136,11 +137,13 @@ def test_float16(digits: forge.IRModule, tmp_path: Path) -> None:
     assert (runtime(x).argmax(1) == expected.argmax(1)).all()
 
 
+@pytest.mark.usefixtures("narrow_layers")
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_float16_at_other_levels(digits: forge.IRModule, opt_level: int) -> None:
     assert 0 < difference(digits, pictures(), float16=True, opt_level=opt_level) <= HALF_LIMIT
 
 
+@pytest.mark.usefixtures("narrow_layers")
 def test_bfloat16(digits: forge.IRModule, tmp_path: Path) -> None:
     digits.compile(output_path=tmp_path / "build", set_bfloat16=True, export_metadata=True)
     runtime = forge.Runtime(tmp_path / "build")
@@ -154,6 +157,7 @@ def test_bfloat16(digits: forge.IRModule, tmp_path: Path) -> None:
         digits.compile(output_path=tmp_path / "both", set_float16=True, set_bfloat16=True)
 
 
+@pytest.mark.usefixtures("narrow_layers")
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v4", V3])
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_bfloat16_on_targets(digits: forge.IRModule, target: str, opt_level: int) -> None:

@@ -16,6 +16,7 @@ class MachineModel:
         multiply_adds: vector multiply-adds that start in a cycle.
         bfloat16_dots: dot products of pairs of bfloat16 that start in a cycle, where there are any.
         byte_dots: dot products of four bytes that start in a cycle, where there are any.
+        conversions: vectors of float32 that a cycle makes of bfloat16 or float16, or the other way, beside multiply-adds.
         loads: vectors that are loaded in a cycle.
         exposed_loads: the part of the loads' time that the arithmetic does not hide (AVX2: tiles of 14 x 1 reach 80 % of the
             peak, of 6 x 2 94 %).
@@ -33,6 +34,7 @@ class MachineModel:
     multiply_adds: float = 2.0
     bfloat16_dots: float = 2.0
     byte_dots: float = 2.0
+    conversions: float = 1.0
     loads: float = 2.0
     exposed_loads: float = 0.15
     least_step: float = 5.0
