@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from forge import dims
 from forge.ir import Builder, TensorType
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
@@ -19,6 +20,7 @@ from forge.passes import to_bfloat16, to_float16, use_winograd
 from forge.target import Target
 from forge.target.isa import ARCHITECTURES
 from forge.target.precision import conversion_cycles, cycles
+from tests.backends import toy
 
 OPTIONS = {"bfloat16": to_bfloat16.run, "float16": to_float16.run}
 TARGETS = [f"llvm -mtriple={a.triple} -mcpu={cpu}" for a in ARCHITECTURES for cpu in a.cpus]
@@ -167,3 +169,42 @@ def test_which_layers_gain(target: str, name: str, dtype: str, expected: list[st
     graph = network(name)
     OPTIONS[dtype](graph, CompileOptions(target=Target.parse(f"llvm -mcpu={target}")))
     assert narrow(graph, dtype)[: max(1, len(expected))] == expected
+
+
+def dense_of_any_rows() -> Graph:
+    build = Builder()
+    x = build.input(TensorType((dims.symbol("n"), 384), "float32"), "x")
+    return build.output(Network(build).dense(x, 256))
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, ["256x384"]), (64, [])])
+def test_sizes_that_are_not_known_count_as_typical_ones(rows: int, expected: list[str]) -> None:
+    graph, target = dense_of_any_rows(), Target.parse(f"llvm -mcpu=haswell {SMALL_CACHES}")
+    to_bfloat16.run(graph, CompileOptions(target=target, typical=(("n", rows),)))
+    assert narrow(graph, "bfloat16") == expected
+
+
+@pytest.mark.parametrize(("target", "hidden", "dtype"), [
+    ("znver4", 64, "bfloat16"), ("znver4", 40, "float32"), ("sapphirerapids", 64, "float32"), ("haswell", 64, "float32")])
+def test_recurrent_layers_gain_where_products_are_added_in_groups(target: str, hidden: int, dtype: str) -> None:
+    build = Builder()
+    x = build.input(TensorType((5, 1, 16), "float32"), "x")
+    weights = [build.constant(weight(1, 4 * hidden, depth)) for depth in (16, hidden)]
+    sequence, *_ = build.call_multi("nn.lstm", x, *weights, activations=("sigmoid", "tanh", "tanh"), activation_alpha=(0.0,) * 3,
+                                    activation_beta=(0.0,) * 3)
+    graph = build.output(sequence)
+    to_bfloat16.run(graph, CompileOptions(target=Target.parse(f"llvm -mcpu={target}")))
+    assert [v.dtype for v in graph.find("nn.lstm").operands[1:3] if v is not None] == [dtype] * 2
+
+
+def test_backends_without_layouts_take_every_layer() -> None:
+    graph = network("many rows")
+    with toy.registered(toy.TOY):
+        to_bfloat16.run(graph, CompileOptions(target=Target.parse("toy")))
+    assert len(narrow(graph, "bfloat16")) == 4
+
+
+def test_channels_in_a_layout_of_the_users_are_not_multiplied_in_groups() -> None:
+    graph = network("separable")
+    to_bfloat16.run(graph, CompileOptions(target=Target.parse("llvm -mcpu=znver4"), channel_layout="first"))
+    assert narrow(graph, "bfloat16") == []

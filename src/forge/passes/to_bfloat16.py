@@ -1,4 +1,4 @@
-"""Computes in bfloat16 where that is safe; inputs and outputs keep their types.
+"""Computes in bfloat16 where that is safe and saves time; inputs and outputs keep their types.
 
 Contractions become bfloat16 (they accumulate in float32). Movement, element-wise functions, pools and normalizations follow where
 all computed operands are bfloat16 already: what is between two of them is stored in half the bytes, while kernels compute it in

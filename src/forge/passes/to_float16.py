@@ -1,4 +1,4 @@
-"""Computes in float16 where that is safe; inputs, outputs and sensitive operators stay float32.
+"""Computes in float16 where that is safe and saves time; inputs, outputs and sensitive operators stay float32.
 
 ``OpDef.precision`` says what an operator does: contractions become float16 (they accumulate in float32). Movement and
 element-wise operators follow where all computed operands are float16 already. Everything else, exponentials, reductions and

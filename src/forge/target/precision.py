@@ -55,7 +55,7 @@ def speedup(c: Contraction, dtype: str, target: Target, between: bool = False, f
     narrow, wide = cycles(c, dtype, target), cycles(c, "float32", target)
     if dtype == "bfloat16":
         narrow = min(narrow, fewer + read)
-    return (min(wide, fewer) + (read if between else 0)) / (narrow + borders)
+    return (min(wide, fewer) + (read if between else 0)) / max(1.0, narrow + borders)
 
 
 def conversion_cycles(dtype: str, target: Target) -> tuple[float, float]:
