@@ -166,6 +166,21 @@ def test_bfloat16_on_targets(digits: forge.IRModule, target: str, opt_level: int
     assert 0 < difference(digits, pictures(), bfloat16=True, target=target, opt_level=opt_level) <= BFLOAT16_LIMIT
 
 
+@pytest.mark.parametrize(("narrow", "limit"), [("float16", HALF_LIMIT), ("bfloat16", BFLOAT16_LIMIT)])
+def test_layers_that_wait_for_weights_are_narrow(narrow: str, limit: float) -> None:
+    rng = np.random.default_rng(3)
+    text = """def @main(%x: Tensor[(1, 384), float32]) {
+      %0 = nn.dense(%x, meta[relay.Constant][0]);
+      %1 = nn.softmax(%0);
+      nn.dense(%1, meta[relay.Constant][1])
+    }"""
+    module = forge.IRModule(parse_module(text, [rng.standard_normal(shape, np.float32) / 9 for shape in ((512, 384), (64, 512))]))
+    x = rng.standard_normal((1, 384), np.float32)
+    few = f"{V3} -l2-cache=65536 -l3-cache=262144"
+    assert LIMIT < difference(module, x, target=few, **{narrow: True}) <= limit
+    assert difference(module, x, target=f"{V3} -l2-cache=4194304", **{narrow: True}) <= LIMIT
+
+
 @pytest.mark.parametrize("opt_level", [0, 3])
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_channel_layout(digits: forge.IRModule, layout: str, opt_level: int) -> None:

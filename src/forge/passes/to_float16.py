@@ -94,8 +94,8 @@ class Rates:
         flops = op.flops(node.attrs, [result.tensor_type], *op.arguments(node.operands))
         is_plain = Conv.of(node) is not None and self.options.channel_layout is not None
         depth = 0 if product is None or product.groups > 1 or is_plain else left.shape[product.depth_axis]
-        numbers = [dims.typical(d, self.sizes) for d in (flops // 2, left.size, right.size, result.size, depth)]
-        return Contraction(*numbers, *[0 if right.constant is None else self.weights])
+        numbers = (flops // 2, left.size, right.size, result.size, depth, 0 if right.constant is None else self.weights)
+        return Contraction(*[dims.typical(number, self.sizes) for number in numbers])
 
 
 class _Narrowing(Conversion):
@@ -104,8 +104,7 @@ class _Narrowing(Conversion):
     def __init__(self, graph: Graph, narrow: NarrowType, rates: Rates) -> None:
         super().__init__(graph)
         self.narrow, self.rates = narrow, rates
-        contractions = [node for node in graph.nodes if node.op_def.precision is Precision.NARROWS and self._may_narrow(node)]
-        self.gaining = {node for node in contractions if rates.speedup(node, narrow.dtype) >= GAIN}
+        self.gaining = {node for node in graph.nodes if self._gains(node)}
 
     def convert(self, node: Node) -> bool:
         if not self._narrows(node):
@@ -119,13 +118,18 @@ class _Narrowing(Conversion):
         return True
 
     def _narrows(self, node: Node) -> bool:
-        if node in self.gaining or not self._may_narrow(node) or not all(map(self.is_new, _computed(node))):
-            return node in self.gaining
-        return node.op_def.precision in self.narrow.follow or self._is_between(node)
-
-    def _may_narrow(self, node: Node) -> bool:
         computed = _computed(node)
-        return bool(computed) and self.narrow.fits(node) and not any(map(_counts, computed))
+        if node in self.gaining or not computed or not all(map(self.is_new, computed)):
+            return node in self.gaining
+        follows = node.op_def.precision in self.narrow.follow or self._is_between(node)
+        return follows and self.narrow.fits(node)
+
+    def _gains(self, node: Node) -> bool:
+        """Whether a contraction takes less time if its operands are rounded and its result becomes float32 again."""
+        computed = _computed(node)
+        if node.op_def.precision is not Precision.NARROWS or not computed or any(map(_counts, computed)):
+            return False
+        return self.rates.speedup(node, self.narrow.dtype) >= GAIN and self.narrow.fits(node)
 
     def _is_between(self, node: Node) -> bool:
         """Whether a contraction of what is narrow takes no longer so, and is read by those that gain only."""

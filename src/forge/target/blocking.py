@@ -16,7 +16,12 @@ def group_size(target: Target, data: str, weight: str) -> int:
     As many as an instruction adds. Bytes without one, and int8 by int16, are multiplied in pairs that are made 16 bits wide.
     bfloat16 is, where that multiplies more numbers in a cycle than multiply-adds of float32 do; otherwise one at a time.
     """
-    dot, costs = target.isa.dot(data, weight), target.costs
+    dot = target.isa.dot(data, weight)
     if weight == "int8":
         return 2 if dot is None else dot.group
-    return dot.group if dot is not None and dot.group * costs.bfloat16_dots > costs.multiply_adds else 1
+    return dot.group if dot is not None and product_rate(target, dot.group) > product_rate(target, 1) else 1
+
+
+def product_rate(target: Target, group: int) -> float:
+    """Returns how many products a cycle adds in each lane of a vector: of float32, or of bfloat16 in groups of this size."""
+    return group * target.costs.bfloat16_dots if group > 1 else target.costs.multiply_adds

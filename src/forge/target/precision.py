@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from forge import dtypes
-from forge.target.blocking import channel_block, group_size
+from forge.target.blocking import channel_block, group_size, product_rate
 from forge.target.target import Target
 
 # As many conversions take as long as one that is made of several instructions.
@@ -68,14 +68,12 @@ def conversion_cycles(dtype: str, target: Target) -> tuple[float, float]:
 
 def cycles(c: Contraction, dtype: str, target: Target) -> float:
     """Returns the cycles of products of ``dtype``, or of reading the weight where that takes longer."""
-    costs, lanes, group = target.costs, channel_block(target), group_size(target, dtype, dtype)
-    if group == 1 or c.depth % group or not c.depth:
-        products, widened = c.products / (costs.multiply_adds * lanes), conversion_cycles(dtype, target)[0]
+    costs, group = target.costs, group_size(target, dtype, dtype)
+    group = group if c.depth and c.depth % group == 0 else 1
+    products = c.products / (product_rate(target, group) * channel_block(target))
+    if dtype != "float32" and group == 1:
         shared = min(TILE_ROWS, max(1, c.products // max(1, c.right)))
-        if dtype != "float32":
-            products += (c.left + (c.products / shared if c.depth else 0)) * widened
-    else:
-        products = c.products / (group * costs.bfloat16_dots * lanes)
+        products += (c.left + (c.products / shared if c.depth else 0)) * conversion_cycles(dtype, target)[0]
     if c.weights <= target.l2_cache:
         return products
     streamed = costs.streamed_bytes * CACHE_SLACK if c.weights <= target.l3_cache else costs.memory_bytes
