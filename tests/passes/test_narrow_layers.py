@@ -86,8 +86,16 @@ def perceptron(n: Network, x: Value) -> Value:
     return x
 
 
+def odd(n: Network, x: Value) -> Value:
+    """A sum that cannot be in pairs, between two that are."""
+    for units in (255, 256, 256):
+        x = n.build.call("nn.relu", n.dense(x, units))
+    return x
+
+
 NETWORKS: dict[str, tuple[Callable[[Network, Value], Value], tuple[int, ...]]] = {
     "residual": (residual, (1, 3, 112, 112)), "separable": (separable, (1, 3, 112, 112)), "encoder": (encoder, (128, 192)),
+    "odd": (odd, (512, 384)),
     "one row": (perceptron, (1, 384)), "few rows": (perceptron, (5, 384)), "many rows": (perceptron, (512, 384)),
 }
 
@@ -163,12 +171,19 @@ def test_narrow_layers_everywhere_would_be(name: str) -> None:
     ("znver4", "many rows", "bfloat16", ["256x384", "512x256", "511x512"]),
     ("znver4", "many rows", "float16", []),
     ("cooperlake -mtune=sapphirerapids", "many rows", "bfloat16", []),
+    ("znver4", "odd", "bfloat16", ["255x384", "256x256"]),
     ("znver4", "separable", "bfloat16", ["192x32x1x1", "192x1x3x3", "16x192x1x1"]),
 ])
 def test_which_layers_gain(target: str, name: str, dtype: str, expected: list[str]) -> None:
     graph = network(name)
     OPTIONS[dtype](graph, CompileOptions(target=Target.parse(f"llvm -mcpu={target}")))
     assert narrow(graph, dtype)[: max(1, len(expected))] == expected
+
+
+def test_what_is_read_in_float32_does_not_follow() -> None:
+    graph = network("separable")
+    to_bfloat16.run(graph, CompileOptions(target=Target.parse("llvm -mcpu=znver4")))
+    assert "40x144x1x1" in narrow(graph, "bfloat16") and "96x5x5x5" not in narrow(graph, "bfloat16")
 
 
 def dense_of_any_rows() -> Graph:
