@@ -21,16 +21,18 @@ import numpy as np
 
 from forge import peers
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "float16"]
 Prepare = Callable[["Case", Path, Sequence[int]], float | None]
 Load = Callable[[Path, peers.Feed, int], peers.Call]
-OURS: Mapping[Precision, str] = MappingProxyType({"float32": "forge", "bfloat16": "forge-bfloat16"})
+OURS: Mapping[Precision, str] = MappingProxyType(
+    {"float32": "forge", "bfloat16": "forge-bfloat16", "float16": "forge-float16"})
 """Forge's row for each precision: it is compared with peers of the same."""
+_NARROW: tuple[Precision, ...] = ("bfloat16", "float16")
 
 _BFLOAT16_LIMIT = 0.5
 """Products of bfloat16 have an error of some 1e-3; a deep network with random weights makes 0.3 of it in OpenVINO too."""
 
-OPTIONAL = ("iree",)
+OPTIONAL = ("iree", "forge-float16")
 DISTRIBUTIONS = MappingProxyType({
     "openvino-default": "openvino", "mnn": "MNN", "torch-compile": "torch", "iree": "iree-base-runtime"})
 """What is installed for a library, where that has another name."""
@@ -58,7 +60,7 @@ class Library:
         load: from the folder of a case, its inputs and the number of threads to a function that runs it once.
         prepare: makes what ``load`` reads for some numbers of threads, in a process of its own; the result is the seconds
             that the library compiled or converted, None where it only stored the network.
-        precision: "bfloat16" where the library may use it: asked to, or by its own default.
+        precision: what the library may use besides float32: asked to, or by its own default.
         limit: error above which its results are wrong, and not compared.
     """
 
@@ -68,22 +70,23 @@ class Library:
     limit: float = 1e-2
 
 
-def prepare_forge(case: Case, folder: Path, threads: Sequence[int], *, bfloat16: bool = False) -> float:
+def prepare_forge(case: Case, folder: Path, threads: Sequence[int], *, precision: Precision = "float32") -> float:
     """Compiles for this machine, without the compile cache; one library serves any number of threads."""
     os.environ["FORGE_CACHE"] = "0"
     import forge
 
     start = time.perf_counter()
     module = forge.from_onnx(folder / "model.onnx")
-    module.compile(output_path=folder / OURS["bfloat16" if bfloat16 else "float32"], set_bfloat16=bfloat16, force_overwrite=True)
+    module.compile(output_path=folder / OURS[precision], force_overwrite=True, set_bfloat16=precision == "bfloat16",
+                   set_float16=precision == "float16")
     return time.perf_counter() - start
 
 
-def load_forge(folder: Path, feed: peers.Feed, threads: int, *, bfloat16: bool = False) -> peers.Call:
+def load_forge(folder: Path, feed: peers.Feed, threads: int, *, precision: Precision = "float32") -> peers.Call:
     """What ``forge.Runtime`` loads; the compiler is not in this process."""
     import forge
 
-    runtime = forge.Runtime(folder / OURS["bfloat16" if bfloat16 else "float32"])
+    runtime = forge.Runtime(folder / OURS[precision])
     runtime.set_num_threads(threads)
     arrays = [feed[name] for name in runtime.input_names]
     return lambda: peers.as_list(runtime(*arrays))
@@ -230,8 +233,8 @@ def _of_onnx(load: peers.Loader) -> Load:
 LIBRARIES: Mapping[str, Library] = MappingProxyType(
     {
         OURS["float32"]: Library(load_forge, prepare_forge, limit=1e-4),
-        OURS["bfloat16"]: Library(
-            partial(load_forge, bfloat16=True), partial(prepare_forge, bfloat16=True), "bfloat16", _BFLOAT16_LIMIT),
+        **{OURS[narrow]: Library(partial(load_forge, precision=narrow), partial(prepare_forge, precision=narrow), narrow,
+                                 _BFLOAT16_LIMIT) for narrow in _NARROW},
         "onnxruntime": Library(_of_onnx(peers.load_onnxruntime)),
         "openvino": Library(_of_onnx(peers.load_openvino)),
         "openvino-default": Library(_of_onnx(peers.load_openvino_default), precision="bfloat16", limit=_BFLOAT16_LIMIT),

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.libraries import OURS, Precision
-from benchmarks.results import Measurement, Result, mean_ratios
+from benchmarks.results import Measurement, Result, geometric_mean, mean_ratios
 
 _COLUMNS = ("compile s", "load s", "peak MiB", "min ms", "median ms", "of limit", "it / forge", "error")
 WIDTH = 140
@@ -110,6 +110,10 @@ def conclusions(measurements: Sequence[Measurement]) -> list[str]:
         behind = [f"{m.case.model} {ratio:.2f}" for m in measurements if (ratio := m.ratio(precision)) is not None and ratio < 1]
         if behind:
             lines.append(f"{precision}: best peer / forge below 1: {', '.join(behind)}")
+        gains = {m.case.model: gain for m in measurements if (gain := m.gain(precision)) is not None and precision != "float32"}
+        if gains:
+            each = ", ".join(f"{model} {gain:.2f}" for model, gain in gains.items())
+            lines.append(f"{precision}: forge in float32 / with it, geometric mean: {geometric_mean(gains.values()):.2f}; {each}")
         own = [(m, row) for m in measurements for row in m.results if row.ours and row.precision == precision]
         wrong = [m.case.model for m, row in own if not row.counts]
         if wrong:
@@ -128,7 +132,8 @@ def _excess_memory(measurement: Measurement) -> str:
 
 def picture(measurements: Sequence[Measurement], path: Path) -> None:
     """Bars of the ratio to the best peer: a panel for each batch size and precision, a colour for each number of threads."""
-    panels = [(batch, precision) for batch in sorted({m.case.batch for m in measurements}) for precision in _PRECISIONS]
+    batches = sorted({m.case.batch for m in measurements})
+    panels = [(batch, precision) for batch in batches for precision in _PRECISIONS if precision != "float16"]
     names = list(dict.fromkeys(m.case.model for m in measurements))
     figure = Figure(figsize=(max(6.0, 0.7 * len(names)), 3.2 * max(1, len(panels))), layout="constrained")
     for number, (batch, precision) in enumerate(panels, 1):

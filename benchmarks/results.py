@@ -89,6 +89,11 @@ class Measurement:
         ours, best = self.ours(precision), self.best_peer(precision)
         return None if ours is None or best is None else best.latencies.minimum / ours.latencies.minimum
 
+    def gain(self, precision: Precision) -> float | None:
+        """Forge's time in float32 over that with the option for another precision: below 1, the option makes it slower."""
+        plain, narrow = self.ours(), self.ours(precision)
+        return None if plain is None or narrow is None else plain.latencies.minimum / narrow.latencies.minimum
+
     def leanest_peer(self) -> Result | None:
         """The peer of any precision with the smallest peak memory."""
         peers = [r for r in self.results if not r.ours and r.counts]

@@ -65,6 +65,14 @@ def digits_build(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
+def narrow_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contractions become narrow where options allow it, whether or not that takes less time."""
+    from forge.kernels.layouts import CpuLayouts
+
+    monkeypatch.setattr(CpuLayouts, "speedup", lambda *_: 2.0)
+
+
+@pytest.fixture
 def compile_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns the compile cache on, in a folder that the tests of one process share; object code is that of all tests."""
     folder = tmp_path_factory.getbasetemp() / "compile-cache"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from forge.errors import TargetError
 from forge.target import Target, kinds
+from forge.target.precision import Contraction
 
 if TYPE_CHECKING:
     from forge.backends.compiled import CompiledModel
@@ -94,6 +95,13 @@ class Layouts(Protocol):
 
     def winograd_tile(self, convolution: Convolution3x3) -> int:
         """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
+
+    def speedup(self, sums: Contraction, dtype: str, between: bool, window: Convolution3x3 | None) -> float:
+        """The estimated time of sums of products in float32 over that in float16 or bfloat16.
+
+        ``between``: data are in ``dtype`` already, and so are results where they are read. ``window``: the convolution that the
+        sums are, where it may be computed with fewer multiplications.
+        """
 
 
 @dataclass(frozen=True)

@@ -112,13 +112,15 @@ class CompileOptions:
         "Optimization level.", flags=("--opt-level", "-O"), values=OPT_LEVELS,
         detail="0 to 4; ``docs/reference/opt_levels.md`` says what each turns on."))
     float16: bool = field(default=False, metadata=says(
-        "Compute in float16 where that is safe.", python="set_float16", flags=("--float16",), config=True,
-        detail="Inputs and outputs keep their types."))
+        "Let layers compute in float16 where that is safe and saves time.", python="set_float16", flags=("--float16",),
+        config=True,
+        detail="Those that wait for weights from memory do; others stay float32. Inputs and outputs keep their types."))
     bfloat16: bool = field(default=False, metadata=says(
-        "Compute in bfloat16 where that is safe.", python="set_bfloat16", flags=("--bfloat16",), config=True,
+        "Let layers compute in bfloat16 where that is safe and saves time.", python="set_bfloat16", flags=("--bfloat16",),
+        config=True,
         detail="Matrix products take half of the time where the CPU multiplies it quickly (AMD from Zen 4 on), less in tile "
-        "registers (Intel's AMX); Winograd's algorithm, and all on other CPUs, about as much as in float32. Errors are some 1e-2 "
-        "of the largest output, and more in deep networks; inputs and outputs keep their types."))
+        "registers (Intel's AMX); elsewhere layers that wait for weights from memory do, and others stay float32. Errors are "
+        "some 1e-2 of the largest output, and more in deep networks; inputs and outputs keep their types."))
     channel_layout: str | None = field(default=None, metadata=says(
         "Inner layout of convolutions: first or last.", python="set_channel_layout", flags=("--channel-layout",), config=True,
         values=("first", "last"), detail="None lets the compiler choose."))

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forge import backend
-from forge.backend import Backend, Convolution3x3, Stage
+from forge.backend import Backend, Convolution3x3, DirectConvolution, Stage
 from forge.backends.compiled import CompiledModel
 from forge.backends.weights import Weights
 from forge.driver import Compilation
 from forge.ir.functions.reference import Reference
 from forge.ir.graph import Module
 from forge.target import Target, kinds
+from forge.target.precision import Contraction
 
 BLOCK = 4
 
@@ -52,6 +53,15 @@ class FourChannels:
     def group_size(self, data: str, weight: str) -> int:
         return 2 if weight == "int8" else 1
 
+    def filled_group(self, dtype: str) -> int:
+        return 1
+
+    def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> None:
+        return None
+
+    def convolves_parts(self, convolution: DirectConvolution, parts: int) -> None:
+        return None
+
     def dense_panel(self, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
         return BLOCK
 
@@ -69,6 +79,9 @@ class FourChannels:
 
     def winograd_tile(self, convolution: Convolution3x3) -> int:
         return 0
+
+    def speedup(self, sums: Contraction, dtype: str, between: bool, window: Convolution3x3 | None) -> float:
+        return 2.0
 
 
 _STAGES = (Stage("keep", 0, _keep, "graphs are kept for the interpreter", "emit", lambda c: f"{len(c.functions)} functions\n"),)

@@ -99,6 +99,8 @@ def test_conclusions_name_what_is_behind(taken: list[Measurement]) -> None:
     lines = report.conclusions(taken)
     assert "float32: best peer / forge below 1: lstm 0.50" in lines
     assert "bfloat16: best peer / forge below 1: mlp 0.80" in lines
+    assert "bfloat16: forge in float32 / with it, geometric mean: 2.00; mlp 2.00" in lines
+    assert not any(line.startswith("float16") for line in lines)
     assert "more memory than the leanest peer: lstm 10 MiB (onnxruntime)" in lines
 
 

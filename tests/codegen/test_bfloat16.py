@@ -102,6 +102,7 @@ def test_other_types_keep_all_their_digits(dtype: str, symbol: str) -> None:
         assert f'@"{symbol}{name}.v8f32"' in text
 
 
+@pytest.mark.usefixtures("narrow_layers")
 @pytest.mark.parametrize("target", ["llvm -mcpu=x86-64-v3", "llvm"])
 @pytest.mark.parametrize(("operator", "helper"), [
     ("nn.gelu(%1)", "gelu"), ('nn.gelu(%1, approximate="tanh")', "gelu_tanh"), ("nn.silu(%1)", "silu"),

@@ -124,6 +124,7 @@ def test_errors_are_in_the_catalogue() -> None:
         check_options(float16=1)
 
 
+@pytest.mark.usefixtures("narrow_layers")
 def test_float16(digits: forge.IRModule, tmp_path: Path) -> None:
     digits.compile(output_path=tmp_path / "build", set_float16=True, export_metadata=True)
     runtime = forge.Runtime(tmp_path / "build")
@@ -136,11 +137,13 @@ def test_float16(digits: forge.IRModule, tmp_path: Path) -> None:
     assert (runtime(x).argmax(1) == expected.argmax(1)).all()
 
 
+@pytest.mark.usefixtures("narrow_layers")
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_float16_at_other_levels(digits: forge.IRModule, opt_level: int) -> None:
     assert 0 < difference(digits, pictures(), float16=True, opt_level=opt_level) <= HALF_LIMIT
 
 
+@pytest.mark.usefixtures("narrow_layers")
 def test_bfloat16(digits: forge.IRModule, tmp_path: Path) -> None:
     digits.compile(output_path=tmp_path / "build", set_bfloat16=True, export_metadata=True)
     runtime = forge.Runtime(tmp_path / "build")
@@ -154,12 +157,28 @@ def test_bfloat16(digits: forge.IRModule, tmp_path: Path) -> None:
         digits.compile(output_path=tmp_path / "both", set_float16=True, set_bfloat16=True)
 
 
+@pytest.mark.usefixtures("narrow_layers")
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v4", V3])
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_bfloat16_on_targets(digits: forge.IRModule, target: str, opt_level: int) -> None:
     if not set(Target.parse(target).features) <= set(host.features()):
         pytest.skip(f"this machine has not the features of {target}")
     assert 0 < difference(digits, pictures(), bfloat16=True, target=target, opt_level=opt_level) <= BFLOAT16_LIMIT
+
+
+@pytest.mark.parametrize(("narrow", "limit"), [("float16", HALF_LIMIT), ("bfloat16", BFLOAT16_LIMIT)])
+def test_layers_that_wait_for_weights_are_narrow(narrow: str, limit: float) -> None:
+    rng = np.random.default_rng(3)
+    text = """def @main(%x: Tensor[(1, 384), float32]) {
+      %0 = nn.dense(%x, meta[relay.Constant][0]);
+      %1 = nn.softmax(%0);
+      nn.dense(%1, meta[relay.Constant][1])
+    }"""
+    module = forge.IRModule(parse_module(text, [rng.standard_normal(shape, np.float32) / 9 for shape in ((512, 384), (64, 512))]))
+    x = rng.standard_normal((1, 384), np.float32)
+    few = f"{V3} -l2-cache=65536 -l3-cache=262144"
+    assert LIMIT < difference(module, x, target=few, **{narrow: True}) <= limit
+    assert difference(module, x, target=f"{V3} -l2-cache=4194304", **{narrow: True}) <= LIMIT
 
 
 @pytest.mark.parametrize("opt_level", [0, 3])

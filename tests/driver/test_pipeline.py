@@ -27,6 +27,7 @@ def test_the_table_has_every_stage_and_level() -> None:
         assert line.count(" x ") == len(OPT_LEVELS) - stage.level
 
 
+@pytest.mark.usefixtures("narrow_layers")
 @pytest.mark.parametrize("opt_level", OPT_LEVELS)
 def test_the_graph_is_valid_after_every_stage(digits: forge.IRModule, opt_level: int) -> None:
     seen: list[str] = []

@@ -24,6 +24,7 @@ from tests.kernels.emulated_tiles import EMULATED, load
 from tests.kernels.support import run
 from tests.passes.checks import parse
 
+pytestmark = pytest.mark.usefixtures("narrow_layers")
 RNG = np.random.default_rng(3)
 TARGETS = [f"llvm -mcpu=x86-64-v3 {EMULATED}"]
 

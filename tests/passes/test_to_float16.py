@@ -9,6 +9,8 @@ from forge.ir.graph import Graph
 from forge.passes import to_float16
 from tests.passes.checks import check, parse, text_of, weights
 
+pytestmark = pytest.mark.usefixtures("narrow_layers")
+
 HALF = 2e-3
 """Relative to the largest output: two roundings to 11 bits."""
 

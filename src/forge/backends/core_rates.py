@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge import loops
+from forge import dtypes, loops
 from forge.codegen.compile import compile_modules
 from forge.codegen.jit import JitLibrary
 from forge.codegen.module import emit_module, kernel_symbol
@@ -65,11 +65,13 @@ def measure(target: Target) -> list[Rate]:
     if "bfloat16" in target.isa.tiles:
         in_tiles = _STEPS * _TILES * TILE_ROWS / _seconds(target, tile_products(target)) / second
     inner = target.l1_cache // 2
+    widened = _MIN_BYTES / 2 / _seconds(target, _reads(target, inner, _MIN_BYTES // inner, "bfloat16"), inner) / second
     return [
         Rate("multiply-adds of float32", "vectors", costs.multiply_adds, vectors),
         Rate("dot products of bfloat16", "vectors", costs.bfloat16_dots, of_dots("dot_bf16", "float32")),
         Rate("dot products of bytes", "vectors", costs.byte_dots, of_dots("dot_u8s8", "int32")),
         Rate("products of tile registers", "rows", costs.tile_rows, in_tiles),
+        Rate("conversions of bfloat16", "vectors", costs.conversions, widened / target.lanes("float32")),
         Rate("loads", "vectors", costs.loads, streamed(inner) / (target.vector_bits / 8)),
         Rate("from the last cache", "bytes", costs.streamed_bytes, streamed(max(2 * target.l2_cache, target.l3_cache // 4))),
         Rate("from memory", "bytes", costs.memory_bytes, streamed(8 * target.l3_cache)),
@@ -164,17 +166,18 @@ def _on_registers(target: Target, dtype: str, step: Callable[[Expr, Expr], Expr]
     return Function("steps", (result,), (), seq(let, acc.start(), grow, write))
 
 
-def _reads(target: Target, size: int, passes: int) -> Function:
-    """The sum of a buffer of about ``size`` bytes, a vector after the other, ``passes`` times."""
+def _reads(target: Target, size: int, passes: int, dtype: str = "float32") -> Function:
+    """The sum of a buffer of about ``size`` bytes, a vector of float32 after the other, ``passes`` times."""
     lanes = target.lanes("float32")
     width = ACCUMULATORS * lanes
-    data = Buffer("x", "float32", (E.const(max(1, size // (4 * width)) * width),))
+    steps = max(1, size // (dtypes.itemsize(dtype) * width))
+    data = Buffer("x", dtype, (E.const(steps * width),))
     acc = Accumulators(RegisterTile(1, ACCUMULATORS, lanes, "float32"))
 
     def step(at: Expr) -> Stmt:
-        return seq(acc.set(0, k, acc.get(0, k) + E.load(data, E.ramp(at * width + k * lanes, 1, lanes)))
+        return seq(acc.set(0, k, acc.get(0, k) + E.cast(E.load(data, E.ramp(at * width + k * lanes, 1, lanes)), "float32"))
                    for k in range(ACCUMULATORS))
 
-    again = loops.serial("pass", passes, lambda _: loops.serial("at", max(1, size // (4 * width)), step))
-    total = seq(acc.set(0, 0, acc.joined()), store(data, E.ramp(0, 1, lanes), acc.get(0, 0)))
+    again = loops.serial("pass", passes, lambda _: loops.serial("at", steps, step))
+    total = seq(acc.set(0, 0, acc.joined()), store(data, E.ramp(0, 1, lanes), E.cast(acc.get(0, 0), dtype)))
     return Function("reads", (data,), (), seq(acc.start(), again, total))

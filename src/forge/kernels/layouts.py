@@ -5,6 +5,7 @@ Kernel families estimate what they take; a measured choice (``Target.choices``) 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,8 @@ from forge.kernels.cpu import conv_plan, conv_tiles, dense, dense_parts, tiles, 
 from forge.kernels.cpu.micro import COLUMNS
 from forge.kernels.cpu.spatial import winograd_key
 from forge.kernels.cpu.winograd_lines import SCHEMES
-from forge.target import Target, blocking
+from forge.target import Target, blocking, precision
+from forge.target.precision import Contraction
 
 # Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
 _STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
@@ -93,9 +95,20 @@ class CpuLayouts:
         target = self.target
         if convolution.in_channels // convolution.slices < self.channel_block():
             return 0
-        cycles = {s.out: winograd_plan.estimate(convolution, s, target) * winograd_plan.MARGIN for s in SCHEMES.values()}
-        cycles[0] = min(conv_plan.estimate(convolution, target), conv_tiles.estimate(convolution, target))
+        direct = min(conv_plan.estimate(convolution, target), conv_tiles.estimate(convolution, target))
+        cycles = {0: direct, **self.winograd_cycles(convolution)}
         best, *others = sorted(cycles, key=lambda tile: (cycles[tile], tile))
         key = winograd_key(convolution, target)
         (tile,) = target.choices.pick(key, (best,), lambda: ((t,) for t in (best, *others)))
         return tile
+
+    def speedup(self, sums: Contraction, dtype: str, between: bool, window: Convolution3x3 | None) -> float:
+        fewer = math.inf
+        if window is not None and window.in_channels >= self.channel_block():
+            fewer = min(self.winograd_cycles(window).values())
+        return precision.speedup(sums, dtype, self.target, between, fewer)
+
+    def winograd_cycles(self, convolution: Convolution3x3) -> dict[int, float]:
+        """Returns the cycles of each of Winograd's schemes, with a margin."""
+        schemes = SCHEMES.values()
+        return {s.out: winograd_plan.estimate(convolution, s, self.target) * winograd_plan.MARGIN for s in schemes}

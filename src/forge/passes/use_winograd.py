@@ -43,6 +43,18 @@ def is_on(options: CompileOptions) -> bool:
     return is_named and options.winograd and not options.exact and options.channel_layout is None
 
 
+def window_of(conv: Conv | None, sizes: Mapping[str, int]) -> Convolution3x3 | None:
+    """Returns what the choice of a convolution's algorithm depends on, or None where there is the direct sum only."""
+    if conv is None or conv.spatial != "HW" or conv.weight.constant is None or conv.attrs.groups > 1:
+        return None
+    shape = conv.shape(conv.data.shape, conv.weight.shape, conv.attrs)
+    if any((tap.size, tap.stride) != (3, 1) for tap in shape.taps):
+        return None
+    images, height, width = (dims.typical(conv.result.shape[shape.out.index(axis)], sizes) for axis in "NHW")
+    down, across = (tap.dilation for tap in shape.taps)
+    return Convolution3x3(conv.data.dtype, images, shape.in_channels, shape.channels, height, width, dilation=(down, across))
+
+
 def is_likely(conv: Conv) -> bool:
     """Returns whether a float32 convolution takes fewer products on most targets; integers of 16 bits are weighed against it."""
     attrs, (_, channels, *kernel), positions = conv.attrs, conv.weight.shape, dims.product(conv.result.shape[2:])

@@ -17,9 +17,17 @@ def group_size(target: Target, data: str, weight: str) -> int:
     multiplied in pairs that are made 16 bits wide.
     bfloat16 is, where that multiplies more numbers in a cycle than multiply-adds of float32 do; otherwise one at a time.
     """
+    dot = target.isa.dot(data, weight)
     if data in target.isa.tiles and (data, weight) in (("uint8", "int8"), ("bfloat16", "bfloat16")):
         return 4 if weight == "int8" else 2
-    dot, costs = target.isa.dot(data, weight), target.costs
     if weight == "int8":
         return 2 if dot is None else dot.group
-    return dot.group if dot is not None and dot.group * costs.bfloat16_dots > costs.multiply_adds else 1
+    return dot.group if dot is not None and product_rate(target, dot.group) > product_rate(target, 1) else 1
+
+
+def product_rate(target: Target, group: int) -> float:
+    """Returns how many products a cycle adds in each lane of a vector: of float32, or of bfloat16 in groups of this size."""
+    costs = target.costs
+    if group > 1 and "bfloat16" in target.isa.tiles:
+        return 16 * group * costs.tile_rows * costs.tile_share
+    return group * costs.bfloat16_dots if group > 1 else costs.multiply_adds

@@ -19,6 +19,8 @@ class MachineModel:
         tile_rows: rows of a tile register of a left operand that are multiplied in a cycle, each by a whole register, where there
             are any.
         tile_share: the part of that which loops reach, with their loads and stores.
+        conversions: vectors of float32 that a cycle makes of bfloat16 or float16, or the other way, beside multiply-adds.
+        narrows_all: networks were measured to be faster with all contractions in bfloat16 than without those that gain nothing.
         loads: vectors that are loaded in a cycle.
         exposed_loads: the part of the loads' time that the arithmetic does not hide (AVX2: tiles of 14 x 1 reach 80 % of the
             peak, of 6 x 2 94 %).
@@ -38,6 +40,8 @@ class MachineModel:
     byte_dots: float = 2.0
     tile_rows: float = 1.0
     tile_share: float = 0.55
+    conversions: float = 1.0
+    narrows_all: bool = False
     loads: float = 2.0
     exposed_loads: float = 0.15
     least_step: float = 5.0

@@ -22,7 +22,9 @@ _SAPPHIRE_RAPIDS = (*_ZEN4, "avxvnni", "avx512fp16", "amx-tile", "amx-int8", "am
 # Measured on a core with AMX: dot products of bfloat16 multiply half of what multiply-adds of float32 do; the last cache is far.
 _SAPPHIRE_RAPIDS_RATES = replace(SERVER_CORE, bfloat16_dots=0.5, streamed_bytes=8.0, reread_bytes=7.0, shared_bytes=6.0)
 _WITH_TILES = ("sapphirerapids", "emeraldrapids", "graniterapids")
-_RATES = dict.fromkeys(_WITH_TILES, _SAPPHIRE_RAPIDS_RATES)
+# Vectors of 256 bits are two operations on Zen 1; measured are sums of what was widened.
+_RATES = {**dict.fromkeys(_WITH_TILES, _SAPPHIRE_RAPIDS_RATES), "znver1": replace(SERVER_CORE, conversions=0.35),
+          **dict.fromkeys(("znver4", "znver5"), replace(SERVER_CORE, narrows_all=True))}
 
 _LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 """The levels of the x86-64 psABI, weakest first."""
