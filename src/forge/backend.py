@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from forge.errors import TargetError
 from forge.target import Target, kinds
-from forge.target.precision import Contraction
 
 if TYPE_CHECKING:
     from forge.backends.compiled import CompiledModel
     from forge.driver.compilation import Compilation
     from forge.loops.contract import KernelCall, KernelFamily, Variant
     from forge.options import CompileOptions
+    from forge.target.precision import Contraction
     from forge.tir.stmt import Function
     from forge_runtime import Runtime
 
