@@ -71,6 +71,7 @@ def compile(  # noqa: A001
     exact: bool = False,
     check_indices: bool = True,
     typical: Mapping[str, int] | Sequence[str] = (),
+    float32_products: str | int = "6",
 ) -> Runtime | Session:
     """Loads a model and compiles it in memory: ``forge.compile("model.onnx")(x)``.
 
@@ -88,7 +89,8 @@ def compile(  # noqa: A001
     loaded = source if isinstance(source, IRModule) else load(source)
     checked = check_options(
         target, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
-        winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned)
+        winograd=winograd, exact=exact, check_indices=check_indices, typical=typical, tuned=tuned,
+        float32_products=float32_products)
     runtime = compile_module(loaded._verified(), checked).runtime()
     return runtime.session() if runtime.states else runtime
 

@@ -128,7 +128,7 @@ class CompileOptions:
         "Let 3x3 convolutions use fewer multiplications (errors of 1e-5, larger weights).",
         flags=("--winograd/--no-winograd",), config=True,
         detail="The errors are relative to the largest output; weights are up to four times larger (from ``opt_level`` 3 on)."))
-    float32_products: str = field(default="6", metadata=says(
+    float32_products: str | int = field(default="6", metadata=says(
         "Products of bfloat16 that replace one of float32: 6, 3 or exact.", flags=("--float32-products",), config=True,
         values=("6", "3", "exact"), detail="Where tile registers multiply bfloat16 (Intel's AMX) and that is faster. Errors of "
         "six products are smaller than those of multiply-adds of float32, those of three some 4e-6 of the products' sizes; "
@@ -152,6 +152,8 @@ class CompileOptions:
     disabled_pass: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.float32_products, int):  # as Python writes it
+            object.__setattr__(self, "float32_products", str(self.float32_products))
         for known in options_of(CompileOptions):
             known.check("compile", getattr(self, known.name))
         object.__setattr__(self, "typical", _sizes(self.typical))

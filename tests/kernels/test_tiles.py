@@ -358,7 +358,7 @@ def test_a_graph_in_float32(rows: int, target: str, products: Callable[[], int])
     text = f"def @main(%x: Tensor[({rows}, 64), float32]) {{ nn.relu(nn.dense(%x, meta[relay.Constant][0])) }}"
     weight, x = RNG.standard_normal((50, 64)).astype(np.float32), RNG.standard_normal((rows, 64)).astype(np.float32)
     graph, counts = parse(text, [weight]), [0]
-    for option, tolerance in (("6", 1e-6), ("3", 1e-4), ("exact", 1e-6)):
+    for option, tolerance in (("6", 1e-6), (3, 1e-4), ("exact", 1e-6)):
         found, want = results(graph, target, x, float32_products=option)
         np.testing.assert_allclose(found, want, rtol=tolerance, atol=10 * tolerance)
         counts.append(products())

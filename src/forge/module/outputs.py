@@ -64,7 +64,7 @@ def compile(  # noqa: A001
     exact: bool = False,
     check_indices: bool = True,
     typical: Mapping[str, int] | Sequence[str] = (),
-    float32_products: str = "6",
+    float32_products: str | int = "6",
 ) -> None:
     """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 

@@ -34,7 +34,7 @@ from forge.passes.split_recurrent import LAYERS
 MAX_OF_PARTS = 2.0**32
 """The largest magnitude in a weight that is multiplied in parts: products with data of up to 2^64, and their sums, are finite."""
 
-PARTS = {"6": 3, "3": 2}
+PARTS: dict[str | int, int] = {"6": 3, "3": 2}
 """Parts of a float32, by the number of their products that are added."""
 
 WHOLE = ("uint8", "int16")
