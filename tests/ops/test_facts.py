@@ -89,7 +89,7 @@ HEADS = {
     "recurrent_codes": "qnn.dequantize",
     "recurrent_rules": "add multiply nn.dense nn.gru nn.lstm reshape scan sigmoid strided_slice subtract tanh",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
-    "to_float16": "cast divide multiply",  # constants are factors
+    "to_float16": "cast divide multiply nn.conv1d nn.conv2d nn.conv3d",  # constants are factors
     "to_unsigned": "qnn.dequantize qnn.quantize",
     "subpixels": "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
     "unroll_scans": "dynamic_slice nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
@@ -254,7 +254,7 @@ def test_what_is_costly_is_not_repeated(op: str, kernels: int) -> None:
     assert len(form_groups(graph)) == kernels
 
 
-@pytest.mark.usefixtures("new_operators")
+@pytest.mark.usefixtures("new_operators", "narrow_layers")
 @pytest.mark.parametrize(("run", "dtype"), [(to_float16.run, "float16"), (to_bfloat16.run, "bfloat16")])
 def test_what_declares_it_follows_a_narrow_type(run: Pass, dtype: str) -> None:
     b = Builder()
