@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,6 +119,18 @@ def test_systems_without_a_linker_are_refused(triple: str) -> None:
     "x86_64-linux-gnu", "x86_64-unknown-linux-gnu", "x86_64-pc-linux", "x86_64-alpine-linux-musl", "x86_64-linux-android21"])
 def test_linux_by_its_names(triple: str) -> None:
     Target.parse({"kind": "llvm", "mtriple": triple}).require_codegen()
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_tile_registers_are_used_where_the_system_lets_a_process_have_them(
+    is_allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "flags : sse sse2 avx2 fma amx_tile amx_int8 amx_bf16\n"
+    tiles = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
+    monkeypatch.setattr(host, "_read", lambda path: text)
+    monkeypatch.setattr(host, "architecture", lambda: replace(X86_64, refused=lambda: frozenset() if is_allowed else tiles))
+    found = set(host.features.__wrapped__())
+    assert tiles & found == (tiles if is_allowed else set()) and "avx2" in found
 
 
 def test_cpuinfo_is_read() -> None:
