@@ -73,7 +73,7 @@ class Layouts(Protocol):
         """Columns of one panel of a matrix product's weights; 0 rows: not known."""
 
     def multiplies_parts(self, units: int, rows: int, depth: int, parts: int) -> bool | None:
-        """Whether products of float32 are faster as products of so many bfloat16 that add up to one; 0 rows: not known.
+        """Whether a float32 product is faster with each operand split into ``parts`` bfloat16 numbers; 0 rows: not known.
 
         None where nothing multiplies these quickly.
         """

@@ -54,18 +54,13 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 def _in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """A product of float32 with weights in ``count`` parts."""
-    data, array = operand(node), operand(node, 1).constant
-    if count == 0 or array is None or array.size == 0 or not data.dtype == array.dtype == node.result.dtype == "float32":
+    data, array = operand(node), _float32_weight(node)
+    if count == 0 or array is None:
         return None
     (units, depth), rows = array.shape, _rows(data)
-    faster = layouts.multiplies_parts(units, rows, depth, count)
-    if faster is None:
-        return None
-    if not faster:
-        return Declined("multiply-adds are estimated to be faster")
-    found = parts_of(array, count)
-    if found is None:
-        return Declined("the weight has numbers whose parts would be infinite or subnormal")
+    found = _faster_parts(array, count, layouts.multiplies_parts(units, rows, depth, count))
+    if not isinstance(found, list):
+        return found
     panel = layouts.dense_panel("bfloat16", units, rows, depth)
     packed_parts = np.stack([paired(np.concatenate(pack_panels(part, panel))) for part in found])
     constant = builder.constant(packed_parts, name=operand(node, 1).name)
@@ -75,24 +70,35 @@ def _in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) ->
 
 def _convolution_in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """A convolution of float32 with weights in ``count`` parts."""
-    data, array, attrs = operand(node), operand(node, 1).constant, node.attrs
-    if count == 0 or array is None or not data.dtype == array.dtype == node.result.dtype == "float32":
+    data, array, attrs = operand(node), _float32_weight(node), node.attrs
+    if count == 0 or array is None:
         return None
     images, _, height, width, _ = node.result.shape
     if not all(isinstance(size, int) for size in node.result.shape) or array.shape[-2] % 2:
         return None
     taps, strides, dilation = ((int(a), int(b)) for a, b in (array.shape[2:4], attrs.strides, attrs.dilation))
     wanted = DirectConvolution(images, attrs.in_channels, attrs.channels, height, width, taps, strides, dilation)
-    faster = layouts.convolves_parts(wanted, count)
-    if faster is None:
-        return None
-    if not faster:
-        return Declined("multiply-adds are estimated to be faster")
-    found = parts_of(array, count)
-    if found is None:
-        return Declined("the weight has numbers whose parts would be infinite or subnormal")
+    found = _faster_parts(array, count, layouts.convolves_parts(wanted, count))
+    if not isinstance(found, list):
+        return found
     constant = builder.constant(np.stack([paired(part) for part in found]), name=operand(node, 1).name)
     return builder.call("nn.contrib_conv2d_parts_NCHWc", data, constant, name=node.name, **node.attributes)
+
+
+def _float32_weight(node: Node) -> np.ndarray | None:
+    """The constant weight of a product of float32 alone."""
+    array = operand(node, 1).constant
+    alike = array is not None and operand(node).dtype == array.dtype == node.result.dtype == "float32"
+    return array if alike and array is not None and array.size else None
+
+
+def _faster_parts(array: np.ndarray, count: int, is_faster: bool | None) -> list[np.ndarray] | Declined | None:
+    """The parts of a weight, where their products are faster; None where nothing multiplies these quickly."""
+    if is_faster is None:
+        return None
+    if not is_faster:
+        return Declined("multiply-adds are estimated to be faster")
+    return parts_of(array, count) or Declined("the weight has numbers whose parts would be infinite or subnormal")
 
 
 def _rows(data: Value) -> int:

@@ -132,7 +132,7 @@ class _Narrowing(Conversion):
         return self.rates.speedup(node, self.narrow.dtype) >= GAIN and self.narrow.fits(node)
 
     def _is_between(self, node: Node) -> bool:
-        """Whether a contraction of what is narrow takes no longer so, and is read by those that gain only."""
+        """Whether a contraction of narrow operands is no slower in the narrow type, and only contractions that gain read it."""
         if node.op_def.precision is not Precision.NARROWS or self.rates.speedup(node, self.narrow.dtype, between=True) < 1:
             return False
         found = {node, *readers(node, self.narrow.follow)} - self.gaining

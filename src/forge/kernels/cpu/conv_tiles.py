@@ -34,8 +34,6 @@ MIN_COLUMNS: Final = 2 * TILE_ROWS
 TASKS_PER_CORE: Final = 2
 # Cycles in which parts of one number of the input are made and checked, where some tasks make those of others once more.
 COPY_CYCLES: Final = 2.0
-# What convolutions of float32 reach of the rate of multiply-adds.
-MULTIPLY_ADD_SHARE: Final = 0.9
 
 
 def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
@@ -104,12 +102,10 @@ def parts_are_faster(convolution: DirectConvolution, parts: int, target: Target)
     copied = down * ((MIN_COLUMNS - 1) * c.strides[1] + across) * channels * 2 * parts
     if c.in_channels < block or words < MIN_WORDS or copied > patch_limit(target):
         return False
-    costs, weights = target.costs, channels * c.out_channels * math.prod(c.kernel)
+    weights = channels * c.out_channels * math.prod(c.kernel)
     products = weights * c.images * c.height * c.width
     inputs = c.images * channels * c.height * c.width * math.prod(c.strides)
-    tiled = len(PRODUCTS[parts]) * tiles.register_cycles(products / 2, words, costs) + COPY_CYCLES * inputs
-    sums = products / (block * costs.multiply_adds * MULTIPLY_ADD_SHARE)
-    return max(tiled, weights * 2 * parts / costs.memory_bytes) < max(sums, weights * 4 / costs.memory_bytes)
+    return tiles.parts_are_faster(products, weights, words, parts, len(PRODUCTS[parts]), COPY_CYCLES * inputs, target)
 
 
 def is_interleaved(problem: ConvProblem) -> bool:

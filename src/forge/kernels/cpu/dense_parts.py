@@ -33,8 +33,6 @@ PAIRS: Final = Group(2, "bfloat16")
 ROW_BLOCK: Final = 256
 # Cycles in which parts of one number are made.
 SPLIT_CYCLES: Final = 1.0
-# What dense layers of float32 reach of the rate of multiply-adds.
-MULTIPLY_ADD_SHARE: Final = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +66,8 @@ def is_faster(units: int, rows: int, depth: int, parts: int, target: Target) -> 
     """Returns whether this takes fewer cycles than multiply-adds, by estimates, and can be computed at all."""
     if depth % (PAIRS.size * COLUMNS) or rows < TILE_ROWS or TILE_ROWS * _row_bytes(depth, parts) > tiles.STACK_LIMIT // 2:
         return False
-    costs, weights, products = target.costs, units * depth, rows * units * depth
-    tiled = len(PRODUCTS[parts]) * tiles.register_cycles(products / PAIRS.size, COLUMNS, costs) + SPLIT_CYCLES * rows * depth
-    sums = products / (target.lanes("float32") * costs.multiply_adds * MULTIPLY_ADD_SHARE)
-    return max(tiled, weights * 2 * parts / costs.memory_bytes) < max(sums, weights * 4 / costs.memory_bytes)
+    count, extra = len(PRODUCTS[parts]), SPLIT_CYCLES * rows * depth
+    return tiles.parts_are_faster(rows * units * depth, units * depth, COLUMNS, parts, count, extra, target)
 
 
 def _row_bytes(depth: int, parts: int) -> int:

@@ -281,7 +281,7 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
 
 
 def _finish(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
-    """Adds the products of what is left of k to the sums of a row of a column tile, and writes them."""
+    """Adds the products of k after the last whole group to the sums of a row of a column tile, and writes them."""
     written = _write(plan, batch, row, column, value)
     if E.is_const(plan.rest, 0):
         return written

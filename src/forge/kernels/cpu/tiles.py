@@ -24,6 +24,8 @@ MAX_PREFETCH_TILES: Final = 64
 NARROW_SHARE: Final = 24
 # Bytes that come from memory at once.
 CACHE_LINE: Final = 64
+# What products of float32 reach of the rate of multiply-adds.
+MULTIPLY_ADD_SHARE: Final = 0.9
 # One kernel may take this many bytes of stack; threads have several MiB.
 STACK_LIMIT: Final = 768 << 10
 
@@ -49,6 +51,18 @@ def step_cycles(rows: int, vectors: int, costs: MachineModel) -> float:
 def register_cycles(words: float, used: int, costs: MachineModel) -> float:
     """Returns cycles of ``words`` products of two words in tile registers, in whose rows ``used`` of 16 are used."""
     return words / (16 * used * costs.tile_rows * costs.tile_share)
+
+
+def parts_are_faster(products: float, weights: int, used: int, parts: int, count: int, extra: float, target: Target) -> bool:
+    """Returns whether ``products`` of float32 take fewer cycles as ``count`` products of parts each, by estimates.
+
+    ``used`` is that of `register_cycles`; ``weights`` numbers are read, in parts or not; making parts of the data takes ``extra``
+    cycles.
+    """
+    costs = target.costs
+    tiled = count * register_cycles(products / 2, used, costs) + extra
+    sums = products / (target.lanes("float32") * costs.multiply_adds * MULTIPLY_ADD_SHARE)
+    return max(tiled, weights * 2 * parts / costs.memory_bytes) < max(sums, weights * 4 / costs.memory_bytes)
 
 
 def largest_rows(vectors: int, registers: int) -> int:
