@@ -189,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mean = f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}"
     print(f"geometric mean of {len(ratios)}: {mean}, least {min(ratios):.2f}")
     if options.page:
-        program = " ".join(["quantized", *(options.models if options.models != USUAL else ())])
-        line = machine_tables.command(program, options, parser.parse_args(options.models), " ")
+        given = options.models if options.models != USUAL else []
+        line = machine_tables.command(" ".join(["quantized", *given]), options, parser.parse_args(given), " ")
         rows.append(["geometric mean", *[""] * 3, mean, *[""] * 4])
         versions = machine_tables.versions(["onnxruntime", "openvino", *(["nncf"] if "nncf" in options.by else [])])
         machine_tables.publish(Kept(line, columns, rows, versions, [f"{options.threads} thread(s)"]), options.note)
