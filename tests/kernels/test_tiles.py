@@ -98,6 +98,27 @@ def test_a_graph_in_bfloat16(rows: int, target: str, products: Callable[[], int]
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 70, 256, 300])
+def test_rows_that_fill_the_cache(rows: int, unknown: bool, dtype: str, target: str, products: Callable[[], int]) -> None:
+    """The second-level cache holds no block of rows: they are multiplied part by part, by several column tiles."""
+    depth, units, kind = 2048, 300, dtypes.numpy_dtype(dtype)
+    text = f"""def @main(%x: Tensor[({"m" if unknown else rows}, {depth}), {dtype}]) {{
+      nn.dense(%x, meta[relay.Constant][0], out_dtype="{"int32" if dtype == "uint8" else "float32"}")
+    }}"""
+    if dtype == "uint8":
+        x, weight = RNG.integers(0, 256, (rows, depth), np.uint8), RNG.integers(-128, 128, (units, depth), np.int8)
+    else:
+        x, weight = (RNG.standard_normal(shape).astype(kind) for shape in ((rows, depth), (units, depth)))
+    found, _ = results(parse(text, [weight]), f"{target} -l2-cache=262144", x)
+    exact = x.astype(np.float64) @ weight.T.astype(np.float64)
+    tolerance = 0 if dtype == "uint8" else 1e-5
+    np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance * np.sqrt(depth))
+    expect(products, target, rows > 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("transposed", [(False, False), (True, True)])
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(9, 40, 21), (32, 128, 64), (70, 1300, 50), (17, 8, 16)])
 def test_matmul_of_bytes(
@@ -176,15 +197,24 @@ CONVOLUTIONS = {
     "uneven channels": "(1, 28, 9, 7), (24, 28, 3, 3), padding=[1, 1, 1, 1]",
     "a long row": "(1, 32, 1, 9000), (16, 32, 1, 3), padding=[0, 1, 0, 1], strides=[1, 2]",
     "1x1 of stride 2": "(2, 96, 9, 8), (16, 96, 1, 1), padding=[0, 0, 0, 0], strides=[2, 2]",
+    "a large image": "(1, 64, 40, 300), (32, 64, 3, 3), padding=[1, 1, 1, 1]",
 }
+
+
+def of_unknown_size(image: str, axes: str) -> str:
+    """The shape of an image with symbols for the sizes of some ``axes`` of "nchw"."""
+    sizes = [axis if axis in axes else str(size) for axis, size in zip("nchw", ast.literal_eval(image))]
+    return f"({', '.join(sizes)})"
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+@pytest.mark.parametrize("unknown", ["", "nhw", "h", "w"])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolution(name: str, dtype: str, target: str, products: Callable[[], int]) -> None:
+def test_convolution(name: str, unknown: str, dtype: str, target: str, products: Callable[[], int]) -> None:
     image, kernel, attributes = re.fullmatch(r"(\(.*?\)), (\(.*?\)), (.*)", CONVOLUTIONS[name]).groups()  # type: ignore[union-attr]
     shape, taps = ast.literal_eval(image), ast.literal_eval(kernel)
+    image = of_unknown_size(image, unknown)
     bytes_ = dtype == "uint8"
     attributes += ', out_dtype="int32"' if bytes_ else ""
     text = f"def @main(%x: Tensor[{image}, {'uint8' if bytes_ else 'float32'}]) "
@@ -202,7 +232,9 @@ def test_convolution(name: str, dtype: str, target: str, products: Callable[[], 
 PARTS_OF_CONVOLUTIONS = ("5x5 without padding", "5x5 of stride 2", "dilated rows", "1x1")
 
 
-def convolved_in_parts(name: str, target: str, change: Callable[[np.ndarray], object], **options: Any) -> np.ndarray:
+def convolved_in_parts(
+    name: str, target: str, change: Callable[[np.ndarray], object], unknown: str = "", **options: Any
+) -> np.ndarray:
     """Differences between the compiled convolution and exact sums, relative to sums of magnitudes."""
     image, kernel, attributes = re.fullmatch(r"(\(.*?\)), (\(.*?\)), (.*)", CONVOLUTIONS[name]).groups()  # type: ignore[union-attr]
     rng = np.random.default_rng(len(name))
@@ -214,7 +246,8 @@ def convolved_in_parts(name: str, target: str, change: Callable[[np.ndarray], ob
         text = f"def @main(%x: Tensor[{image}, float64]) {{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
         return run_graph(parse(text, [b.astype(np.float64)]), [a.astype(np.float64)])[0]
 
-    text = f"def @main(%x: Tensor[{image}, float32]) {{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
+    size = of_unknown_size(image, unknown)
+    text = f"def @main(%x: Tensor[{size}, float32]) {{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
     graph = parse(text, [weight])
     compiled = compile_module(Module(graph), check_options(target, **options), use_cache=False)
     with np.errstate(invalid="ignore"):
@@ -225,27 +258,29 @@ def convolved_in_parts(name: str, target: str, change: Callable[[np.ndarray], ob
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("unknown", ["", "nhw"])
 @pytest.mark.parametrize("name", PARTS_OF_CONVOLUTIONS)
-def test_convolution_by_parts(name: str, target: str, products: Callable[[], int]) -> None:
-    by_parts = convolved_in_parts(name, target, lambda x: None)
+def test_convolution_by_parts(name: str, unknown: str, target: str, products: Callable[[], int]) -> None:
+    by_parts = convolved_in_parts(name, target, lambda x: None, unknown)
     count = products()
-    exact = convolved_in_parts(name, target, lambda x: None, float32_products="exact")
+    exact = convolved_in_parts(name, target, lambda x: None, unknown, float32_products="exact")
     assert products() == count and (count > 0 or EMULATED not in target)
     assert np.sqrt(np.mean(by_parts**2)) < 0.8 * np.sqrt(np.mean(exact**2))
-    three = np.sqrt(np.mean(convolved_in_parts(name, target, lambda x: None, float32_products="3") ** 2))
+    three = np.sqrt(np.mean(convolved_in_parts(name, target, lambda x: None, unknown, float32_products="3") ** 2))
     assert 1e-7 < three < 6e-6
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("unknown", ["", "hw"])
 @pytest.mark.parametrize("name", ["5x5 of stride 2", "1x1"])
-def test_convolution_of_unusual_numbers(name: str, target: str) -> None:
+def test_convolution_of_unusual_numbers(name: str, unknown: str, target: str) -> None:
     """Infinities, NaN and magnitudes that parts do not hold are as multiply-adds give them."""
     def change(x: np.ndarray) -> None:
         x[0, 3, 2, 2], x[0, 1, 4, 3], x[-1, 2, 5, 5] = np.inf, np.nan, -np.inf
         x[:, :, 7] *= 1e-37
         x[:, :, 0, 0] *= 1e36
 
-    errors = convolved_in_parts(name, target, change)
+    errors = convolved_in_parts(name, target, change, unknown)
     assert np.abs(errors).max() < 2.0**-20
 
 
@@ -305,7 +340,7 @@ def products_by_parts(x: np.ndarray, weight: np.ndarray, target: str, parts: int
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("rows", "depth", "units"), [(20, 64, 32), (33, 256, 40), (70, 1024, 64)])
+@pytest.mark.parametrize(("rows", "depth", "units"), [(20, 64, 32), (33, 256, 40), (70, 1024, 64), (150, 2560, 600)])
 def test_errors_of_parts_are_below_those_of_multiply_adds(rows: int, depth: int, units: int, target: str) -> None:
     rng = np.random.default_rng(depth)
     x, weight = rng.standard_normal((rows, depth)).astype(np.float32), rng.standard_normal((units, depth)).astype(np.float32)
@@ -336,12 +371,13 @@ def test_parts_without_tile_registers(parts: int, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rows_without_parts(target: str) -> None:
+@pytest.mark.parametrize("depth", [64, 4096])
+def test_rows_without_parts(depth: int, target: str) -> None:
     """Infinities, NaN, and magnitudes that parts do not hold are as multiply-adds give them."""
-    x, weight = RNG.standard_normal((40, 64)).astype(np.float32), RNG.standard_normal((33, 64)).astype(np.float32)
+    x, weight = RNG.standard_normal((40, depth)).astype(np.float32), RNG.standard_normal((33, depth)).astype(np.float32)
     x[0, 3], x[1, 5], x[2, 7], x[3] = np.inf, -np.inf, np.nan, 0.0
     x[4] *= np.float32(1e-38)
-    x[5] *= np.float32(1e37)
+    x[5] *= np.float32(1e36)
     x[6, ::2] *= np.float32(1e-30)
     found = products_by_parts(x, weight, target)
     exact = x.astype(np.float64) @ weight.T.astype(np.float64)
@@ -367,3 +403,18 @@ def test_a_graph_in_float32(rows: int, target: str, products: Callable[[], int])
     weight[3, 5] = 1e-39
     results(parse(text, [weight]), target, x)
     assert products() == counts[-1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "typical", "in_parts"), [
+    ("(m, 64)", {}, False), ("(m, 64)", {"m": 100}, True), ("(m, 50, 64)", {}, True)])
+def test_rows_that_are_not_known(
+    rows: str, typical: dict[str, int], in_parts: bool, target: str, products: Callable[[], int]
+) -> None:
+    """They are multiplied by parts where there are many for certain, or it was said that there are."""
+    text = f"def @main(%x: Tensor[{rows}, float32]) {{ nn.relu(nn.dense(%x, meta[relay.Constant][0])) }}"
+    weight, x = RNG.standard_normal((50, 64)).astype(np.float32), RNG.standard_normal((2, 50, 64)).astype(np.float32)
+    x = x if "50" in rows else x[0]
+    found, want = results(parse(text, [weight]), target, x, typical=tuple(typical.items()))
+    np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-5)
+    expect(products, target, in_parts)

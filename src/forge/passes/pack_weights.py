@@ -14,15 +14,16 @@ groups as above, and the sums of their rows; for states of float64 one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from forge import dtypes
+from forge import dims, dtypes
 from forge.backend import DirectConvolution, Layouts
 from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
+from forge.ir.functions.typical import typical_sizes
 from forge.ir.graph import Graph
 from forge.ir.nodes import Node, Value
 from forge.ops.nn.recurrent_codes import centred, packed
@@ -43,39 +44,48 @@ WHOLE = ("uint8", "int16")
 
 def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of products and recurrent layers that read packed weights now."""
+    parts, given = PARTS.get(options.float32_products, 0), dict(options.typical)
     return rewrite(graph, [
-        Rule("multiply_parts", ("nn.dense",), partial(_in_parts, options.layouts, PARTS.get(options.float32_products, 0))),
+        Rule("multiply_parts", ("nn.dense",), partial(_in_parts, options.layouts, parts, given)),
         Rule("multiply_parts", ("nn.contrib_conv2d_NCHWc",), partial(
-            _convolution_in_parts, options.layouts, PARTS.get(options.float32_products, 0))),
+            _convolution_in_parts, options.layouts, parts, typical_sizes(graph, given))),
         Rule("pack_weights", ("nn.dense",), partial(_packed, options.layouts)),
         Rule("pack_recurrent", LAYERS, partial(_packed_layer, options.layouts)),
     ])
 
 
-def _in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """A product of float32 with weights in ``count`` parts."""
+def _in_parts(
+    layouts: Layouts, count: int, sizes: Mapping[str, int], builder: RuleBuilder, node: Node
+) -> Value | Declined | None:
+    """A product of float32 with weights in ``count`` parts. Symbols other than those of ``sizes`` may be 1.
+
+    One row waits for weights, of which parts have more bytes, and a text of unknown length is a single token as often as not.
+    """
     data, array = operand(node), _float32_weight(node)
     if count == 0 or array is None:
         return None
-    (units, depth), rows = array.shape, _rows(data)
-    found = _faster_parts(array, count, layouts.multiplies_parts(units, rows, depth, count))
+    (units, depth), rows = array.shape, dims.product(data.shape[:-1])
+    least = dims.evaluate(rows, {name: sizes.get(name, 1) for name in dims.symbols(rows)})
+    found = _faster_parts(array, count, layouts.multiplies_parts(units, least, depth, count))
     if not isinstance(found, list):
         return found
-    panel = layouts.dense_panel("bfloat16", units, rows, depth)
+    panel = layouts.dense_panel("bfloat16", units, _rows(data), depth)
     packed_parts = np.stack([paired(np.concatenate(pack_panels(part, panel))) for part in found])
     constant = builder.constant(packed_parts, name=operand(node, 1).name)
     return builder.call(
         "nn.contrib_dense_parts_pack", data, constant, name=node.name, units=units, out_dtype=node.attrs.out_dtype)
 
 
-def _convolution_in_parts(layouts: Layouts, count: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """A convolution of float32 with weights in ``count`` parts."""
+def _convolution_in_parts(
+    layouts: Layouts, count: int, typical: Mapping[str, int], builder: RuleBuilder, node: Node
+) -> Value | Declined | None:
+    """A convolution of float32 with weights in ``count`` parts, where these are faster for ``typical`` sizes."""
     data, array, attrs = operand(node), _float32_weight(node), node.attrs
     if count == 0 or array is None:
         return None
-    images, _, height, width, _ = node.result.shape
-    if not all(isinstance(size, int) for size in node.result.shape) or array.shape[-2] % 2:
+    if array.shape[-2] % 2:
         return None
+    images, _, height, width, _ = (max(1, dims.typical(size, typical)) for size in node.result.shape)
     taps, strides, dilation = ((int(a), int(b)) for a, b in (array.shape[2:4], attrs.strides, attrs.dilation))
     wanted = DirectConvolution(images, attrs.in_channels, attrs.channels, height, width, taps, strides, dilation)
     found = _faster_parts(array, count, layouts.convolves_parts(wanted, count))

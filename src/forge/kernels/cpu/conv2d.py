@@ -40,7 +40,7 @@ from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Variant, kernel
 from forge.loops.dots import Group
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 # A register tile prefetches what it reads of the next channel block where there are at least this many: with large images the
@@ -55,15 +55,22 @@ def variant(call: KernelCall) -> Variant | None:
     whole = problem.in_channels == channels and problem.in_block * problem.unit.size == window.block
     if window.is_known or not whole or winograd_bytes.is_faster(problem, call.operator):
         return None
-    plan = _shared(plan_convolution(problem))
+    plan = _shared(_plan(problem))
+    if plan.parts > 1 and not plan.words:
+        return None
     blocks = plan.in_blocks // window.slices, window.out_blocks
     numbers = (*blocks, plan.chunk, plan.groups, plan.group_blocks, plan.row_block, plan.column_block)
     rest = plan.out_vectors % plan.vectors
-    shape = (plan.tile_height, plan.tile_width, plan.vectors, rest, plan.staged, plan.prefetches, _runs_ahead(plan))
+    shape = (plan.tile_height, plan.tile_width, plan.vectors, rest, plan.staged, plan.prefetches, _runs_ahead(plan), plan.words)
     sizes = (plan.chunks > 1 and plan.partial_size, plan.staged and plan.patch_size)
     fixed = (plan.row_block if window.height.is_known else 0, plan.column_block if window.width.is_known else 0)
-    extents = {(0, 1): 0, (1, 0): 1, (1, 1): 0, (len(call.operands), 1): 1}
+    first = 1 if plan.parts > 1 else 0
+    extents = {(0, 1): 0, (1, first): 1, (1, first + 1): 0, (len(call.operands), 1): 1}
     return Variant(f"{shape} {sizes} {fixed}", numbers, extents, ("channels", "in_channels"))
+
+
+def _plan(problem: ConvProblem, kernel: str = "") -> ConvPlan:
+    return conv_tiles.plan_in_tiles(problem) or plan_convolution(problem, kernel)
 
 
 def _shared(plan: ConvPlan, numbers: Sequence[Expr] = (E.const(1),) * 7) -> ConvPlan:
@@ -73,7 +80,7 @@ def _shared(plan: ConvPlan, numbers: Sequence[Expr] = (E.const(1),) * 7) -> Conv
     return replace(plan, shared=Counts(in_blocks, in_blocks if plan.chunks == 1 else chunk, *others))
 
 
-@kernel("conv2d_parts_nchwc")
+@kernel("conv2d_parts_nchwc", variant=variant)
 @kernel("conv3d_ncdhwc", variant=variant)
 @kernel("conv2d_nchwc", variant=variant)
 def conv2d_nchwc(call: KernelCall) -> Function:
@@ -86,7 +93,7 @@ def convolution(call: KernelCall, used: UsedTaps | None = None) -> Function:
     problem = _problem(call, used)
     if used is None and winograd_bytes.is_faster(problem, call.name):
         return winograd_bytes.build(call, problem)
-    plan = conv_tiles.plan_in_tiles(problem) or plan_convolution(problem, call.name)
+    plan = _plan(problem, call.name)
     if call.numbers:
         plan = _shared(plan, call.numbers)
     window = plan.window
@@ -167,7 +174,7 @@ class _Source:
     block: Callable[[Expr], Expr]
     row_stride: Expr
     unit: Group
-    pitch: int
+    pitch: ExprLike
 
     def place(self, block: Expr, row: Expr, x: Expr) -> Expr:
         return self.base + self.block(block) + row * self.row_stride + x * self.unit.size
@@ -227,7 +234,9 @@ class Task:
     def _patch(self) -> _Source:
         height, width = (axis.span(size) for axis, size in zip((self.window.height, self.window.width), self.block))
         size = self.window.block
-        pitch = size * self.plan.in_blocks if self.plan.words and conv_tiles.is_interleaved(self.plan) else size
+        pitch: ExprLike = size
+        if self.plan.words and conv_tiles.is_interleaved(self.plan):
+            pitch = size * self.plan.in_blocks if self.plan.shared is None else size * self.counts.in_blocks
         row_stride = loops.bound(width * pitch, self.bindings, "row_stride")
         block_stride = loops.bound(height * row_stride, self.bindings, "block_stride") if pitch == size else E.const(size)
         patch = loops.local("patch", self.plan.unit.copied, self.plan.patch_size * self.plan.parts)

@@ -222,7 +222,7 @@ class ConvPlan(ConvProblem):
     @property
     def is_packed(self) -> bool:
         """Whether rows and blocks of a copy of the input follow each other as closely as those of the task at hand allow."""
-        return self.has_room or self.shared is not None
+        return self.has_room or self.shared is not None or self.words > 0 and not self.window.is_known
 
     @property
     def group_blocks(self) -> int:
@@ -243,11 +243,11 @@ class ConvPlan(ConvProblem):
 
     @property
     def patch_size(self) -> int:
-        """Elements of a copy of the input, or of a part of it; of code that calls share, as many as any may need."""
+        """Elements of a copy of the input, or of a chunk of it; of code that calls share, as many as any may need."""
         height, width = self.window.height.span(self.row_block), self.window.width.span(self.column_block)
         beyond = 0 if self.window.width.is_known else (self.tile_width - 1) * self.window.width.stride * self.window.block
         needed = self.chunk * height * width * self.window.block + beyond
-        room = 0 if self.shared is None else patch_limit(self.target) // dtypes.itemsize(self.unit.copied)
+        room = 0 if self.shared is None else patch_limit(self.target) // (dtypes.itemsize(self.unit.copied) * self.parts)
         return max(room, needed)
 
     @property

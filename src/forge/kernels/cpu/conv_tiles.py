@@ -15,7 +15,7 @@ from forge import dtypes, loops
 from forge.backend import Convolution3x3, DirectConvolution
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, patch_limit
-from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.gemm import Ahead, Product, Rows, RowValue
 from forge.kernels.cpu.micro import MIN_WORDS, PartsProduct, TileProduct, micro_kernel, step_words
 from forge.kernels.cpu.micro.parts import PRODUCTS, halves, is_usual
 from forge.loops import Accumulators, RegisterTile
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 # A task has at least this many positions of a row.
 MIN_COLUMNS: Final = 2 * TILE_ROWS
+# A task has at most this many, and about that many rows, where the size of the image is known at run time only.
+MOST_COLUMNS: Final = 1024
+FEW_ROWS: Final = 8
 # A core has about this many tasks.
 TASKS_PER_CORE: Final = 2
 # Cycles in which parts of one number of the input are made and checked, where some tasks make those of others once more.
@@ -40,7 +43,7 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
     """Returns a plan in tile registers; None where there are none, or a step or the input of a row of tasks does not fit."""
     window, target = problem.window, problem.target
     height, width = window.height, window.width
-    usual = window.is_known and not window.is_volume and window.used is None
+    usual = not window.is_volume and window.used is None
     if not usual or problem.in_block * problem.unit.size != window.block or problem.lanes != window.out_block:
         return None
     words = step_words(_run(problem))
@@ -49,28 +52,38 @@ def plan_in_tiles(problem: ConvProblem) -> ConvPlan | None:
     vectors = 2 if problem.out_vectors % 2 == 0 else 1
     groups = problem.out_vectors // vectors
     wanted = -(-TASKS_PER_CORE * target.num_cores // window.image_count)
-    row_block, column_block = _block(problem, wanted)
+    row_block, column_block = _block(problem, wanted) if window.is_known else _room(problem)
     if row_block == 0:
         return None
     parts = -(-wanted // (-(-height.out // row_block) * -(-width.out // column_block)))
     return ConvPlan(
-        **vars(problem) | {"staged": True}, tile_height=1, tile_width=column_block, vectors=vectors, row_block=row_block,
+        **vars(problem) | {"staged": True}, tile_height=1, tile_width=1, vectors=vectors, row_block=row_block,
         column_block=column_block, groups=tiles.divisors(groups, max(1, groups // parts))[0], chunk=problem.in_blocks,
         words=words)
 
 
 def _block(problem: ConvProblem, wanted: int) -> tuple[int, int]:
     """Rows and columns of a task, of which there are ``wanted`` if that can be: whole rows, or a part of one; 0: too large."""
-    height, width, target = problem.window.height, problem.window.width, problem.target
-
-    def fits(rows: int, columns: int) -> bool:
-        return problem.patch_bytes(rows, columns, problem.in_blocks) <= patch_limit(target)
-
-    rows = max((rows for rows in range(1, height.out + 1) if fits(rows, width.out)), default=0)
+    height, width = problem.window.height, problem.window.width
+    rows = max((rows for rows in range(1, height.out + 1) if _fits(problem, rows, width.out)), default=0)
     if rows:
         return tiles.even_blocks(height.out, min(rows, -(-height.out // wanted))), width.out
-    columns = next((columns for columns in range(width.out, MIN_COLUMNS - 1, -1) if fits(1, columns)), 0)
+    columns = next((columns for columns in range(width.out, MIN_COLUMNS - 1, -1) if _fits(problem, 1, columns)), 0)
     return min(columns, 1), tiles.even_blocks(width.out, max(1, columns))
+
+
+def _room(problem: ConvProblem) -> tuple[int, int]:
+    """The most rows and columns of a task, where sizes are known at run time only; 0: too large."""
+    height, width = problem.window.height, problem.window.width
+    most_rows = min(height.out, FEW_ROWS) if height.is_known else FEW_ROWS if not width.is_known else MOST_COLUMNS
+    most = min(width.out, MOST_COLUMNS) if width.is_known else MOST_COLUMNS
+    least = min(most, MIN_COLUMNS)
+    rows = next((rows for rows in range(most_rows, 0, -1) if _fits(problem, rows, least)), 0)
+    return rows, next((columns for columns in range(most, least, -1) if _fits(problem, rows, columns)), least)
+
+
+def _fits(problem: ConvProblem, rows: int, columns: int) -> bool:
+    return problem.patch_bytes(rows, columns, problem.in_blocks) <= patch_limit(problem.target)
 
 
 def _run(problem: ConvProblem) -> int:
@@ -121,15 +134,21 @@ def all_tiles(task: Task) -> Stmt:
     if plan.parts > 1:
         micro = PartsProduct(unit, words=plan.words, columns=plan.lanes, parts=plan.parts, left_part=plan.patch_size,
                              right_part=_weight_part(task) * unit.size)
-    depth = plan.in_blocks * plan.in_block * height.kernel * width.kernel
+    depth = task.counts.in_blocks * (plan.in_block * height.kernel * width.kernel)
     parts = _run(plan) // plan.words
     taps = width.kernel if width.dilation > 1 else 1
     is_flat = height.stride == width.stride == 1 < plan.row_block
     pitch = source.pitch * width.stride
-    across = loops.known(width.span(task.columns), "conv2d: the width of a copy") if is_flat else 0
+    lets = list[Stmt]()
+    across = loops.bound(width.span(task.block[1]), lets, "across")
+    row_of = _divider(across, lets)
     tile = RegisterTile(2 * TILE_ROWS, plan.vectors, plan.lanes, plan.dtype)
 
     def group(number: Expr) -> Stmt:
+        weight, step = window.weight.buffer, window.out_block * unit.size
+        following = None if weight is None else Ahead(
+            weight, task.channel(number + 1, 0)[0] * depth * step, depth, plan.vectors * step, plan.vectors * step)
+
         def right(k: Expr, v: int) -> Expr:
             block, _ = task.channel(number, v)
             return task.weights((block * depth + k) * window.out_block)
@@ -149,16 +168,20 @@ def all_tiles(task: Task) -> Stmt:
                 return unit.load(source.buffer, place + position * pitch)
 
             def finish(position: Expr, value: RowValue) -> Stmt:
-                row, column = (position // across, position % across) if is_flat else (first, position)
+                if not is_flat:
+                    return seq(task.write(number, first, position, v, value(v)) for v in range(plan.vectors))
+                row = row_of(position)
+                column = position - row * across
                 written = seq(task.write(number, row, column, v, value(v)) for v in range(plan.vectors))
-                return loops.guard(column < task.columns, written) if is_flat else written
+                return loops.guard(column < task.columns, written)
 
             known = loops.static(count)
-            product = Product(tile, E.const(depth), left, right, micro, finish)
+            product = Product(tile, depth, left, right, micro, finish, ahead=following)
             return gemm.row_tiles(product, Rows(E.const(0), count, known, known or 1))
 
         if is_flat:
-            return rows(E.const(0), (task.rows - 1) * across + task.columns)
+            bound, count = loops.bind("count", (task.rows - 1) * across + task.columns)
+            return seq(bound, rows(E.const(0), count))
         return loops.serial("row", task.rows, lambda row: rows(row, task.columns))
 
     computed = loops.serial("group", task.counts.groups, group)
@@ -166,19 +189,27 @@ def all_tiles(task: Task) -> Stmt:
         unusual = Accumulators(RegisterTile(1, 1, tiles.vector_lanes(window.block, plan.target, "float32"), "int32"), "max")
         computed = seq(unusual.start(), _find_unusual(task, unusual),
                        loops.guard(unusual.total().eq(0), computed, by_multiply_adds(task)))
-    return seq(_zeros(task), computed)
+    return seq(_zeros(task), lets, computed)
 
 
-def _weight_part(task: Task) -> int:
+def _divider(divisor: Expr, lets: list[Stmt]) -> Callable[[Expr], Expr]:
+    """Returns what divides numbers up to 2^32 / ``divisor`` by it: by a multiplication where it is not known."""
+    if loops.static(divisor) is not None:
+        return lambda number: number // divisor
+    factor = loops.bound(loops.ceildiv(E.const(1 << 32), divisor), lets, "factor")
+    return lambda number: E.binary("shr", number * factor, 32)
+
+
+def _weight_part(task: Task) -> Expr:
     """Groups of a part of the weights."""
-    plan, window = task.plan, task.window
-    taps = window.height.kernel * window.width.kernel
-    return window.out_blocks * window.out_block * plan.in_blocks * plan.in_block * taps
+    plan, height, width = task.plan, task.window.height, task.window.width
+    units = task.counts.group_blocks * task.counts.groups * (plan.vectors * plan.lanes)
+    return units * task.counts.in_blocks * (plan.in_block * height.kernel * width.kernel)
 
 
 def _find_unusual(task: Task, unusual: Accumulators) -> Stmt:
     """Sets ``unusual`` to 1 where there are numbers of which parts may not be made; neighbours are lanes of all blocks."""
-    plan, window, source, lanes = task.plan, task.window, task.source, unusual.tile.lanes
+    window, source, lanes = task.window, task.source, unusual.tile.lanes
     largest = Accumulators(RegisterTile(1, 1, lanes, "float32"), "max")
 
     def position(h: Expr, w: Expr) -> Stmt:
@@ -191,7 +222,7 @@ def _find_unusual(task: Task, unusual: Accumulators) -> Stmt:
                 return largest.step(0, E.call("abs", number_of))
 
             zero, one = (E.broadcast(E.const(v, "int32"), lanes) for v in (0, 1))
-            return seq(largest.start(), loops.serial("block", E.const(plan.in_blocks), block),
+            return seq(largest.start(), loops.serial("block", task.counts.in_blocks, block),
                        unusual.step(0, E.select(is_usual(largest.get(0, 0)), zero, one)))
 
         return seq(lets, [lane(E.const(first)) for first in range(0, window.block, lanes)])
@@ -204,6 +235,7 @@ def by_multiply_adds(task: Task) -> Stmt:
     plan, window = task.plan, task.window
     height, width, size, sums = window.height, window.width, plan.unit.size, Accumulators(
         RegisterTile(1, plan.vectors, plan.lanes, "float32"))
+    channels = plan.in_channels * size if plan.shared is None else task.counts.in_blocks * window.block
 
     def position(group: Expr, row: Expr, column: Expr) -> Stmt:
         first_h, first_w = height.start(task.first_row + row), width.start(task.first_column + column)
@@ -213,7 +245,7 @@ def by_multiply_adds(task: Task) -> Stmt:
             numbers = list[Expr]()
             for i in range(size):
                 x = window.data.read([*window.source(task.image, block), h, w, k * size + i], None)
-                is_there = (block * plan.in_block + k) * size + i < plan.in_channels * size
+                is_there = (block * plan.in_block + k) * size + i < channels
                 x = E.select(is_there, E.cast(x, "float32"), E.const(0, "float32"))
                 numbers.append(loops.bound(E.broadcast(x, plan.lanes), lets, "x"))
             for v in range(plan.vectors):
@@ -225,7 +257,7 @@ def by_multiply_adds(task: Task) -> Stmt:
                 lets.append(sums.set(0, v, total))
             return loops.guard(E.logical_and(height.holds(h), width.holds(w)), seq(lets))
 
-        summed = loops.serial("block", E.const(plan.in_blocks), lambda block: loops.serial(
+        summed = loops.serial("block", task.counts.in_blocks, lambda block: loops.serial(
             "tap", E.const(height.kernel), lambda tap: loops.serial("across", E.const(width.kernel), lambda across: loops.serial(
                 "k", E.const(plan.in_block), lambda k: step(block, tap, across, k)))))
         return seq(sums.start(), summed, [task.write(group, row, column, v, sums.get(0, v)) for v in range(plan.vectors)])

@@ -20,7 +20,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
-from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue, Start
+from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, Start
 from forge.kernels.cpu.micro import COLUMNS, MIN_WORDS, Left, OuterProduct, TileProduct, micro_kernel, step_words
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
@@ -41,6 +41,9 @@ MAX_PART: Final = 4096
 
 # Fewer register tiles read weights, however many, from the second-level cache about as fast as from the first.
 FEW_TILES: Final = 5
+
+# Column tiles in tile registers share parts of rows that stay in the second-level cache, at most this many.
+SHARED_TILES: Final = 8
 
 # Register tiles have at most this many vectors.
 MAX_VECTORS: Final = 3
@@ -88,9 +91,14 @@ class DensePlan:
 
     @property
     def part(self) -> int:
-        """Steps whose weights stay in the first-level cache; where one register tile reads them, what an accumulator may add."""
-        if self.micro.in_tiles:
-            return self.steps
+        """Steps whose weights stay in the first-level cache; where one register tile reads them, what an accumulator may add.
+
+        Of tile registers: those over which the rows of a task take half of the second-level cache.
+        """
+        if isinstance(self.micro, TileProduct):
+            rows = min(self.row_block, self.static_rows or self.row_block)
+            most = self.target.l2_cache // 2 // (rows * self.group.size * dtypes.itemsize(self.group.copied))
+            return tiles.even_blocks(self.steps // self.micro.words, most // self.micro.words) * self.micro.words
         if self.row_block <= self.tile.rows:
             splits = gemm.splits_of_row(self.tile) if self.static_rows == 1 else 1
             return tiles.even_blocks(self.steps, MAX_PART * splits)
@@ -100,6 +108,8 @@ class DensePlan:
     @property
     def few_tiles(self) -> int:
         """Fewer register tiles of rows, of a number known at run time only, take all of K at once."""
+        if self.in_shared_parts:
+            return self.row_block // 2 // self.tile.rows
         weights = self.steps * self.width * dtypes.itemsize(self.weight.dtype) * self.group.size
         return gemm.MANY_TILES if weights <= tiles.prefetch_bytes(self.target) else FEW_TILES
 
@@ -112,8 +122,15 @@ class DensePlan:
         return -(-self.units // self.width)
 
     @property
+    def in_shared_parts(self) -> bool:
+        """Whether a task takes one part of K after the other of all its column tiles."""
+        return self.micro.in_tiles and self.part < self.steps
+
+    @property
     def column_groups(self) -> int:
         """Tasks per row block. A staged block is copied by every task, so then there are only as many as cores."""
+        if self.in_shared_parts:
+            return -(-self.column_tiles // min(SHARED_TILES, -(-self.column_tiles // self.target.num_cores)))
         return gemm.groups_of(self.rows, self.row_block, self.column_tiles, self.target) if self.staged else self.column_tiles
 
 
@@ -186,6 +203,8 @@ def dense_pack(call: KernelCall) -> Function:
 
 def _task(plan: DensePlan, rows: Rows, group: Expr) -> Stmt:
     stage, left = _data_element(plan, rows)
+    if plan.in_shared_parts and plan.static_rows is not None:
+        return seq(stage, _in_shared_parts(plan, rows, group, left))
 
     def column_tile(number: Expr) -> Stmt:
         bound, tile = loops.bind("column_tile", number)
@@ -198,32 +217,67 @@ def _task(plan: DensePlan, rows: Rows, group: Expr) -> Stmt:
     groups = plan.column_groups
     if groups == plan.column_tiles:
         return seq(stage, column_tile(group))
-    return seq(stage, gemm.tiles_of_group(group, groups, plan.column_tiles, column_tile))
+    each = gemm.tiles_of_group(group, groups, plan.column_tiles, column_tile)
+    if plan.in_shared_parts:
+        each = loops.guard(_has_few(plan), each, _in_shared_parts(plan, rows, group, left))
+    return seq(stage, each)
+
+
+def _has_few(plan: DensePlan) -> Expr:
+    """Whether there are few rows, where their number is known at run time only."""
+    return plan.rows < plan.few_tiles * plan.tile.rows
+
+
+def _in_shared_parts(plan: DensePlan, rows: Rows, group: Expr, left: Left) -> Stmt:
+    """A block of rows times the column tiles of a group: of all of them a part of K, whose rows stay in the cache."""
+    groups = plan.column_groups
+    most, before = -(-plan.column_tiles // groups) * rows.block, -(-plan.steps // plan.part) - 1
+    sums = gemm.PartialSums(plan.tile, Rows(E.const(0), E.const(most), None, most))
+
+    def part(first: Expr, steps: int, is_last: bool) -> Stmt:
+        def column_tile(number: Expr) -> Stmt:
+            bound, tile = loops.bind("column_tile", number)
+            own = sums.from_row(rows.begin - (tile - group * plan.column_tiles // groups) * rows.block)
+            following = _ahead(plan, tile + 1, first, steps)
+            product = _product(plan, tile, left, first, steps, _write(plan, tile) if is_last else own.keep, own.load, following)
+            return seq(bound, gemm.row_tiles(product, rows))
+
+        return gemm.tiles_of_group(group, groups, plan.column_tiles, column_tile)
+
+    inner = loops.serial("part", before, lambda n: part(n * plan.part, plan.part, False))
+    return seq(sums.start(), inner, part(E.const(before * plan.part), plan.steps - before * plan.part, True))
 
 
 def _column_tile(plan: DensePlan, rows: Rows, tile: Expr, left: Left) -> Stmt:
     """A block of rows times the weights of a column tile."""
-    def write(row: Expr, value: RowValue) -> Stmt:
-        return gemm.write_units(plan.result, plan.tile, plan.units, row, tile * plan.width, value)
-
-    product = Product(plan.tile, E.const(plan.steps), left, lambda k, v: _weight_vector(plan, tile, k, v),
-                      plan.micro, write, ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
+    write = _write(plan, tile)
+    product = _product(plan, tile, left, E.const(0), plan.steps, write, None, _ahead(plan, tile + 1, E.const(0), plan.steps))
 
     def part(first: Expr, steps: int, finish: FinishRow, start: Start, is_last: bool) -> Stmt:
         lets, begin = loops.bind("first_k", first)
         following = (tile + 1, E.const(0)) if is_last else (tile, begin + steps)
-        own = replace(
-            product, depth=E.const(steps), left=lambda row, k: left(row, begin + k),
-            right=lambda k, v: _weight_vector(plan, tile, begin + k, v), finish=finish, start=start,
-            ahead=_ahead(plan, *following, plan.part))
+        own = _product(plan, tile, left, begin, steps, finish, start, _ahead(plan, *following, plan.part))
         return seq(lets, gemm.single_row(own, E.const(0)) if plan.static_rows == 1 else gemm.row_tiles(own, rows))
 
     whole = plan.part >= plan.steps
     many = gemm.row_tiles(product, rows) if whole else gemm.in_parts(plan.tile, rows, plan.steps, plan.part, part, write)
     if plan.static_rows is None:
-        few = plan.rows < plan.few_tiles * plan.tile.rows
-        return loops.guard(few, gemm.any_rows(product, rows, plan.rows), many)
+        few = gemm.any_rows(product, rows, plan.rows)
+        return few if plan.in_shared_parts else loops.guard(_has_few(plan), few, many)
     return gemm.single_row(product, E.const(0)) if plan.static_rows == 1 and whole else many
+
+
+def _product(plan: DensePlan, tile: Expr, left: Left, first: Expr, steps: int, finish: FinishRow, start: Start | None,
+             ahead: Ahead | None) -> Product:
+    """The products of a column tile of ``steps`` steps from the first one on."""
+    return Product(
+        plan.tile, E.const(steps), lambda row, k: left(row, first + k), lambda k, v: _weight_vector(plan, tile, first + k, v),
+        plan.micro, finish, start, ahead=ahead)
+
+
+def _write(plan: DensePlan, tile: Expr) -> FinishRow:
+    """What writes a row of a column tile."""
+    return lambda row, value: gemm.write_units(plan.result, plan.tile, plan.units, row, tile * plan.width, value)
 
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Left]:
@@ -271,7 +325,7 @@ def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Exp
 def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead | None:
     """The weights of ``steps`` steps of a column tile, from step ``first`` on."""
     weight = plan.weight.buffer
-    if weight is None or plan.row_block <= plan.tile.rows or plan.micro.in_tiles:
+    if weight is None or plan.row_block <= plan.tile.rows:
         return None
     size = plan.group.size
     return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.width * size, plan.panel * size)

@@ -7,10 +7,14 @@ The largest products of parts are added in tile registers (``micro/parts.py``); 
 multiply-adds. That holds for rows whose largest number is neither so small that parts would be subnormal, which tile registers
 take for 0, nor so large that they would overflow: other rows, those with infinities and NaN, and all rows where there are no tile
 registers, are computed by multiply-adds with the weight that the parts add up to.
+
+A task makes parts of a block of rows. Where there is no room for those of enough rows to share the weights, one part of K follows
+the other, with partial sums of all column tiles of the task on the stack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +22,7 @@ from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import COLUMNS, PartsProduct, Right
+from forge.kernels.cpu.micro import COLUMNS, PartsProduct
 from forge.kernels.cpu.micro.parts import PRODUCTS, halves, is_usual, store_parts
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
@@ -31,6 +35,9 @@ from forge.tir.stmt import TILE_ROWS, Allocate, Function, Stmt, seq, store
 PAIRS: Final = Group(2, "bfloat16")
 # This many rows share one pass over a column tile.
 ROW_BLOCK: Final = 256
+# Of fewer rows, reading weights would take longer than multiplying them: more take K part by part, and so share the weights.
+FEW_ROWS: Final = 64
+SHARED_ROWS: Final = 128
 # Cycles in which parts of one number are made.
 SPLIT_CYCLES: Final = 1.0
 
@@ -51,10 +58,30 @@ class PartsPlan:
     parts: int
     tile: RegisterTile
     row_block: int
+    part: int
+    """Steps of K of which a task has the parts of its rows at a time."""
 
     @property
     def steps(self) -> int:
         return self.depth // PAIRS.size
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a task has the parts of whole rows."""
+        return self.part == self.steps
+
+    @property
+    def column_tiles(self) -> int:
+        return self.panels * (self.panel // self.tile.width)
+
+    @property
+    def column_groups(self) -> int:
+        """Tasks of a block of rows, each of which makes its parts: few, whose partial sums there is room for."""
+        groups = gemm.groups_of(self.rows, self.row_block, self.column_tiles, self.target)
+        if self.is_whole:
+            return groups
+        most = tiles.STACK_LIMIT // 3 // (4 * self.row_block * self.tile.width)
+        return max(groups, -(-self.column_tiles // most))
 
     @property
     def in_tiles(self) -> bool:
@@ -64,7 +91,7 @@ class PartsPlan:
 
 def is_faster(units: int, rows: int, depth: int, parts: int, target: Target) -> bool:
     """Returns whether this takes fewer cycles than multiply-adds, by estimates, and can be computed at all."""
-    if depth % (PAIRS.size * COLUMNS) or rows < TILE_ROWS or TILE_ROWS * _row_bytes(depth, parts) > tiles.STACK_LIMIT // 2:
+    if depth % (PAIRS.size * COLUMNS) or rows < TILE_ROWS:
         return False
     count, extra = len(PRODUCTS[parts]), SPLIT_CYCLES * rows * depth
     return tiles.parts_are_faster(rows * units * depth, units * depth, COLUMNS, parts, count, extra, target)
@@ -84,99 +111,125 @@ def _plan(call: KernelCall) -> PartsPlan:
     lanes, rows = call.target.lanes("float32"), loops.product(data.shape[:-1])
     known = loops.static(rows)
     vectors, tile_rows = gemm.tile_of_registers(known, COLUMNS if panel % (2 * COLUMNS) else None, lanes)
-    most = tiles.STACK_LIMIT // 2 // _row_bytes(steps * size, parts)
-    if most < TILE_ROWS:
-        raise CompileError(f"{call.name}: a depth of {steps * size}, of which too few rows fit on the stack")
-    tile_rows = min(tile_rows, most // TILE_ROWS * TILE_ROWS)
+    room = tiles.STACK_LIMIT // 2
+    most, part = room // _row_bytes(steps * size, parts), steps
+    if most >= min(FEW_ROWS, FEW_ROWS if known is None else loops.round_up(known, TILE_ROWS)):
+        block = gemm.row_block(rows, tile_rows, min(ROW_BLOCK, most))
+    else:
+        block = gemm.row_block(rows, tile_rows, SHARED_ROWS)
+        part = tiles.even_blocks(steps // COLUMNS, room // _row_bytes(COLUMNS * size, parts) // block) * COLUMNS
     return PartsPlan(
         data=data, weight=weight.memory, result=call.results[0], target=call.target, rows=rows, depth=steps * size,
         units=int(call.attrs.units), panel=panel, panels=panels, parts=parts,
-        tile=RegisterTile(tile_rows, vectors, lanes, "float32"),
-        row_block=gemm.row_block(rows, tile_rows, min(ROW_BLOCK, most)))
+        tile=RegisterTile(tile_rows, vectors, lanes, "float32"), row_block=block, part=part)
 
 
 @kernel("dense_parts_pack")
 def dense_parts_pack(call: KernelCall) -> Function:
     """data @ weight, by parts."""
     plan = _plan(call)
-    count = plan.panels * (plan.panel // plan.tile.width)
-    groups = gemm.groups_of(plan.rows, plan.row_block, count, plan.target)
-
-    def task(rows: Rows, group: Expr) -> Stmt:
-        some = _Task(plan, rows)
-        return seq(some.stage(), gemm.tiles_of_group(group, groups, count, some.column_tile))
-
-    work = plan.depth * -(-count // groups) * plan.tile.width
-    return call.function(gemm.group_tasks(plan.rows, plan.row_block, groups, work, task))
+    groups = plan.column_groups
+    work = plan.depth * -(-plan.column_tiles // groups) * plan.tile.width
+    return call.function(gemm.group_tasks(
+        plan.rows, plan.row_block, groups, work, lambda rows, group: _Task(plan, rows, group).statement()))
 
 
 class _Task:
-    """A block of rows, whose parts lie one after the other on the stack: row by row, those of a row together."""
+    """A block of rows, whose parts lie on the stack, those of a row together, times a group of column tiles."""
 
-    def __init__(self, plan: PartsPlan, rows: Rows) -> None:
-        self.plan, self.rows = plan, rows
-        self.copy = loops.local("parts", BITS, plan.row_block * plan.parts * plan.depth)
+    def __init__(self, plan: PartsPlan, rows: Rows, group: Expr) -> None:
+        self.plan, self.rows, self.group = plan, rows, group
+        self.row_size = plan.parts * plan.part * PAIRS.size
+        self.copy = loops.local("parts", BITS, plan.row_block * self.row_size)
+        self.largest = loops.local("largest", "float32", plan.row_block, plan.tile.lanes)
+        """By row: the largest magnitudes so far."""
         self.usual = loops.local("usual", "int32", plan.row_block)
         """By row: 1 where parts may be multiplied, else 0."""
 
-    def stage(self) -> Stmt:
-        """Makes parts of the rows of data."""
-        if not self.plan.in_tiles:
-            return seq()
-        return seq(Allocate(self.copy), Allocate(self.usual), loops.serial("row", self.rows.count, self._split))
+    def statement(self) -> Stmt:
+        """Computes all column tiles."""
+        plan, rows = self.plan, self.rows
+        if not plan.in_tiles:
+            return self._each(lambda columns: loops.serial(
+                "row", rows.count, lambda row: self._by_multiply_adds(rows.begin + row, columns)))
+        before = -(-plan.steps // plan.part) - 1
+        room = -(-plan.column_tiles // plan.column_groups) * plan.row_block
+        sums = gemm.PartialSums(plan.tile, Rows(E.const(0), E.const(room), None, room))
+        cleared = loops.serial("row", rows.count, lambda row: store(
+            self.largest, row, E.const(0, "float32", plan.tile.lanes)))
 
-    def _split(self, row: Expr) -> Stmt:
+        def part(first: Expr, steps: int, is_last: bool) -> Stmt:
+            split = loops.serial("row", rows.count, lambda row: self._split(row, first, steps))
+            return seq(split, self._checked() if is_last else seq(), self._each(
+                lambda columns: self._products(columns, first, steps, None if plan.is_whole else sums, is_last)))
+
+        inner = loops.serial("part", before, lambda n: part(n * plan.part, plan.part, False))
+        return seq(map(Allocate, (self.copy, self.largest, self.usual)), cleared, seq() if plan.is_whole else sums.start(), inner,
+                   part(E.const(before * plan.part), plan.steps - before * plan.part, True))
+
+    def _split(self, row: Expr, first: Expr, steps: int) -> Stmt:
+        """Makes parts of ``steps`` steps of a row from the first one on."""
         plan, lanes = self.plan, self.plan.tile.lanes
         largest = Accumulators(RegisterTile(1, 1, lanes, "float32"), "max")
-        base = row * (plan.parts * plan.depth)
+        base = row * self.row_size
 
         def vector(n: Expr) -> Stmt:
-            lets, k = list[Stmt](), E.ramp(n * lanes, 1, lanes)
+            lets, k = list[Stmt](), E.ramp(first * PAIRS.size + n * lanes, 1, lanes)
             x = loops.bound(E.cast(gemm.read_flat(plan.data, self.rows.begin + row, k), "float32"), lets, "x")
             place = E.ramp(base + n * lanes, 1, lanes)
-            parts = store_parts(self.copy, place, x, None, PAIRS, plan.parts, plan.depth)
+            parts = store_parts(self.copy, place, x, None, PAIRS, plan.parts, plan.part * PAIRS.size)
             return seq(lets, largest.step(0, E.call("abs", x)), parts)
 
-        usual = is_usual(largest.total())
-        return seq(largest.start(), loops.serial("k", plan.depth // lanes, vector),
-                   store(self.usual, row, E.select(usual, E.const(1, "int32"), E.const(0, "int32"))))
+        return seq(largest.allocate(), largest.set(0, 0, E.load(self.largest, row)),
+                   loops.serial("k", steps * PAIRS.size // lanes, vector), store(self.largest, row, largest.get(0, 0)))
 
-    def column_tile(self, number: Expr) -> Stmt:
-        """Computes a column tile of all rows."""
+    def _checked(self) -> Stmt:
+        """Says of each row whether its parts may be multiplied."""
+        one, zero = E.const(1, "int32"), E.const(0, "int32")
+        return loops.serial("row", self.rows.count, lambda row: store(self.usual, row, E.select(
+            is_usual(E.call("reduce_max", E.load(self.largest, row))), one, zero)))
+
+    def _each(self, body: Callable[[_Columns], Stmt]) -> Stmt:
+        """Runs ``body`` for the column tiles of the task."""
         plan = self.plan
         per_panel = plan.panel // plan.tile.width
-        lets = list[Stmt]()
-        panel = loops.bound(number // per_panel, lets, "panel")
-        first = loops.bound(number % per_panel * (plan.tile.width // plan.tile.lanes), lets, "first_vector")
-        column = loops.bound(number * plan.tile.width, lets, "column")
+
+        def numbered(number: Expr) -> Stmt:
+            lets = list[Stmt]()
+            panel = loops.bound(number // per_panel, lets, "panel")
+            first = loops.bound(number % per_panel * (plan.tile.width // plan.tile.lanes), lets, "first_vector")
+            column = loops.bound(number * plan.tile.width, lets, "column")
+            return seq(lets, body(_Columns(plan, number, panel, first, column)))
+
+        return gemm.tiles_of_group(self.group, plan.column_groups, plan.column_tiles, numbered)
+
+    def _products(self, columns: _Columns, first: Expr, steps: int, sums: gemm.PartialSums | None, is_last: bool) -> Stmt:
+        """Adds the products of ``steps`` steps from the first one on to ``sums``; the last ones are written."""
+        plan, rows = self.plan, self.rows
+        if sums is not None:
+            begin = columns.number - self.group * plan.column_tiles // plan.column_groups
+            sums = sums.from_row(rows.begin - begin * rows.block)
 
         def left(row: Expr, step: Expr) -> Expr:
-            return PAIRS.load(self.copy, (row - self.rows.begin) * (plan.parts * plan.depth) + step * PAIRS.size)
-
-        def words(step: Expr, vector: int) -> Expr:
-            place = (panel * plan.steps + step) * plan.panel + (first + vector) * plan.tile.lanes
-            return PAIRS.weights(plan.weight, place * PAIRS.size, plan.tile.lanes)
-
-        def write(row: Expr, value: RowValue) -> Stmt:
-            return gemm.write_units(plan.result, plan.tile, plan.units, row, column, value)
+            return PAIRS.load(self.copy, (row - rows.begin) * self.row_size + step * PAIRS.size)
 
         def has_parts(row: Expr) -> Expr:
-            return E.load(self.usual, row - self.rows.begin).ne(0)
+            return E.load(self.usual, row - rows.begin).ne(0)
 
-        def by_multiply_adds(row: Expr) -> Stmt:
-            return self._by_multiply_adds(row, words, write)
+        def write(row: Expr, value: RowValue) -> Stmt:
+            return loops.guard(has_parts(row), columns.write(row, value))
 
-        if not plan.in_tiles:
-            return seq(lets, loops.serial("row", self.rows.count, lambda row: by_multiply_adds(self.rows.begin + row)))
-        part = plan.panels * plan.steps * plan.panel * PAIRS.size
-        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.depth, right_part=part)
-        product = Product(plan.tile, E.const(plan.steps), left, words, micro,
-                          lambda row, value: loops.guard(has_parts(row), write(row, value)))
-        others = loops.serial("row", self.rows.count, lambda row: loops.guard(
-            has_parts(self.rows.begin + row), seq(), by_multiply_adds(self.rows.begin + row)))
-        return seq(lets, gemm.row_tiles(product, self.rows), others)
+        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.part * PAIRS.size,
+                             right_part=plan.panels * plan.steps * plan.panel * PAIRS.size)
+        product = Product(plan.tile, E.const(steps), left, lambda k, v: columns.words(first + k, v), micro,
+                          write if is_last or sums is None else sums.keep, None if sums is None else sums.load)
+        if not is_last:
+            return gemm.row_tiles(product, rows)
+        others = loops.serial("row", rows.count, lambda row: loops.guard(
+            has_parts(rows.begin + row), seq(), self._by_multiply_adds(rows.begin + row, columns)))
+        return seq(gemm.row_tiles(product, rows), others)
 
-    def _by_multiply_adds(self, row: Expr, words: Right, write: gemm.FinishRow) -> Stmt:
+    def _by_multiply_adds(self, row: Expr, columns: _Columns) -> Stmt:
         """Computes a row with the weight that the parts add up to."""
         plan, tile = self.plan, self.plan.tile
         sums = Accumulators(RegisterTile(1, tile.vectors, tile.lanes, "float32"))
@@ -186,11 +239,32 @@ class _Task:
             numbers = [loops.bound(E.broadcast(E.cast(gemm.read_flat(plan.data, row, 2 * k + i), "float32"), tile.lanes), lets)
                        for i in range(2)]
             for v in range(tile.vectors):
-                parts = [loops.bound(words(k + part * plan.panels * plan.steps, v), lets) for part in range(plan.parts)]
+                parts = [loops.bound(columns.words(k + part * plan.panels * plan.steps, v), lets) for part in range(plan.parts)]
                 total = sums.get(0, v)
                 for number, factor in zip(numbers, halves(parts)):
                     total = loops.multiply_add(number, factor, total)
                 lets.append(sums.set(0, v, total))
             return seq(lets)
 
-        return seq(sums.start(), loops.serial("k", plan.steps, step), write(row, lambda v: sums.get(0, v)))
+        return seq(sums.start(), loops.serial("k", plan.steps, step), columns.write(row, lambda v: sums.get(0, v)))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A column tile: its number, the panel and the first vector there, and its first column."""
+
+    plan: PartsPlan
+    number: Expr
+    panel: Expr
+    first: Expr
+    column: Expr
+
+    def words(self, step: Expr, vector: int) -> Expr:
+        """Loads a vector of pairs of weights; those of the next part are as many steps further as all panels have."""
+        plan = self.plan
+        place = (self.panel * plan.steps + step) * plan.panel + (self.first + vector) * plan.tile.lanes
+        return PAIRS.weights(plan.weight, place * PAIRS.size, plan.tile.lanes)
+
+    def write(self, row: Expr, value: RowValue) -> Stmt:
+        """Writes a row."""
+        return gemm.write_units(self.plan.result, self.plan.tile, self.plan.units, row, self.column, value)

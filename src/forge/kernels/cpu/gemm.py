@@ -47,7 +47,7 @@ class Ahead:
 
     buffer: Buffer
     first: Expr
-    steps: int
+    steps: ExprLike
     size: int
     stride: int
 
@@ -59,11 +59,13 @@ class Ahead:
     def part(self, number: Expr, parts: Expr) -> Stmt:
         """Prefetches part ``number`` of ``parts``."""
         pieces, size = (1, self.steps * self.size) if self.size == self.stride else (self.steps, self.size)
-        lines = -(-size // self.line)
+        lines = loops.ceildiv(E.as_expr(size), self.line)
         share = (parts + (pieces * lines - 1)) // parts
 
         def prefetch(n: Expr) -> Stmt:
             lets, wanted = loops.bind("line_ahead", number * share + n)
+            if loops.static(lines) is None:  # one piece
+                return seq(lets, Prefetch(self.buffer, self.first + wanted * self.line))
             return seq(lets, Prefetch(self.buffer, self.first + wanted // lines * self.stride + wanted % lines * self.line))
 
         return loops.serial("line", share, prefetch)
@@ -210,7 +212,13 @@ def zero_steps(copy: Buffer, base: ExprLike, steps: ExprLike, micro: OuterProduc
 def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
     """Computes all rows in tile registers: full tiles, then registers of which the last has as many rows as there are."""
     size, end, shape = product.tile.rows, rows.begin + rows.count, replace(product.tile, rows=TILE_ROWS)
-    full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(product, rows.begin + number * size, size))
+    count, steps, ahead = rows.count // size, product.depth // micro.words, product.ahead
+
+    def tile(number: Expr) -> Stmt:
+        own = product if ahead is None else replace(product, prefetch=lambda k: ahead.part(number * steps + k, count * steps))
+        return row_tile(own, rows.begin + number * size, size)
+
+    full = loops.serial("row_tile", count, tile)
     full = loops.guard(rows.count >= size, seq(micro.configure(product.tile), full))
     if rows.total is not None and rows.total % size == 0 and rows.block % size == 0:
         return seq(full, micro.release())
@@ -344,10 +352,14 @@ class PartialSums:
     Those of ``many`` parts have two parts themselves, as ``loops.Totals`` have: ``load`` gives the second, what rounding took.
     """
 
-    def __init__(self, tile: RegisterTile, rows: Rows, many: bool = False) -> None:
+    def __init__(self, tile: RegisterTile, rows: Rows, many: bool = False, buffers: Sequence[Buffer] = ()) -> None:
         self.tile, self.rows = tile, rows
-        self.buffers = [loops.local(name, tile.dtype, rows.block * tile.vectors, tile.lanes)
-                        for name in ("partial", "lost")[: 2 if many else 1]]
+        self.buffers = buffers or [loops.local(name, tile.dtype, rows.block * tile.vectors, tile.lanes)
+                                   for name in ("partial", "lost")[: 2 if many else 1]]
+
+    def from_row(self, begin: Expr) -> PartialSums:
+        """Returns the same sums, of which the first are those of row ``begin``."""
+        return PartialSums(self.tile, replace(self.rows, begin=begin), buffers=self.buffers)
 
     def start(self) -> Stmt:
         """Allocates the sums and clears them."""

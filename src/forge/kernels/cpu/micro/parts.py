@@ -64,7 +64,7 @@ class PartsProduct(TileProduct):
 
     parts: int = 3
     left_part: int = 0
-    right_part: int = 0
+    right_part: ExprLike = 0
 
     def steps(self, sums: Accumulators, left: Left, right: Right, count: ExprLike, unroll: int,
               before: Callable[[Expr], Stmt] = no_statement) -> Stmt:

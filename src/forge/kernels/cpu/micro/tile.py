@@ -78,7 +78,7 @@ class TileProduct(DotProduct):
         return seq(self.cleared(sums), loops.serial("k", E.as_expr(count) // self.words, multiply), self.stored(sums))
 
     @staticmethod
-    def move(number: int, value: Expr, along: E.Var, first: ExprLike, beyond: int = 0) -> Stmt:
+    def move(number: int, value: Expr, along: E.Var, first: ExprLike, beyond: ExprLike = 0) -> Stmt:
         """Loads a register with what ``value`` loads for ``along`` from ``first`` on, a row each, ``beyond`` elements further."""
         buffer, at, stride = strided(value, along, E.as_expr(first))
         return Tiles("load", (number,), (at + beyond, stride), buffer)
