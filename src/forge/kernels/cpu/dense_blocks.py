@@ -221,7 +221,7 @@ def _block_values(plan: BlocksPlan, rows: Rows, codes: Buffer, begin: Callable[[
     scale, count = plan.data_scale, plan.row_block * plan.blocks
     factors = loops.local("factors", "float32", count)
     sums = loops.local("sums", "int32" if plan.zero is None else "float32", count)
-    lanes = min(plan.block_size // 4, plan.target.lanes("int32"))
+    lanes = tiles.vector_lanes(plan.block_size // 4, plan.target, "int32")
     pieces = plan.block_size // (4 * lanes)
 
     def of_block(row: Expr, block: Expr) -> Stmt:
