@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Final, TypeVar
 
 from forge import dtypes, loops
@@ -177,7 +177,7 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
     size = product.tile.rows
     count = rows.count // size
     if isinstance(product.micro, TileProduct):
-        return _whole_registers(product, product.micro, rows)
+        return register_tiles(product.micro, product.tile, rows, partial(row_tile, product))
 
     ahead = product.ahead
     if ahead is not None and rows.block < MANY_TILES * size:
@@ -207,11 +207,16 @@ def zero_steps(copy: Buffer, base: ExprLike, steps: ExprLike, micro: OuterProduc
     return loops.serial("zero", more, lambda k: store(copy, base + count * width + k, zero))
 
 
-def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
-    """Computes all rows in tile registers: full tiles, then registers of which the last has as many rows as there are."""
-    size, end, shape = product.tile.rows, rows.begin + rows.count, replace(product.tile, rows=TILE_ROWS)
-    full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(product, rows.begin + number * size, size))
-    full = loops.guard(rows.count >= size, seq(micro.configure(product.tile), full))
+def register_tiles(
+    micro: TileProduct, shape: RegisterTile, rows: Rows, tile: Callable[[Expr, int, Expr | None], Stmt]
+) -> Stmt:
+    """Runs ``tile(first, count, limit)``, as ``row_tile`` takes them, in tile registers, for all rows.
+
+    These are full tiles of ``shape``, then registers of which the last has as many rows as there are.
+    """
+    size, end, last = shape.rows, rows.begin + rows.count, replace(shape, rows=TILE_ROWS)
+    full = loops.serial("row_tile", rows.count // size, lambda number: tile(rows.begin + number * size, size, None))
+    full = loops.guard(rows.count >= size, seq(micro.configure(shape), full))
     if rows.total is not None and rows.total % size == 0 and rows.block % size == 0:
         return seq(full, micro.release())
     lets, left = loops.bind("first_left", rows.begin + rows.count // size * size)
@@ -219,7 +224,7 @@ def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
     def rest(number: Expr) -> Stmt:
         more, first = loops.bind("first", left + number * TILE_ROWS)
         used = E.binary("min", end - first, TILE_ROWS)
-        return seq(more, micro.configure(shape, used), row_tile(product, first, TILE_ROWS, end))
+        return seq(more, micro.configure(last, used), tile(first, TILE_ROWS, end))
 
     return seq(full, lets, loops.serial("last_tile", loops.ceildiv(end - left, TILE_ROWS), rest), micro.release())
 
@@ -327,7 +332,7 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
 def even_tiles(product: Product, rows: Rows) -> Stmt:
     """Computes rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
     if isinstance(product.micro, TileProduct):
-        return _whole_registers(product, product.micro, rows)
+        return register_tiles(product.micro, product.tile, rows, partial(row_tile, product))
     size, end = product.tile.rows, rows.begin + rows.count
     fetching = product if product.ahead is None else replace(product, prefetch=product.ahead.step)
     full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(fetching, rows.begin + number * size, size))
