@@ -27,7 +27,8 @@ from tests.passes.test_pack_blocks import product
 
 pytestmark = pytest.mark.usefixtures("products")
 RNG = np.random.default_rng(29)
-SIZES = [(1, 64, 100, 32), (2, 64, 17, 16), (16, 128, 32, 64), (17, 256, 45, 128), (33, 96, 100, 48), (300, 1120, 40, 32)]
+SIZES = [(1, 64, 100, 32), (2, 64, 17, 16), (16, 128, 32, 64), (17, 256, 45, 128), (33, 96, 100, 48), (300, 1120, 40, 32),
+         (3, 12544, 17, 12544)]
 """Rows, depth, units and the size of a block."""
 CODES = [(2, True), (4, False), (4, True), (8, False), (8, True)]
 """Bits, and whether there are zero points."""

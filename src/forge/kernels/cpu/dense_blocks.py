@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 from forge import dtypes, loops
@@ -277,14 +277,22 @@ def _block_values(plan: BlocksPlan, rows: Rows, codes: Buffer, begin: Callable[[
     pieces = plan.block_size // (4 * lanes)
 
     def of_block(row: Expr, block: Expr) -> Stmt:
-        total: Expr = E.const(0, "int32", lanes)
-        for piece in range(pieces):
+        def add(total: Expr, piece: Expr | int) -> Expr:
             first = begin(rows.begin + row) + block * plan.block_size + piece * 4 * lanes
-            total = E.call("dot_u8s8", total, E.const(1, "uint8", 4 * lanes), E.load(codes, E.ramp(first, 1, 4 * lanes)))
+            return E.call("dot_u8s8", total, E.const(1, "uint8", 4 * lanes), E.load(codes, E.ramp(first, 1, 4 * lanes)))
+
+        total: Expr = E.const(0, "int32", lanes)
+        summed = seq()
+        if pieces <= BODY:
+            total = reduce(add, range(pieces), total)
+        else:
+            many = Accumulators(RegisterTile(1, 1, lanes, "int32"))
+            added = loops.unroll_by("piece", pieces, BODY, lambda piece: many.set(0, 0, add(many.get(0, 0), piece)))
+            total, summed = many.get(0, 0), seq(many.start(), added)
         whole = total if lanes == 1 else E.call("reduce_add", total)
         value = whole * E.const(-(1 << (plan.bits - 1)), "int32") if plan.zero is None else E.cast(whole, "float32")
         place, factor = row * plan.blocks + block, E.cast(gemm.read_flat(scale, rows.begin + row, block), "float32")
-        return seq(store(sums, place, value), store(factors, place, factor))
+        return seq(summed, store(sums, place, value), store(factors, place, factor))
 
     stage = loops.serial("row", rows.count, lambda row: loops.serial("block", plan.blocks, lambda block: of_block(row, block)))
 
