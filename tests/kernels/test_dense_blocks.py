@@ -21,7 +21,8 @@ RNG = np.random.default_rng(17)
 AVX512 = "llvm -mcpu=x86-64-v4"
 HERE = [*targets_here(), *([AVX512] if TARGETS[0] in targets_here() and Target.parse("llvm").has("avx512vl") else [])]
 SIZES = [
-    ((1,), 64, 100, 32), ((13,), 96, 50, 16), ((2, 3, 5), 256, 48, 256), ((29,), 32, 3, 32), ((300,), 64, 40, 16), ((), 64, 5, 32)
+    ((1,), 64, 100, 32), ((13,), 96, 50, 16), ((2, 3, 5), 256, 48, 256), ((29,), 32, 3, 32), ((300,), 64, 40, 16),
+    ((), 64, 5, 32), ((3,), 160, 20, 80)
 ]
 CODES = [(2, True), (4, False), (4, True), (8, False)]
 """Bits, and whether there are zero points."""

@@ -130,11 +130,7 @@ def all_tiles(task: Task) -> Stmt:
     """Computes all groups of output channels of a task."""
     plan, window, source = task.plan, task.window, task.source
     height, width, unit = window.height, window.width, plan.unit
-    micro = TileProduct(unit, words=plan.words, columns=plan.lanes)
-    if plan.parts > 1:
-        micro = PartsProduct(unit, words=plan.words, columns=plan.lanes, parts=plan.parts, left_part=plan.patch_size,
-                             right_part=_weight_part(task) * unit.size)
-    depth = task.counts.in_blocks * (plan.in_block * height.kernel * width.kernel)
+    micro, depth = _micro(task), task.counts.in_blocks * (plan.in_block * height.kernel * width.kernel)
     parts = _run(plan) // plan.words
     taps = width.kernel if width.dilation > 1 else 1
     is_flat = height.stride == width.stride == 1 < plan.row_block
@@ -145,9 +141,7 @@ def all_tiles(task: Task) -> Stmt:
     tile = RegisterTile(2 * TILE_ROWS, plan.vectors, plan.lanes, plan.dtype)
 
     def group(number: Expr) -> Stmt:
-        weight, step = window.weight.buffer, window.out_block * unit.size
-        following = None if weight is None else Ahead(
-            weight, task.channel(number + 1, 0)[0] * depth * step, depth, plan.vectors * step, plan.vectors * step)
+        following = _following(task, number, depth)
 
         def right(k: Expr, v: int) -> Expr:
             block, _ = task.channel(number, v)
@@ -190,6 +184,24 @@ def all_tiles(task: Task) -> Stmt:
         computed = seq(unusual.start(), _find_unusual(task, unusual),
                        loops.guard(unusual.total().eq(0), computed, by_multiply_adds(task)))
     return seq(_zeros(task), lets, computed)
+
+
+def _micro(task: Task) -> TileProduct:
+    """What multiplies registers, or all parts of them."""
+    plan = task.plan
+    if plan.parts == 1:
+        return TileProduct(plan.unit, words=plan.words, columns=plan.lanes)
+    return PartsProduct(plan.unit, words=plan.words, columns=plan.lanes, parts=plan.parts, left_part=plan.patch_size,
+                        right_part=_weight_part(task) * plan.unit.size)
+
+
+def _following(task: Task, group: Expr, depth: Expr) -> Ahead | None:
+    """The weights of the next group, which lie side by side."""
+    weight, step = task.window.weight.buffer, task.window.out_block * task.plan.unit.size
+    if weight is None or task.plan.parts > 1:
+        return None
+    size = task.plan.vectors * step
+    return Ahead(weight, task.channel(group + 1, 0)[0] * depth * step, depth, size, size)
 
 
 def _divider(divisor: Expr, lets: list[Stmt]) -> Callable[[Expr], Expr]:

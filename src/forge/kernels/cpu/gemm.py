@@ -179,7 +179,7 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
     size = product.tile.rows
     count = rows.count // size
     if isinstance(product.micro, TileProduct):
-        return _whole_registers(product, product.micro, rows)
+        return _in_registers(product, product.micro, rows)
 
     ahead = product.ahead
     if ahead is not None and rows.block < MANY_TILES * size:
@@ -209,17 +209,30 @@ def zero_steps(copy: Buffer, base: ExprLike, steps: ExprLike, micro: OuterProduc
     return loops.serial("zero", more, lambda k: store(copy, base + count * width + k, zero))
 
 
-def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
-    """Computes all rows in tile registers: full tiles, then registers of which the last has as many rows as there are."""
-    size, end, shape = product.tile.rows, rows.begin + rows.count, replace(product.tile, rows=TILE_ROWS)
-    count, steps, ahead = rows.count // size, product.depth // micro.words, product.ahead
+def _in_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
+    """Computes all rows in tile registers. Each step of a full tile prefetches as much of what is read after the product."""
+    size, steps, ahead = product.tile.rows, product.depth // micro.words, product.ahead
 
-    def tile(number: Expr) -> Stmt:
-        own = product if ahead is None else replace(product, prefetch=lambda k: ahead.part(number * steps + k, count * steps))
-        return row_tile(own, rows.begin + number * size, size)
+    def tile(first: Expr, count: int, limit: Expr | None) -> Stmt:
+        if ahead is None or limit is not None:
+            return row_tile(product, first, count, limit)
+        lets, done = loops.bind("done", (first - rows.begin) // size * steps)
+        every = rows.count // size * steps
+        return seq(lets, row_tile(replace(product, prefetch=lambda k: ahead.part(done + k, every)), first, count))
 
-    full = loops.serial("row_tile", count, tile)
-    full = loops.guard(rows.count >= size, seq(micro.configure(product.tile), full))
+    return register_tiles(micro, product.tile, rows, tile)
+
+
+def register_tiles(
+    micro: TileProduct, shape: RegisterTile, rows: Rows, tile: Callable[[Expr, int, Expr | None], Stmt]
+) -> Stmt:
+    """Runs ``tile(first, count, limit)``, as ``row_tile`` takes them, in tile registers, for all rows.
+
+    These are full tiles of ``shape``, then registers of which the last has as many rows as there are.
+    """
+    size, end, last = shape.rows, rows.begin + rows.count, replace(shape, rows=TILE_ROWS)
+    full = loops.serial("row_tile", rows.count // size, lambda number: tile(rows.begin + number * size, size, None))
+    full = loops.guard(rows.count >= size, seq(micro.configure(shape), full))
     if rows.total is not None and rows.total % size == 0 and rows.block % size == 0:
         return seq(full, micro.release())
     lets, left = loops.bind("first_left", rows.begin + rows.count // size * size)
@@ -227,7 +240,7 @@ def _whole_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
     def rest(number: Expr) -> Stmt:
         more, first = loops.bind("first", left + number * TILE_ROWS)
         used = E.binary("min", end - first, TILE_ROWS)
-        return seq(more, micro.configure(shape, used), row_tile(product, first, TILE_ROWS, end))
+        return seq(more, micro.configure(last, used), tile(first, TILE_ROWS, end))
 
     return seq(full, lets, loops.serial("last_tile", loops.ceildiv(end - left, TILE_ROWS), rest), micro.release())
 
@@ -335,7 +348,7 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
 def even_tiles(product: Product, rows: Rows) -> Stmt:
     """Computes rows, of a number known at run time only: those that full tiles leave are one tile of an even number of rows."""
     if isinstance(product.micro, TileProduct):
-        return _whole_registers(product, product.micro, rows)
+        return _in_registers(product, product.micro, rows)
     size, end = product.tile.rows, rows.begin + rows.count
     fetching = product if product.ahead is None else replace(product, prefetch=product.ahead.step)
     full = loops.serial("row_tile", rows.count // size, lambda number: row_tile(fetching, rows.begin + number * size, size))

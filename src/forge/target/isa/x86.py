@@ -99,8 +99,8 @@ def _describe(features: tuple[str, ...]) -> Isa:
 
 def _tiles(have: frozenset[str]) -> frozenset[str]:
     """Left operands of products in tile registers."""
-    names = {"amx-bf16": "bfloat16", "amx-int8": "uint8"}
-    return frozenset(dtype for feature, dtype in names.items() if have & {feature, EMULATED_TILES})
+    needed = {"bfloat16": "amx-bf16", "uint8": "amx-int8", "int8": "amx-int8"}
+    return frozenset(dtype for dtype, feature in needed.items() if have & {feature, EMULATED_TILES})
 
 
 def _host_features(cpuinfo: str) -> tuple[str, ...]:
