@@ -20,22 +20,14 @@ from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
 from forge.tir import interpret
 from tests.kernels.case import Case, Spec
-from tests.kernels.emulated_tiles import EMULATED, load
+from tests.kernels.emulated_tiles import EMULATED
 from tests.kernels.support import run
 from tests.passes.checks import parse
 
-pytestmark = pytest.mark.usefixtures("narrow_layers")
+pytestmark = pytest.mark.usefixtures("narrow_layers", "products")
 RNG = np.random.default_rng(3)
 TARGETS = [f"llvm -mcpu=x86-64-v3 {EMULATED}", *(["llvm"] if Target.parse("llvm").isa.tiles else [])]
 """Emulated registers, and those of this machine if it has any."""
-
-
-@pytest.fixture(autouse=True)
-def products() -> Callable[[], int]:
-    """How many products of tiles were computed since the test began."""
-    library = load()
-    before = library.forge_tile_products()
-    return lambda: library.forge_tile_products() - before
 
 
 def expect(products: Callable[[], int], target: str, used: bool = True) -> None:
