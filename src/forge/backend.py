@@ -85,7 +85,10 @@ class Layouts(Protocol):
         """Columns of one panel of weights of few bits."""
 
     def recurrent_panel(self, hidden: int) -> int:
-        """Columns of one panel of a recurrent layer's codes."""
+        """Columns of one panel of a recurrent layer's weights."""
+
+    def recurrent_steps(self, hidden: int, group: int) -> int:
+        """Groups of numbers of a column of such a panel, whose last ones may be zeros."""
 
     def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
         """Neighbours along the depth of a recurrent layer's codes that lie together; 1: they are multiplied as real numbers."""

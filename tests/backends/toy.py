@@ -71,6 +71,9 @@ class FourChannels:
     def recurrent_panel(self, hidden: int) -> int:
         return BLOCK
 
+    def recurrent_steps(self, hidden: int, group: int) -> int:
+        return -(-hidden // group)
+
     def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
         return 1
 

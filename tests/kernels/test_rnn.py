@@ -88,9 +88,10 @@ class Layer:
         zero = rng.integers(-128, 128, rows).astype(np.int8) if self.zeros else None
         sums = recurrent_codes.centred(r, zero).sum(axis=2).astype(np.int32) if target and self.codes == "panels" else None
         if self.codes == "panels" and target:
-            machine = Target.parse(target)
-            group = CpuLayouts(machine).recurrent_group("float32", self.hidden, self.dynamic) if self.grouped else 1
-            r = recurrent_codes.packed(r, gates, CpuLayouts(machine).recurrent_panel(self.hidden), group)
+            layouts = CpuLayouts(Target.parse(target))
+            group = layouts.recurrent_group("float32", self.hidden, self.dynamic) if self.grouped else 1
+            steps = layouts.recurrent_steps(self.hidden, group)
+            r = recurrent_codes.packed(r, gates, layouts.recurrent_panel(self.hidden), group, steps)
         operands[2] = r
         return [*operands, None, None, scale, zero, sums]
 

@@ -79,6 +79,12 @@ class CpuLayouts:
         lanes = self.target.lanes("float32")
         return lanes * min(8, loops.next_power_of_two(-(-hidden // lanes)))
 
+    def recurrent_steps(self, hidden: int, group: int) -> int:
+        """Returns as many as tile registers of equally many words take, where there are any."""
+        steps = -(-hidden // group)
+        words = tiles.even_blocks(steps, COLUMNS) if group > 1 and self.target.isa.tiles else 1
+        return loops.round_up(steps, words)
+
     def recurrent_group(self, dtype: str, hidden: int, dynamic: bool) -> int:
         """Returns one where sums of pairs of 8 by 12 bits might not fit into 32 bits."""
         group = min(self.group_size("uint8", "int8"), 4)  # states are whole vectors, which may have four lanes

@@ -8,7 +8,8 @@ With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 
 Codes of int8 that recurrent layers multiply their states with get panels for each gate (``forge.ops.nn.recurrent_codes``), in
-groups as above, and the sums of their rows; for states of float64 one by one.
+groups as above, and the sums of their rows; for states of float64 one by one. So does bfloat16, without sums, where tile
+registers multiply the states of several rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from forge.ops.nn.recurrent_codes import centred, packed
 from forge.ops.packed.pairs import MULTIPLE, paired
 from forge.options import CompileOptions
 from forge.passes.matching import operand
-from forge.passes.split_recurrent import LAYERS
+from forge.passes.split_recurrent import LAYERS, has_rows
 
 MAX_OF_PARTS = 2.0**32
 """The largest magnitude in a weight that is multiplied in parts: products with data of up to 2^64, and their sums, are finite."""
@@ -146,7 +147,8 @@ def _packed_layer(layouts: Layouts, builder: RuleBuilder, node: Node) -> Sequenc
     op = node.op_def
     given = dict(zip([o.name for o in op.operands], op.arguments(node.operands)))
     r, zero, dynamic = given["r"], given["r_zero_point"], op.rounds_data(node.attrs)
-    if r is None or r.dtype != "int8" or r.rank != 3:
+    pairs = layouts.filled_group("bfloat16") if has_rows(node) else 1
+    if r is None or r.rank != 3 or r.dtype != "int8" and (r.dtype != "bfloat16" or pairs == 1):
         return None
     if r.constant is None or given["w"] is not None or zero is not None and zero.constant is None:
         return Declined("the weights are not constant, or the products of the input are not taken out")
@@ -154,10 +156,11 @@ def _packed_layer(layouts: Layouts, builder: RuleBuilder, node: Node) -> Sequenc
         return Declined("the weights have zero points")
     _, rows, hidden = r.constant.shape
     gates = rows // hidden
-    group = layouts.recurrent_group(node.results[0].dtype, hidden, dynamic)
-    parts = packed(r.constant, gates, layouts.recurrent_panel(hidden), group)
+    codes = r.dtype == "int8"
+    group = layouts.recurrent_group(node.results[0].dtype, hidden, dynamic) if codes else pairs
+    parts = packed(r.constant, gates, layouts.recurrent_panel(hidden), group, layouts.recurrent_steps(hidden, group))
     sums = {}
-    if group > 1:
+    if codes and group > 1:
         whole = centred(r.constant, None if zero is None else zero.constant)
         sums = {"r_sums": builder.constant(whole.sum(axis=2).astype(np.int32))}
     given |= {"r": builder.constant(parts, name=r.name), **sums}

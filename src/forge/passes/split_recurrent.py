@@ -14,6 +14,13 @@ from forge.passes.base import rewriting
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 
+
+def has_rows(layer: Node) -> bool:
+    """Returns whether the batch of a recurrent layer has several rows, or may have."""
+    x = layer.operands[0]
+    return x is not None and x.shape[0 if layer.attrs.layout else 1] != 1
+
+
 @rule(*LAYERS)
 def split_recurrent(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
     """lstm(x, w, ..) == lstm(dense(x, w), None, ..) for constants w"""

@@ -4,10 +4,13 @@ Contractions become bfloat16 (they accumulate in float32). Movement, element-wis
 all computed operands are bfloat16 already: what is between two of them is stored in half the bytes, while kernels compute it in
 float32. Softmax, reductions and all other operators get float32 operands, and contractions on the way to a softmax give them. A
 node stays float32 where it has constants that count (whole and half numbers) which bfloat16 cannot hold. Recurrent layers keep
-states and gates in float32, and multiply with weights of bfloat16 where the target adds their products in groups.
+states and gates in float32, and multiply with weights of bfloat16 where the target adds their products in groups: whole vectors
+of them, or those of several rows in tile registers.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +21,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.op import Precision
 from forge.options import CompileOptions
 from forge.passes import to_float16
+from forge.passes.split_recurrent import has_rows
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -33,7 +37,7 @@ def _narrow_weights(graph: Graph, node: Node, options: CompileOptions) -> int:
         return 0
     x, *values = node.operands[:3]
     builder, count = before(graph, node), 0
-    if x is None or x.dtype != "float32" or not _is_whole(values[-1], options):
+    if x is None or x.dtype != "float32" or not _adds_groups(node, values, options):
         return 0
     for position, value in enumerate(values, 1):
         if value is not None and value.constant is not None and value.dtype == "float32":
@@ -43,14 +47,15 @@ def _narrow_weights(graph: Graph, node: Node, options: CompileOptions) -> int:
     return count
 
 
-def _is_whole(weight: Value | None, options: CompileOptions) -> bool:
-    """Whether the products of a state with its weight are added in groups: whole vectors of them."""
-    layouts = backend.of(options.target).layouts
+def _adds_groups(layer: Node, weights: Sequence[Value | None], options: CompileOptions) -> bool:
+    """Whether the products of the states with the last of ``weights`` are added in groups."""
+    layouts, weight = backend.of(options.target).layouts, weights[-1]
     if layouts is None or weight is None:
         return True
     found = layouts(options.target)
     group = found.group_size("bfloat16", "bfloat16")
-    return group > 1 and weight.shape[-1] % (group * found.channel_block()) == 0
+    filled = found.filled_group("bfloat16") > 1 and has_rows(layer) and all(v is None or v.constant is not None for v in weights)
+    return group > 1 and (filled or weight.shape[-1] % (group * found.channel_block()) == 0)
 
 
 def _fits(node: Node) -> bool:

@@ -3,7 +3,8 @@
 Directions and blocks of batch rows run in parallel. In each, the products of the input with its weights are computed for
 several steps at once, then step by step the products of the state with the recurrent weights, and the cell. Products are dot
 products along the rows of the weights as they are: a tile of as many accumulators as a vector has lanes, whose lanes are
-summed together at the end. Codes of 8 bits in panels are multiplied by broadcast elements of the state instead.
+summed together at the end. Weights in panels are multiplied by broadcast elements of the state instead, or in tile registers by
+the states of several rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu.rnn_fixed import FixedDirection
-from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
+from forge.kernels.cpu.rnn_layer import Direction, Layer, Span, Units
 from forge.kernels.cpu.rnn_rounded import FarDirection, RoundedDirection, near_rows
 from forge.loops import Loop
 from forge.loops.contract import KernelCall, kernel
@@ -23,7 +24,7 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Function, If, Stmt, seq
 
 # Batches of which the extent is known at run time only have code of their own where it is one of these: blocks of more rows would
-# compute rows that are not there.
+# compute rows that are not there. So do those that tile registers gain nothing for.
 FEW_ROWS: Final = (2, 1)
 
 
@@ -33,8 +34,9 @@ def rnn(call: KernelCall) -> Function:
 
     Operands: x [T, B, I], w [D, G*H, I], r [D, G*H, H], bias [D, 2*G*H]?, lengths [B]?, h0 [D, B, H]?, and for LSTM c0 [D, B,
     H]?, peephole [D, 3*H]?; G gates: i o f c, or z r h, or one. Where w is absent, x [T, B, D*G*H] holds its products
-    already. With float32, w and r may be bfloat16: x and the states are rounded to it for their products. r may be int8, also
-    packed, with r_scale [D, G*H] and r_zero_point [D, G*H]? after the others and two absent operands; w is absent then.
+    already. With float32, w and r may be bfloat16: x and the states are rounded to it for their products. r may be int8, with
+    r_scale [D, G*H] and r_zero_point [D, G*H]? after the others and two absent operands. r of int8 or bfloat16 may be packed. w
+    is absent where r is packed or int8.
     Attributes: direction, activations, activation_alpha, activation_beta (one entry for each function and direction), clip,
     layout (1: the batch comes first in x, y and the states), input_forget (LSTM), linear_before_reset (GRU),
     dynamic_quantization (LSTM: r is int8, and the states are rounded to uint8 at each step; r_sums [D, G*H] follows a packed r's
@@ -55,28 +57,28 @@ def rnn(call: KernelCall) -> Function:
     general = layer()
     body = _all_rows(general)
     if loops.static(general.batch) is None:
-        for few in (n for n in FEW_ROWS if n < general.block):
+        for few in (n for n in FEW_ROWS if n < (general.least_rows if general.in_tiles else general.block)):
             body = If(general.batch.eq(few), _all_rows(layer(few)), body)
     return call.function(body)
 
 
 def _all_rows(layer: Layer) -> Stmt:
-    """The layer, with blocks of batch rows in parallel, or rounded together."""
-    blocks, first, _ = loops.blocks(layer.batch, layer.block)
+    """The layer, with spans of batch rows in parallel, or rounded together."""
+    spans, span = layer.spans()
     directions = range(layer.directions)
     if not layer.dynamic:
-        kind = FixedDirection if layer.packed and layer.group.size > 1 else Direction
-        return _both(layer, [kind(layer, d, first).body() for d in directions], [blocks])
-    near, far = ([kind(layer, d, blocks, first).body() for d in directions] for kind in (RoundedDirection, FarDirection))
+        kind = FixedDirection if layer.is_fixed else Direction
+        return _both(layer, span, [kind(layer, d, span).body() for d in directions], [spans])
+    near, far = ([kind(layer, d, span, spans).body() for d in directions] for kind in (RoundedDirection, FarDirection))
     known = loops.static(layer.batch)
     if known is not None:
-        return _both(layer, near if known <= near_rows(layer) else far, [])
-    return If(E.compare("le", layer.batch, E.const(near_rows(layer))), _both(layer, near, []), _both(layer, far, []))
+        return _both(layer, span, near if known <= near_rows(layer) else far, [])
+    return If(E.compare("le", layer.batch, E.const(near_rows(layer))), _both(layer, span, near, []), _both(layer, span, far, []))
 
 
-def _both(layer: Layer, bodies: Sequence[Stmt], over: Sequence[Loop]) -> Stmt:
+def _both(layer: Layer, span: Span, bodies: Sequence[Stmt], over: Sequence[Loop]) -> Stmt:
     """One or two directions."""
-    per_step = E.const(layer.directions * layer.block * layer.rows * layer.hidden // layer.lanes)
+    per_step = E.const(layer.directions * span.size * layer.rows * layer.hidden // layer.lanes)
     if len(bodies) == 1:
         return loops.parallel_nest(over, bodies[0], layer.steps * per_step)
     which = Loop(E.var("d"), E.const(2))
@@ -103,7 +105,7 @@ class _Step:
                 past = d.units(row, lambda u: self._write(u, E.const(0, self.layer.dtype, u.lanes))) if results else None
                 work = If(E.compare("lt", self.step, d.lengths[row]), work, past)
             parts.append(If(d.inside[row], work))
-        return seq(parts)
+        return d.each(seq(parts))
 
     def _bias(self, gate: int, units: Units, recurrent: bool) -> Expr | None:
         if self.layer.bias is None:

@@ -1,8 +1,9 @@
 """A direction of a recurrent layer whose weights are codes, and whose state is multiplied by them as numbers of 24 bits.
 
 The state of a row is its largest magnitude times whole numbers of 24 bits, which are summed as integers: each is a few numbers of
-fewer bits, that lie in planes, one plane after the other. So a product takes no conversion of codes to real numbers, which would
-take longer than the product; what the state loses is less than the rounding of a sum of float32 relative to its largest terms.
+fewer bits, that lie in planes, one plane after the other, or for tile registers those of a row together. So a product takes no
+conversion of codes to real numbers, which would take longer than the product; what the state loses is less than the rounding of a
+sum of float32 relative to its largest terms.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 from forge import loops
-from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
+from forge.kernels.cpu.rnn_layer import BITS, Direction, Layer, Span, Units
 from forge.loops import Accumulators, RegisterTile
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Let, Stmt, seq, store
 
-BITS: Final = 24
 LARGEST: Final = (1 << (BITS - 1)) - 1
 # States below it lose digits, so that their reciprocal is a number.
 SMALLEST: Final = 2.0**-100
@@ -27,30 +27,30 @@ LARGEST_FLOAT: Final = (2 - 2.0**-23) * 2.0**127
 class FixedDirection(Direction):
     """Codes of the state are ``LARGEST + 1`` more than its numbers; plane p has their ``bits`` bits from ``bits * p`` on."""
 
-    def __init__(self, layer: Layer, direction: int, first: Expr) -> None:
-        super().__init__(layer, direction, first)
-        self.bits = 8 if layer.group.size == 4 else 12
-        self.planes = BITS // self.bits
+    def __init__(self, layer: Layer, direction: int, span: Span) -> None:
+        super().__init__(layer, direction, span)
+        self.bits, self.planes = layer.plane_bits, layer.planes
         self.codes = layer.local("codes", layer.group.copied, self.samples * self.padded)
         self.products = layer.local("z", "int32", self.samples * self.sums_width)
-        self._cells = [[loops.Cell(f"scale{n}{m}", "float32") for m in range(layer.block)] for n in range(2)]
-        self._scales: dict[int, list[loops.Cell]] = {}  # of the states that the products of a gate are made of, by row
+        self._kept = [loops.local(f"scale{n}", "float32", span.size) for n in range(2)]
+        self._scales: dict[int, Buffer] = {}  # of the states that the products of a gate are made of, by row
 
-    @property
-    def samples(self) -> int:
-        return self.planes * self.layer.block
+    def sample(self, row: int, plane: int = 0) -> Expr:
+        if self.span.blocks is None:
+            return E.const(plane * self.layer.block + row)
+        return (self.inner + row) * self.planes + plane
 
     @property
     def buffers(self) -> list[Buffer]:
-        return [*super().buffers, self.codes, *(cell.buffer for cells in self._cells for cell in cells)]
+        return [*super().buffers, self.codes, *self._kept]
 
     def prepared(self, state: Buffer, first: int, gates: int) -> Stmt:
-        cells = self._cells[first > 0]
-        self._scales |= dict.fromkeys(range(first, first + gates), cells)
-        return seq(self._split(state, row, cells[row]) for row in range(self.layer.block))
+        scales = self._kept[first > 0]
+        self._scales |= dict.fromkeys(range(first, first + gates), scales)
+        return self.each(seq(self._split(state, row, scales) for row in range(self.layer.block)))
 
-    def _split(self, state: Buffer, row: int, scale: loops.Cell) -> Stmt:
-        lanes, block = self.layer.lanes, self.layer.block
+    def _split(self, state: Buffer, row: int, scales: Buffer) -> Stmt:
+        lanes = self.layer.lanes
         largest = Accumulators(RegisterTile(1, 1, lanes, "float32"), "max")
         most, factor = E.Var("float32", 1, "most"), E.Var("float32", 1, "factor")
 
@@ -63,7 +63,7 @@ class FixedDirection(Direction):
             number = E.binary("max", E.binary("min", number, limit), E.const(-float(LARGEST), "float32", lanes))
             lets, code = loops.bind("code", E.cast(number, "int32") + (LARGEST + 1))
             planes = (E.binary("shr", code, self.bits * p) & ((1 << self.bits) - 1) for p in range(self.planes))
-            return seq(lets, (store(self.codes, E.ramp((p * block + row) * self.padded + k * lanes, 1, lanes),
+            return seq(lets, (store(self.codes, E.ramp(self.sample(row, p) * self.padded + k * lanes, 1, lanes),
                                     E.cast(part, self.codes.dtype)) for p, part in enumerate(planes)))
 
         within = E.binary("min", E.binary("max", most, E.const(SMALLEST, "float32")), E.const(LARGEST_FLOAT, "float32"))
@@ -71,7 +71,7 @@ class FixedDirection(Direction):
             largest.allocate(), largest.set(0, 0, E.const(0.0, "float32", lanes)),
             loops.serial("k", self.padded // lanes, lambda k: largest.step(0, E.call("abs", load(k)))),
             Let(most, largest.total()), Let(factor, E.const(float(LARGEST), "float32") / within),
-            scale.set(most / E.const(float(LARGEST), "float32")),
+            store(scales, self.inner + row, most / E.const(float(LARGEST), "float32")),
             loops.serial("k", self.padded // lanes, split),
         )
 
@@ -83,10 +83,10 @@ class FixedDirection(Direction):
         layer, at, offset = self.layer, (E.const(self.direction),), gate * self.layer.hidden
         assert layer.r_sums is not None
         assert layer.r_scale is not None
-        sums = [E.load(self.products, self.sums_at(gate, units, p * layer.block)) for p in range(self.planes)]
+        sums = [E.load(self.products, self.sums_at(gate, units, p)) for p in range(self.planes)]
         middle = self.read(layer.r_sums, at, units, offset, "int32") * E.const(1 << (self.bits - 1), "int32", units.lanes)
         total = E.cast(sums[-1] - middle, "float32")
         for part in reversed(sums[:-1]):
             total = loops.multiply_add(total, E.const(float(1 << self.bits), "float32", units.lanes), E.cast(part, "float32"))
-        scale = E.broadcast(self._scales[gate][units.row].value, units.lanes)
+        scale = E.broadcast(E.load(self._scales[gate], self.inner + units.row), units.lanes)
         return total * (scale * self.read(layer.r_scale, at, units, offset))

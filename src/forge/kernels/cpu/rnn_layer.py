@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu.activations import activate
-from forge.kernels.cpu.rnn_tiles import GroupTiles, PanelTiles, Sample, Tiles, weight_rows
-from forge.loops import Vectorizer
+from forge.kernels.cpu.gemm import Rows
+from forge.kernels.cpu.micro import COLUMNS, MIN_WORDS, OuterProduct, TileProduct, micro_kernel, step_words
+from forge.kernels.cpu.rnn_tiles import GroupTiles, PanelTiles, RegisterTiles, Sample, Tiles, weight_rows
+from forge.kernels.cpu.tiles import STACK_LIMIT
+from forge.loops import Loop, Vectorizer
 from forge.loops.contract import KernelCall, Reader, Writer
 from forge.loops.dots import Group
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, If, Let, Stmt, loop, seq, store
+from forge.tir.stmt import TILE_ROWS, Allocate, If, Let, Stmt, loop, seq, store
 
 # The products of the input take at most this many bytes of stack.
 INPUT_BYTES: Final = 1 << 18
@@ -28,6 +32,9 @@ SHARES: Final = 16
 MAX_STEPS = 16
 MAX_BATCH = 4
 
+# States that are multiplied by codes, and are none, become whole numbers of this many bits.
+BITS: Final = 24
+
 
 @dataclass(frozen=True, eq=False)
 class Units:
@@ -37,6 +44,19 @@ class Units:
     at: Expr
     lanes: int
     mask: Expr | None
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Batch rows that are worked off together at each step: ``count`` from ``first`` on, ``size`` at most.
+
+    ``blocks`` is a loop over blocks of rows, whose code is written out; None: they are one block.
+    """
+
+    first: Expr
+    count: Expr
+    size: int
+    blocks: Loop | None = None
 
 
 class Layer:
@@ -59,7 +79,7 @@ class Layer:
             raise CompileError("kernel rnn: x and r are operands that must be there, and codes of w none of it")
         self.x, self.r = x, r
         self.directions = loops.known(self.r.shape[0], "rnn: the number of directions")
-        self.packed = len(r.shape) > 3
+        self.packed, self.narrow = len(r.shape) > 3, self.r.dtype == "bfloat16"
         self.dynamic = bool(getattr(self.attrs, "dynamic_quantization", False))
         self.hidden = self._hidden()
         self.rows = gates * self.hidden
@@ -70,7 +90,6 @@ class Layer:
         self.lanes = self.target.lanes(self.dtype)
         sizes = {dtypes.itemsize(o.dtype) for o in call.operands if o is not None and not (self.packed and o is r)}
         self.masked = loops.supports_masks(self.target, sizes)
-        self.narrow = self.r.dtype == "bfloat16"
         # Groups of bfloat16 are multiplied where the depth is whole vectors of them.
         whole = self.hidden // self.lanes if self.hidden % self.lanes == 0 else 1
         weight = self.r.dtype if self.narrow else self.dtype
@@ -82,9 +101,72 @@ class Layer:
     def _hidden(self) -> int:
         if not self.packed:
             return loops.known(self.r.shape[2], "rnn: the hidden size")
-        if self.r_scale is None:
+        if self.r_scale is None and not self.narrow:
             raise CompileError("kernel rnn: packed weights without scales")
-        return loops.known(self.r_scale.shape[1], "rnn: the hidden size") // self.gates
+        return loops.known(self.x.shape[2], "rnn: the products of the input") // (self.directions * self.gates)
+
+    @property
+    def depth(self) -> int:
+        """Numbers of a state that weights are multiplied by, with those that are 0."""
+        return loops.known(self.r.shape[2], "rnn: packed weights") * self.group.size if self.packed else self.hidden
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether states are multiplied as whole numbers of ``BITS`` bits."""
+        return self.packed and self.group.size > 1 and not self.dynamic and not self.narrow
+
+    @property
+    def plane_bits(self) -> int:
+        """Bits of the parts in which whole numbers are multiplied."""
+        return 8 if self.group.size == 4 else 12
+
+    @property
+    def planes(self) -> int:
+        """Vectors that stand for a state in products."""
+        return BITS // self.plane_bits if self.is_fixed else 1
+
+    @cached_property
+    def micro(self) -> OuterProduct:
+        """The micro-kernel of packed weights: in tile registers where there may be enough rows, and sums are long enough."""
+        steps, panel = (loops.known(extent, "rnn: packed weights") for extent in self.r.shape[2:4])
+        known, words = loops.static(self.batch), step_words(steps)
+        fits = panel % COLUMNS == 0 and words >= MIN_WORDS and (known is None or known >= self.least_rows)
+        micro = micro_kernel(self.group, self.target, tiles=fits)
+        return replace(micro, words=words) if isinstance(micro, TileProduct) else micro
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether tile registers multiply the states."""
+        return self.packed and self.micro.in_tiles
+
+    @property
+    def dots(self) -> float:
+        """Dot products of vectors of groups that start in a cycle."""
+        return self.target.costs.bfloat16_dots if self.narrow else self.target.costs.byte_dots
+
+    @property
+    def least_rows(self) -> int:
+        """Rows from which on dot products of vectors take longer than to load the weights, which bounds few rows in tiles."""
+        return 1 + max(1, int(self.dots / self.target.costs.loads))
+
+    def spans(self) -> tuple[Loop, Span]:
+        """Makes a loop over the rows of the batch that are worked off together: a block, or in tile registers several.
+
+        Those are fewer where cores would have none, unless all rows are rounded together.
+        """
+        if not self.in_tiles:
+            over, first, _ = loops.blocks(self.batch, self.block)
+            return over, Span(first, E.const(self.block), self.block)
+        row_bytes = 4 * (self.planes * self.gates * self.gate_width + 3 * loops.round_up(self.depth, self.lanes))
+        most = max(1, min(2 * TILE_ROWS, STACK_LIMIT // row_bytes) // self.block)
+        tasks = 1 if self.dynamic else max(1, self.target.num_cores // self.directions)
+        share = E.binary("max", loops.ceildiv(self.batch, self.block * tasks), E.const(1))
+        size = E.binary("min", share, E.const(most)) * self.block
+        over, first, count = loops.blocks(self.batch, size)
+        if E.is_const(self.batch % size, 0):
+            count = size
+        blocks = Loop(E.var("block"), loops.ceildiv(count, self.block))
+        return over, Span(first, count, loops.static(size) or most * self.block, blocks)
 
     def local(self, name: str, dtype: str, size: int) -> Buffer:
         """Makes local memory, which directions share: a task works off one of them, or one after the other."""
@@ -99,7 +181,7 @@ class Layer:
     def group(self) -> Group:
         """The order in which packed weights, and what they are multiplied by, lie together."""
         size = loops.known(self.r.shape[4], "rnn: a group")
-        return Group.of("int8", size, self.dtype)
+        return Group.of(self.r.dtype, size, self.dtype)
 
     def activation(self, direction: int, function: int, x: Expr, clipped: bool) -> Expr:
         """Applies activation number ``function`` of a direction to ``x``, clipped or not."""
@@ -111,23 +193,27 @@ class Layer:
 
 
 class Direction:
-    """All steps of one direction for the batch rows from ``first`` on. Local buffers hold one row per batch row of the block."""
+    """All steps of one direction for the batch rows of a span. Local buffers hold one row for each of them.
 
-    def __init__(self, layer: Layer, direction: int, first: Expr) -> None:
-        self.layer, self.direction = layer, direction
-        self.padded = loops.round_up(layer.hidden, layer.lanes)
+    ``first`` is the first row of a block, in the batch, and ``inner`` in the span.
+    """
+
+    def __init__(self, layer: Layer, direction: int, span: Span) -> None:
+        self.layer, self.direction, self.span = layer, direction, span
+        self.inner = E.const(0) if span.blocks is None else span.blocks.var * layer.block
+        self.first = first = span.first + self.inner
+        self.padded = loops.round_up(max(layer.hidden, layer.depth), layer.lanes)
         self.width = loops.round_up(layer.rows, layer.lanes) + layer.lanes
         room = INPUT_BYTES // (self.width * layer.block * dtypes.itemsize(layer.dtype))
         self.chunk = max(1, min(MAX_STEPS, room))
         self.inside = [E.compare("lt", first + m, layer.batch) for m in range(layer.block)]
         self.rows = [E.var(f"b{m}") for m in range(layer.block)]
         self.lengths = [E.var(f"length{m}") for m in range(layer.block)]
-        self.first = first
-        size = layer.block * self.padded
+        size = span.size * self.padded
         self.state, self.cell = layer.local("h", layer.dtype, size), layer.local("c", layer.dtype, size)
         self.rounded = layer.local("rounded", "bfloat16", size)
         self.sums_width = layer.gates * layer.gate_width if layer.packed else self.width
-        self.products = layer.local("z", "int32" if layer.dynamic else layer.dtype, layer.block * self.sums_width)
+        self.products = layer.local("z", "int32" if layer.dynamic else layer.dtype, self.samples * self.sums_width)
         self.inputs = layer.local("xw", layer.dtype, self.chunk * layer.block * self.width)
 
     @property
@@ -139,8 +225,12 @@ class Direction:
 
     @property
     def samples(self) -> int:
-        """The number of vectors that are multiplied by packed weights."""
-        return self.layer.block
+        """The number of vectors that are multiplied by weights."""
+        return self.span.size * self.layer.planes
+
+    def sample(self, row: int, plane: int = 0) -> Expr:
+        """Returns the number of a vector that stands for the state of a row of the block."""
+        return self.inner + row
 
     def body(self) -> Stmt:
         """Returns all steps between the first and the last states."""
@@ -151,13 +241,20 @@ class Direction:
         chunks = loops.nest([chunk], seq(self._input_products(start, count), steps))
         ends = [self.final(1, self.state), *([self.final(2, self.cell)] if len(layer.call.results) > 2 else [])]
         return seq(
-            self.bind_rows(),
+            self.bind_block(),
             (Allocate(b) for b in self.buffers),
-            self.start(self.state, layer.h0),
-            self.start(self.cell, layer.c0),
+            self.each(seq(self.start(self.state, layer.h0), self.start(self.cell, layer.c0))),
             chunks,
-            ends,
+            self.each(seq(ends)),
         )
+
+    def bind_block(self) -> list[Stmt]:
+        """Binds the rows of a span that is one block."""
+        return self.bind_rows() if self.span.blocks is None else []
+
+    def each(self, body: Stmt) -> Stmt:
+        """Runs ``body`` for each block of the span."""
+        return body if self.span.blocks is None else loops.nest([self.span.blocks], seq(self.bind_rows(), body))
 
     def bind_rows(self) -> list[Stmt]:
         """Binds each row of the batch and its number of steps."""
@@ -216,7 +313,7 @@ class Direction:
 
     def place(self, row: int) -> Expr:
         """Returns where the state of a row of the block begins."""
-        return E.const(row * self.padded)
+        return (self.inner + row) * self.padded
 
     def start(self, buffer: Buffer, initial: Reader | None) -> Stmt:
         """Fills a state with its initial value; padding is 0."""
@@ -275,13 +372,14 @@ class Direction:
         layer = self.layer
         tiles: Tiles | PanelTiles
         if layer.packed:
-            tiles = PanelTiles(layer, self.direction, layer.group, self.group_of(state), self.samples, self.products,
-                               self.sums_width, (first, gates))
-            together = layer.group.size
+            kind, count = RegisterTiles if layer.in_tiles else PanelTiles, self.span.count * layer.planes
+            samples = Rows(E.const(0), count, loops.static(count), self.samples)
+            tiles = kind(layer, self.direction, self.group_of(state), samples, self.products, self.sums_width, (first, gates))
+            together = layer.group.size * tiles.speed
         else:
             tiles, together = self._row_tiles(state, first * layer.hidden, gates * layer.hidden), layer.rows_group.size
         kept = self.prepared(state, first, gates)
-        work = gates * layer.hidden * layer.hidden * (self.samples if layer.packed else layer.block) // layer.lanes
+        work = gates * layer.hidden * layer.hidden * self.samples // layer.lanes
         if work >= SHARED_WORK * together:
             grain = E.const(max(1, tiles.count // SHARES))
             return seq(kept, loop(tiles.number, tiles.count, tiles.tile(), "parallel", grain=grain))
@@ -296,8 +394,9 @@ class Direction:
         if not self.layer.narrow:
             return seq()
         k, lanes = E.var("k"), self.layer.lanes
-        at = E.ramp(k * lanes, 1, lanes)
-        return loop(k, self.layer.block * self.padded // lanes, store(self.rounded, at, E.cast(E.load(state, at), "bfloat16")))
+        at = E.ramp(self.place(0) + k * lanes, 1, lanes)
+        rounded = store(self.rounded, at, E.cast(E.load(state, at), "bfloat16"))
+        return self.each(loop(k, self.layer.block * self.padded // lanes, rounded))
 
     def _row_tiles(self, state: Buffer, first: int, rows: int) -> Tiles:
         layer = self.layer
@@ -308,8 +407,8 @@ class Direction:
 
     def group_of(self, state: Buffer) -> Callable[[Expr, Expr], Expr]:
         """Returns group k of a row of ``state``, as packed weights are multiplied by it."""
-        group = self.layer.group
-        return lambda row, k: group.load(state, self.place(0) + row * self.padded + k * group.size)
+        group, buffer = self.layer.group, self.rounded if self.layer.narrow else state
+        return lambda row, k: group.load(buffer, row * self.padded + k * group.size)
 
     def recurrent_sum(self, gate: int, units: Units) -> Expr:
         """Returns the products of the state for one gate."""
@@ -319,9 +418,10 @@ class Direction:
             return total
         return total * self.read(layer.r_scale, (E.const(self.direction),), units, gate * layer.hidden)
 
-    def sums_at(self, gate: int, units: Units, first: int = 0) -> Expr:
-        """Returns where the products of a gate lie, of the row's sample from number ``first`` on."""
-        return E.ramp(units.at + ((first + units.row) * self.sums_width + gate * self.layer.gate_width), 1, units.lanes)
+    def sums_at(self, gate: int, units: Units, plane: int = 0) -> Expr:
+        """Returns where the products of a gate with a vector of the row's state lie."""
+        row = self.sample(units.row, plane) * self.sums_width
+        return E.ramp(units.at + (row + gate * self.layer.gate_width), 1, units.lanes)
 
     def element(self, state: Buffer, row: int) -> Callable[[Expr], Expr]:
         """Returns element k of the state of a row, as plain weights are multiplied by it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from forge import loops
 from forge.errors import CompileError
-from forge.kernels.cpu.rnn_layer import Direction, Layer, Units
+from forge.kernels.cpu.rnn_layer import Direction, Layer, Span, Units
 from forge.loops import Accumulators, Loop, RegisterTile, Vectorizer
 from forge.loops.contract import Reader
 from forge.tir import expr as E
@@ -24,16 +24,16 @@ MOST = 255.0
 
 
 class RoundedDirection(Direction):
-    """All steps of one direction for all batch rows, in ``blocks`` of which one begins at ``first``."""
+    """All steps of one direction for all batch rows, over whose spans ``spans`` is a loop."""
 
-    def __init__(self, layer: Layer, direction: int, blocks: Loop, first: Expr) -> None:
-        super().__init__(layer, direction, first)
-        self.blocks = blocks
+    def __init__(self, layer: Layer, direction: int, span: Span, spans: Loop) -> None:
+        super().__init__(layer, direction, span)
+        self.spans = spans
         rows = loops.static(layer.batch) or near_rows(layer)
         size = loops.round_up(rows, layer.block) * self.padded
         self.state, self.cell = (layer.local(name, layer.dtype, size) for name in ("h", "c"))
-        self.codes = layer.local("codes", layer.group.copied if layer.packed else "uint8", layer.block * self.padded)
-        self.sums = [loops.Cell(f"sum{m}", "int32") for m in range(layer.block)]
+        self.codes = layer.local("codes", layer.group.copied if layer.packed else "uint8", span.size * self.padded)
+        self.sums = loops.local("sums", "int32", span.size)
         self.scale, self.zero, self.shift = E.Var("float32", 1, "scale"), E.Var("float32", 1, "zero"), E.Var("int32", 1, "shift")
 
     @property
@@ -43,13 +43,13 @@ class RoundedDirection(Direction):
 
     @property
     def buffers(self) -> list[Buffer]:
-        return [*super().buffers, self.codes, *(s.buffer for s in self.sums if self._adds_sums)]
+        return [*super().buffers, self.codes, *([self.sums] if self._adds_sums else [])]
 
     def body(self) -> Stmt:
         layer = self.layer
         s = E.var("s")
-        codes = [self._round_row(row) for row in range(layer.block)]
-        step = seq(self._range(s), self._each(seq(codes, layer.cell(self, s, s))))
+        codes = seq(self._round_row(row) for row in range(layer.block))
+        step = seq(self._range(s), loops.nest([self.spans], seq(self.bind_block(), self.each(codes), layer.cell(self, s, s))))
         ends = [self.final(1, self.state), self.final(2, self.cell)]
         return seq(
             (Allocate(b) for b in self.buffers),
@@ -60,8 +60,8 @@ class RoundedDirection(Direction):
         )
 
     def _each(self, body: Stmt) -> Stmt:
-        """``body`` for each block of rows."""
-        return loops.nest([self.blocks], seq(self.bind_rows(), body))
+        """``body`` for each block of all rows."""
+        return loops.nest([self.spans], seq(self.bind_block(), self.each(body)))
 
     def place(self, row: int) -> Expr:
         return (self.first + row) * self.padded
@@ -69,7 +69,7 @@ class RoundedDirection(Direction):
     def _clear_codes(self) -> Stmt:
         """Those beyond the units stay 0."""
         zero = E.const(0, self.codes.dtype, self.layer.lanes)
-        return loops.serial("k", self.layer.block * self.padded // self.layer.lanes,
+        return loops.serial("k", self.span.size * self.padded // self.layer.lanes,
                             lambda k: store(self.codes, E.ramp(k * self.layer.lanes, 1, self.layer.lanes), zero))
 
     def _range(self, step: Expr) -> Stmt:
@@ -110,25 +110,27 @@ class RoundedDirection(Direction):
             lets, known = loops.bind("quotient", quotient)
             number = E.select(E.call("isnan", known), E.const(0.0, "float32", units.lanes), known)
             code = E.cast(_clipped(number + E.broadcast(self.zero, units.lanes)), "int32")
-            at = E.ramp(units.at + row * self.padded, 1, units.lanes)
+            at = E.ramp(units.at + self.sample(row) * self.padded, 1, units.lanes)
             return seq(lets, store(self.codes, at, E.cast(code, self.codes.dtype), units.mask))
 
         return seq(self.units(row, vector), self._sum_codes(row) if self._adds_sums else ())
 
     def _sum_codes(self, row: int) -> Stmt:
-        lanes, total = self.layer.lanes, Accumulators(RegisterTile(1, 1, self.layer.lanes, "int32"))
+        lanes, sample, total = self.layer.lanes, self.sample(row), Accumulators(RegisterTile(1, 1, self.layer.lanes, "int32"))
 
         def vector(k: Expr) -> Stmt:
-            return total.step(0, E.cast(E.load(self.codes, E.ramp(row * self.padded + k * lanes, 1, lanes)), "int32"))
+            at = E.ramp(sample * self.padded + k * lanes, 1, lanes)
+            return total.step(0, E.cast(E.load(self.codes, at), "int32"))
 
-        return seq(total.start(), loops.serial("k", self.padded // lanes, vector), self.sums[row].set(total.total()))
+        kept = store(self.sums, sample, total.total())
+        return seq(total.start(), loops.serial("k", self.padded // lanes, vector), kept)
 
     def group_of(self, state: Buffer) -> Callable[[Expr, Expr], Expr]:
         group = self.layer.group
         return lambda row, k: group.load(self.codes, row * self.padded + k * group.size)
 
     def element(self, state: Buffer, row: int) -> Callable[[Expr], Expr]:
-        return lambda k: E.cast(E.load(self.codes, k + row * self.padded), "int32") - self.shift
+        return lambda k: E.cast(E.load(self.codes, k + self.sample(row) * self.padded), "int32") - self.shift
 
     def recurrent_sum(self, gate: int, units: Units) -> Expr:
         layer, at = self.layer, (E.const(self.direction),)
@@ -141,7 +143,7 @@ class RoundedDirection(Direction):
         if self._adds_sums:
             assert layer.r_zero is not None
             zero = self.read(layer.r_zero, at, units, offset, "int32")
-            total = total - zero * E.broadcast(self.sums[units.row].value, units.lanes)
+            total = total - zero * E.broadcast(E.load(self.sums, self.sample(units.row)), units.lanes)
         assert layer.r_scale is not None
         scale = self.read(layer.r_scale, at, units, offset) * E.broadcast(self.scale, units.lanes)
         return E.cast(total, "float32") * scale
@@ -150,8 +152,8 @@ class RoundedDirection(Direction):
 class FarDirection(RoundedDirection):
     """The same, of any number of rows: their states lie in the results."""
 
-    def __init__(self, layer: Layer, direction: int, blocks: Loop, first: Expr) -> None:
-        super().__init__(layer, direction, blocks, first)
+    def __init__(self, layer: Layer, direction: int, span: Span, spans: Loop) -> None:
+        super().__init__(layer, direction, span, spans)
         self.results = {self.state: layer.call.results[1], self.cell: layer.call.results[2]}
 
     @property

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from forge import loops
 from forge.errors import CompileError
-from forge.kernels.cpu.micro import micro_kernel
+from forge.kernels.cpu.gemm import Product, Rows, RowValue, row_tiles, tile_of_registers
+from forge.kernels.cpu.micro import COLUMNS, Left, Right, micro_kernel
 from forge.kernels.cpu.tiles import divisors
 from forge.loops import Accumulators, RegisterTile, Vectorizer
 from forge.loops.contract import Reader
-from forge.loops.dots import Group
 from forge.schedule.transpose import lane_sums
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -142,29 +142,38 @@ class GroupTiles(Tiles):
 
 
 class PanelTiles:
-    """Products of samples with codes in panels, ``[D, G * q, K / g, p, g]``: a register tile is some columns of a panel.
+    """Products of samples with weights in panels, ``[D, G * q, K / g, p, g]``: a register tile is some columns of a panel.
 
-    ``data(sample, k)``: group k of a sample, as ``group`` has them; ``out`` holds panels side by side.
+    ``data(sample, k)``: group k of a sample, as the layer has them; ``out`` holds panels side by side.
     """
 
-    def __init__(self, layer: Layer, direction: int, group: Group, data: Callable[[Expr, Expr], Expr], samples: int,
-                 out: Buffer, width: int, gates: tuple[int, int]) -> None:
+    def __init__(self, layer: Layer, direction: int, data: Left, samples: Rows, out: Buffer, width: int,
+                 gates: tuple[int, int]) -> None:
         _, panels, steps, self.panel, _ = (loops.known(extent, "rnn: packed weights") for extent in layer.r.shape)
         if self.panel % layer.lanes:
             raise CompileError(f"kernel rnn: got panels of {self.panel} columns; expected a multiple of {layer.lanes}")
-        vectors = divisors(self.panel // layer.lanes, max(1, layer.target.vector_registers // (2 * samples)))[0]
-        self.layer, self.group, self.data, self.out, self.width, self.steps = layer, group, data, out, width, steps
-        self.tile_shape = RegisterTile(samples, vectors, layer.lanes, out.dtype)
+        self.layer, self.group, self.out, self.width, self.steps = layer, layer.group, out, width, steps
+        self.data, self.samples = data, samples
+        self.tile_shape = self._shape()
         per_gate = panels // layer.gates
         self.first, self.parts = gates[0] * per_gate, self.panel // self.tile_shape.width
         self.base = direction * panels
         self.number, self.count = E.var("tile"), gates[1] * per_gate * self.parts
 
+    @property
+    def speed(self) -> int:
+        """The speed relative to dot products of vectors."""
+        return 1
+
+    def _shape(self) -> RegisterTile:
+        samples, lanes = self.samples.block, self.layer.lanes
+        vectors = divisors(self.panel // lanes, max(1, self.layer.target.vector_registers // (2 * samples)))[0]
+        return RegisterTile(samples, vectors, lanes, self.out.dtype)
+
     def tile(self) -> Stmt:
         """Computes the products of a tile and stores them."""
         shape, size, lanes = self.tile_shape, self.group.size, self.layer.lanes
         buffer = self.layer.r.memory
-        accumulators = Accumulators(shape, "sum", self.layer.target)
         lets, column = loops.bind("column", self.number * shape.width + self.first * self.panel)
         more, start = loops.bind("start", ((self.number // self.parts + (self.base + self.first)) * self.steps * self.panel
                                            + self.number % self.parts * shape.width) * size)
@@ -172,8 +181,36 @@ class PanelTiles:
         def weights(k: Expr, v: int) -> Expr:
             return self.group.weights(buffer, start + k * (self.panel * size) + v * lanes * size, lanes)
 
+        def write(row: Expr, v: int, value: Expr) -> Stmt:
+            return store(self.out, E.ramp(row * self.width + column + v * lanes, 1, lanes), value)
+
+        return seq(lets, more, self._products(weights, write))
+
+    def _products(self, weights: Right, write: Callable[[Expr, int, Expr], Stmt]) -> Stmt:
+        shape = self.tile_shape
+        accumulators = Accumulators(shape, "sum", self.layer.target)
         unrolled = max(1, BODY // (shape.rows * shape.vectors))
-        written = accumulators.each(lambda row, v: store(
-            self.out, E.ramp(row * self.width + column + v * lanes, 1, lanes), accumulators.get(row, v)))
-        products = micro_kernel(self.group, self.layer.target).steps(accumulators, self.data, weights, self.steps, unrolled)
-        return seq(lets, more, accumulators.start(), products, written)
+        products = self.layer.micro.steps(accumulators, self.data, weights, self.steps, unrolled)
+        written = accumulators.each(lambda row, v: write(row, v, accumulators.get(row, v)))
+        return seq(accumulators.start(), products, written)
+
+
+class RegisterTiles(PanelTiles):
+    """The same in tile registers, which take any number of samples."""
+
+    @property
+    def speed(self) -> int:
+        costs = self.layer.target.costs
+        return max(1, int(COLUMNS * costs.tile_rows * costs.tile_share / self.layer.dots))
+
+    def _shape(self) -> RegisterTile:
+        columns, lanes = None if self.panel % (2 * COLUMNS) == 0 else COLUMNS, self.layer.lanes
+        vectors, rows = tile_of_registers(self.samples.block, columns, lanes)
+        return RegisterTile(rows, vectors, lanes, self.out.dtype)
+
+    def _products(self, weights: Right, write: Callable[[Expr, int, Expr], Stmt]) -> Stmt:
+        def finish(row: Expr, value: RowValue) -> Stmt:
+            return seq(write(row, v, value(v)) for v in range(self.tile_shape.vectors))
+
+        product = Product(self.tile_shape, E.const(self.steps), self.data, weights, self.layer.micro, finish)
+        return row_tiles(product, self.samples)

@@ -15,7 +15,8 @@ w and r may be int8, with a scale for each row, w_scale and r_scale ``[D, G * H]
 stand for ``(code - zero point) * scale``. With ``dynamic_quantization`` what they are multiplied by is rounded to uint8, too,
 so that sums are of integers: x by its range, over all steps up to the longest length, and the state at each step by its range
 over all rows that have not ended before. A range includes 0; its ends are 0 and 255. Codes of r may be packed in panels
-(``forge.ops.nn.recurrent_codes``), with r_sums ``[D, G * H]``, the sums of their rows without zero points.
+(``forge.ops.nn.recurrent_codes``), with r_sums ``[D, G * H]``, the sums of their rows without zero points, and so may an r of
+bfloat16, without sums.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ class Recurrent(Op[Any]):
 
     def infer(self, attrs: Any, *operands: Value | None) -> TensorTypes:
         given = {o.name: v for o, v in zip(self.operands, operands) if v is not None}
-        x, directions, hidden = given["x"], self._check_attributes(attrs), self._hidden(given)
+        x, directions = given["x"], self._check_attributes(attrs)
+        hidden = self._hidden(given, directions)
         batch, steps = (x.shape[0], x.shape[1]) if attrs.layout else (x.shape[1], x.shape[0])
         state: tuple[Dim, ...] = (batch, directions, hidden) if attrs.layout else (directions, batch, hidden)
         width = self.gates * hidden
@@ -142,24 +144,24 @@ class Recurrent(Op[Any]):
         y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
         return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
 
-    def _hidden(self, given: dict[str, Value]) -> Dim:
+    def _hidden(self, given: dict[str, Value], directions: int) -> Dim:
         r = given["r"]
         if r.rank != PACKED_RANK:
             hidden: Dim = r.shape[2]
             return hidden
-        if "r_scale" not in given or "w" in given:
-            raise fail(self.name, "operand 'r'", r.type, "packed weights with r_scale, and without w")
-        return dims.floordiv(given["r_scale"].shape[-1], self.gates)
+        if "w" in given or ("r_scale" in given) == (r.dtype == "bfloat16"):
+            raise fail(self.name, "operand 'r'", r.type, "packed weights with r_scale, or of bfloat16, and without w")
+        return dims.floordiv(given["x"].shape[2], directions * self.gates)
 
     def _packed_shape(self, attrs: Any, given: dict[str, Value], directions: int, hidden: Dim) -> tuple[Dim, ...]:
-        panel, group = given["r"].shape[3:]
+        steps, panel, group = given["r"].shape[2:]
         if not isinstance(hidden, int) or not isinstance(panel, int) or panel < 1 or group not in recurrent_codes.GROUPS:
             raise fail(self.name, "packed operand 'r'", given["r"].type, "known sizes, and groups of 1, 2 or 4")
-        if (group > 1) != ("r_sums" in given) or self.rounds_data(attrs) and group == 1:
+        if (group > 1 and "r_scale" in given) != ("r_sums" in given) or self.rounds_data(attrs) and group == 1:
             raise fail(self.name, "groups of the packed operand 'r'", group, "r_sums for 2 or 4, and 1 only without rounding")
         if "r_zero_point" in given and not self.rounds_data(attrs):
             raise fail(self.name, "operand 'r_zero_point'", given["r_zero_point"].type, "none for packed r without rounding")
-        return directions, self.gates * -(-hidden // panel), -(-hidden // group), panel, group
+        return directions, self.gates * -(-hidden // panel), dims.maximum(steps, -(-hidden // group)), panel, group
 
     def _check_dynamic(self, given: dict[str, Value]) -> None:
         for name in ("w", "r"):
@@ -226,6 +228,9 @@ class Recurrent(Op[Any]):
     def reference(self, attrs: Any, *operands: ReferenceValue) -> Arrays:
         given: dict[str, Any] = {o.name: v for o, v in zip(self.operands, operands)}
         floats = {k: wide(v) if v is not None and k not in OTHER_TYPES else v for k, v in given.items()}
+        if given["r"].ndim == PACKED_RANK:
+            hidden = given["x"].shape[-1] // (len(given["r"]) * self.gates)
+            given["r"], floats["r"] = (recurrent_codes.unpacked(v["r"], self.gates, hidden) for v in (given, floats))
         self._decode(attrs, floats, given)
         if attrs.layout:
             for name in ("x", "h0", "c0"):
@@ -247,8 +252,6 @@ class Recurrent(Op[Any]):
             codes, scale, zero = given[name], floats.get(f"{name}_scale"), given.get(f"{name}_zero_point")
             if codes is None or scale is None:
                 continue
-            if codes.ndim == PACKED_RANK:
-                codes = recurrent_codes.unpacked(codes, self.gates, scale.shape[-1] // self.gates)
             floats[name] = recurrent_codes.centred(codes, zero) if dynamic else recurrent_codes.real(codes, scale, zero)
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -1,8 +1,8 @@
 """Weights of recurrent layers as integers of 8 bits: their meaning, their packing, and the products of the input with them.
 
 Codes ``[D, G * H, K]`` of int8 stand for ``(code - zero point) * scale`` with a scale, and maybe a zero point, for each row:
-``[D, G * H]``. Packed for the kernel they are ``[D, G * ceil(H / p), ceil(K / g), p, g]``: the rows of each gate in panels of p,
-groups of g neighbours of a row together, and zeros beyond the last ones.
+``[D, G * H]``. Packed for the kernel they are ``[D, G * ceil(H / p), s, p, g]``: the rows of each gate in panels of p, groups of
+g neighbours of a row together, ``ceil(K / g)`` or more, and zeros beyond the last ones. So are weights of bfloat16, in pairs.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def rounded_by_range(x: Array, counted: Array) -> tuple[Array, Array]:
     return np.nan_to_num(codes - zero, nan=0.0).astype(np.int64), scale
 
 
-def packed(codes: Array, gates: int, panel: int, group: int) -> Array:
-    """``[D, G * H, K]`` in panels."""
+def packed(codes: Array, gates: int, panel: int, group: int, steps: int = 0) -> Array:
+    """``[D, G * H, K]`` in panels of at least ``steps`` groups."""
     directions, rows, depth = codes.shape
     hidden = rows // gates
-    spare = -hidden % panel, -depth % group
+    spare = -hidden % panel, max(steps, -(-depth // group)) * group - depth
     whole = np.pad(codes.reshape(directions, gates, hidden, depth), ((0, 0), (0, 0), (0, spare[0]), (0, spare[1])))
     parts = whole.reshape(directions, -1, panel, (depth + spare[1]) // group, group)
     return np.ascontiguousarray(parts.transpose(0, 1, 3, 2, 4))
