@@ -22,7 +22,7 @@ IR_CORE_LINES = 2750
 PACKAGE_LINES = {
     "backends": 520, "cli": 2250, "codegen": 5800, "compose": 6400, "driver": 2700, "exporters": 3650, "frontends": 47000,
     "ir": 6300, "kernels": 12350, "loops": 1300, "lowering": 2750, "module": 1600, "nn": 7300, "numerics": 1500,
-    "onnxruntime": 1800, "ops": 21400, "passes": 6050, "quantization": 5200, "relax": 260, "relay": 450, "schedule": 3350,
+    "onnxruntime": 1800, "ops": 21400, "passes": 6100, "quantization": 5200, "relax": 260, "relay": 450, "schedule": 3350,
     "target": 1060, "tir": 5500, "torch": 2700, "view": 1500, "": 3600,
 }
 """Of the packages of ``forge``, and of the modules beside them: growth is a decision, made here (``docs/reference/scope.md``)."""

@@ -63,8 +63,11 @@ class Layouts(Protocol):
     def channel_block(self, dtype: str = "float32") -> int:
         """Channels in the inner block of a blocked activation."""
 
-    def group_size(self, data: str, weight: str) -> int:
-        """How many neighbours along the depth lie together in weights of this dtype, for data of that one; 1: none do."""
+    def group_size(self, data: str, weight: str, tiles: bool = True) -> int:
+        """How many neighbours along the depth lie together in weights of this dtype, for data of that one; 1: none do.
+
+        ``tiles``: False for what tile registers do not take: a single row, and convolutions of volumes.
+        """
 
     def filled_group(self, dtype: str) -> int:
         """Of what number channels that are fewer than a block become a multiple, by zeros."""

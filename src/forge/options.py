@@ -114,7 +114,8 @@ class CompileOptions:
     float16: bool = field(default=False, metadata=says(
         "Let layers compute in float16 where that is safe and saves time.", python="set_float16", flags=("--float16",),
         config=True,
-        detail="Those that wait for weights from memory do; others stay float32. Inputs and outputs keep their types."))
+        detail="Those that wait for weights from memory do, and all that tile registers multiply where they take float16 "
+        "(Intel's CPUs from Granite Rapids on); others stay float32. Inputs and outputs keep their types."))
     bfloat16: bool = field(default=False, metadata=says(
         "Let layers compute in bfloat16 where that is safe and saves time.", python="set_bfloat16", flags=("--bfloat16",),
         config=True,

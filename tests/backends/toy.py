@@ -50,7 +50,7 @@ class FourChannels:
     def channel_block(self, dtype: str = "float32") -> int:
         return BLOCK
 
-    def group_size(self, data: str, weight: str) -> int:
+    def group_size(self, data: str, weight: str, tiles: bool = True) -> int:
         return 2 if weight == "int8" else 1
 
     def filled_group(self, dtype: str) -> int:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kernels import emulated_tiles
+from tests.kernels.emulated_tiles import load
 
 
 @pytest.fixture
 def products() -> Callable[[], int]:
-    """How many products of emulated tile registers were computed since the test began; code for them can run."""
-    library = emulated_tiles.load()
+    """How many products of emulated tile registers were computed since the test began."""
+    library = load()
     before = library.forge_tile_products()
     return lambda: library.forge_tile_products() - before

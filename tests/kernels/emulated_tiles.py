@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from forge.target import Target
-
 EMULATED = "-mattr=+amx-emulated"
-TARGETS = [f"llvm -mcpu=x86-64-v3 {EMULATED}", *(["llvm"] if Target.parse("llvm").isa.tiles else [])]
-"""Emulated registers, and those of this machine if it has any."""
 
 
 @cache
@@ -26,11 +21,6 @@ def load() -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     loaded.forge_tile_products.restype = ctypes.c_int64
     return loaded
-
-
-def expect(products: Callable[[], int], target: str, used: bool = True) -> None:
-    """Checks whether products of tiles were computed, which only emulated ones are counted of."""
-    assert EMULATED not in target or (products() > 0) == used
 
 
 def without(target: str) -> str:

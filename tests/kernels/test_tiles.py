@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,28 +12,20 @@ from forge import dtypes
 from forge.backends import core_rates
 from forge.driver import check_options
 from forge.driver.compiler import compile_module
-from forge.ir.graph import Graph, Module
+from forge.ir.graph import Module
 from forge.ir.interp import run_graph
 from forge.kernels.layouts import CpuLayouts
 from forge.target import Target
 from forge.tir import interpret
 from tests.kernels.case import Case, Spec
-from tests.kernels.emulated_tiles import EMULATED, TARGETS, expect
+from tests.kernels.emulated_tiles import EMULATED
+from tests.kernels.in_tiles import CONVOLUTIONS, SIZES, convolution, expect, of_unknown_size, packed, results, targets
 from tests.kernels.support import run
 from tests.passes.checks import parse
 
 pytestmark = pytest.mark.usefixtures("narrow_layers", "products")
 RNG = np.random.default_rng(3)
-
-
-def packed(weight: np.ndarray, group: int, panel: int) -> np.ndarray:
-    """Panels [ceil(N / n)][K / g][n][g] of [N, K]."""
-    n, k = weight.shape
-    wide = np.pad(weight, ((0, -n % panel), (0, 0)))
-    return np.ascontiguousarray(wide.reshape(-1, panel, k // group, group).transpose(0, 2, 1, 3))
-
-
-SIZES = [(1, 64, 16), (16, 64, 16), (17, 128, 40), (32, 192, 32), (45, 64, 33), (300, 128, 100)]
+TARGETS = targets("bfloat16")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -64,12 +54,6 @@ def test_dense_of_bfloat16(dtype: str, rows: int, depth: int, units: int, target
     want = x.astype(np.float64) @ weight.T.astype(np.float64)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * np.sqrt(depth))
     expect(products, target, rows > 1)
-
-
-def results(graph: Graph, target: str, *inputs: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """What the compiled graph gives, and its meaning in NumPy."""
-    compiled = compile_module(Module(graph.copy()), check_options(target, **options), use_cache=False)
-    return np.asarray(compiled.runtime()(*inputs)), run_graph(graph, list(inputs))[0]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -169,40 +153,15 @@ def test_attention(rows: int, keys: int, depth: int, size: int, target: str, pro
     expect(products, target)
 
 
-CONVOLUTIONS = {
-    "3x3": "(2, 16, 9, 11), (32, 16, 3, 3), padding=[1, 1, 1, 1]",
-    "3x3 of a small image": "(1, 8, 7, 7), (24, 8, 3, 3), padding=[1, 1, 1, 1]",
-    "5x5 without padding": "(1, 16, 13, 20), (16, 16, 5, 5), padding=[0, 0, 0, 0]",
-    "5x5 of stride 2": "(1, 16, 21, 30), (16, 16, 5, 5), padding=[2, 1, 2, 3], strides=[2, 2]",
-    "dilated rows": "(1, 16, 14, 12), (16, 16, 5, 5), padding=[4, 2, 4, 2], dilation=[2, 1]",
-    "1x1": "(1, 64, 14, 14), (48, 64, 1, 1), padding=[0, 0, 0, 0]",
-    "a first layer": "(1, 3, 40, 37), (16, 3, 7, 7), padding=[3, 3, 3, 3], strides=[2, 2]",
-    "dilated columns": "(1, 16, 12, 14), (16, 16, 3, 3), padding=[2, 2, 2, 2], dilation=[2, 2]",
-    "1x1 of uneven channels": "(1, 36, 9, 7), (24, 36, 1, 1), padding=[0, 0, 0, 0]",
-    "uneven channels": "(1, 28, 9, 7), (24, 28, 3, 3), padding=[1, 1, 1, 1]",
-    "a long row": "(1, 32, 1, 9000), (16, 32, 1, 3), padding=[0, 1, 0, 1], strides=[1, 2]",
-    "1x1 of stride 2": "(2, 96, 9, 8), (16, 96, 1, 1), padding=[0, 0, 0, 0], strides=[2, 2]",
-    "a large image": "(1, 64, 40, 300), (32, 64, 3, 3), padding=[1, 1, 1, 1]",
-}
-
-
-def of_unknown_size(image: str, axes: str) -> str:
-    """The shape of an image with symbols for the sizes of some ``axes`` of "nchw"."""
-    sizes = [axis if axis in axes else str(size) for axis, size in zip("nchw", ast.literal_eval(image))]
-    return f"({', '.join(sizes)})"
-
-
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
 @pytest.mark.parametrize("unknown", ["", "nhw", "h", "w"])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(name: str, unknown: str, dtype: str, target: str, products: Callable[[], int]) -> None:
-    image, kernel, attributes = re.fullmatch(r"(\(.*?\)), (\(.*?\)), (.*)", CONVOLUTIONS[name]).groups()  # type: ignore[union-attr]
-    shape, taps = ast.literal_eval(image), ast.literal_eval(kernel)
-    image = of_unknown_size(image, unknown)
+    shape, taps, attributes = convolution(name)
     bytes_ = dtype == "uint8"
     attributes += ', out_dtype="int32"' if bytes_ else ""
-    text = f"def @main(%x: Tensor[{image}, {'uint8' if bytes_ else 'float32'}]) "
+    text = f"def @main(%x: Tensor[{of_unknown_size(shape, unknown)}, {'uint8' if bytes_ else 'float32'}]) "
     text += f"{{ nn.conv2d(%x, meta[relay.Constant][0], {attributes}) }}"
     if bytes_:
         x, weight = RNG.integers(0, 256, shape, np.uint8), RNG.integers(-128, 128, taps, np.int8)
@@ -221,9 +180,9 @@ def convolved_in_parts(
     name: str, target: str, change: Callable[[np.ndarray], object], unknown: str = "", **options: Any
 ) -> np.ndarray:
     """Differences between the compiled convolution and exact sums, relative to sums of magnitudes."""
-    image, kernel, attributes = re.fullmatch(r"(\(.*?\)), (\(.*?\)), (.*)", CONVOLUTIONS[name]).groups()  # type: ignore[union-attr]
+    image, kernel, attributes = convolution(name)
     rng = np.random.default_rng(len(name))
-    x, weight = (rng.standard_normal(ast.literal_eval(shape)) for shape in (image, kernel))
+    x, weight = (rng.standard_normal(shape) for shape in (image, kernel))
     change(x)
     x, weight = x.astype(np.float32), weight.astype(np.float32)
 

@@ -20,13 +20,15 @@ from forge.tir import expr as E
 from forge.tir import interpret
 from tests.codegen.compiled import build
 from tests.kernels.case import Case, Spec
-from tests.kernels.emulated_tiles import EMULATED, TARGETS, expect, without
+from tests.kernels.emulated_tiles import EMULATED, without
+from tests.kernels.in_tiles import expect, targets
 from tests.kernels.support import run
 from tests.kernels.test_dense_blocks import in_panels
 from tests.passes.test_pack_blocks import product
 
 pytestmark = pytest.mark.usefixtures("products")
 RNG = np.random.default_rng(29)
+TARGETS = targets("bfloat16")
 SIZES = [(1, 64, 100, 32), (2, 64, 17, 16), (16, 128, 32, 64), (17, 256, 45, 128), (33, 96, 100, 48), (300, 1120, 40, 32),
          (3, 12544, 17, 12544)]
 """Rows, depth, units and the size of a block."""

@@ -22,7 +22,8 @@ from forge.options import CompileOptions
 from forge.passes import pack_weights, split_recurrent, to_bfloat16
 from forge.target import Target
 from tests.kernels import test_rnn
-from tests.kernels.emulated_tiles import EMULATED, TARGETS
+from tests.kernels.emulated_tiles import EMULATED
+from tests.kernels.in_tiles import targets
 from tests.passes import checks
 
 LAYERS = {"nn.lstm": (4, ("sigmoid", "tanh", "tanh")), "nn.gru": (3, ("sigmoid", "tanh")), "nn.rnn": (1, ("tanh",))}
@@ -106,7 +107,7 @@ def check(layer: Layer, target: str, products: Products, monkeypatch: pytest.Mon
             np.testing.assert_allclose(got, meaning, rtol=0, atol=2e-2 if tolerance else 2e-5)
 
 
-EVERY_TARGET = pytest.mark.parametrize("target", TARGETS)
+EVERY_TARGET = pytest.mark.parametrize("target", targets("bfloat16"))
 BATCHES = [(1, 64), (2, 64), (8, 100), (16, 128), (19, 37), (40, 64)]
 
 

@@ -71,22 +71,35 @@ static void check_shapes(const tile *sums, const tile *left, const tile *right) 
   check(sums->rows == left->rows && sums->bytes == right->bytes && left->bytes / 4 <= right->rows, "shapes of a product differ");
 }
 
-void forge_tdpbf16ps(int8_t sums_number, int8_t left_number, int8_t right_number) {
-  tile *sums = used(sums_number);
-  const tile *left = used(left_number), *right = used(right_number);
-  check_shapes(sums, left, right);
-  for (int m = 0; m < sums->rows; m++)
-    for (int n = 0; n < sums->bytes / 4; n++) {
-      float even = 0.0f, odd = 0.0f, total;
-      for (int k = 0; k < left->bytes / 4; k++) {
-        even = normal(fmaf(bfloat16(&left->data[m][4 * k]), bfloat16(&right->data[k][4 * n]), even));
-        odd = normal(fmaf(bfloat16(&left->data[m][4 * k + 2]), bfloat16(&right->data[k][4 * n + 2]), odd));
-      }
-      memcpy(&total, &sums->data[m][4 * n], 4);
-      total = normal(normal(total) + normal(even + odd));
-      memcpy(&sums->data[m][4 * n], &total, 4);
-    }
+/* Every finite float16 is 0 or a normal float32, whose exponent is 112 more. */
+static float float16(const uint8_t *memory) {
+  uint32_t half = (uint32_t)memory[0] | (uint32_t)memory[1] << 8, bits = (half & 0x7fff) << 13;
+  float x;
+  if (bits >= 0x0f800000) bits |= 0x7f800000;
+  memcpy(&x, &bits, 4);
+  return copysignf(bits < 0x0f800000 ? x * 0x1p112f : x, half >> 15 ? -1.0f : 1.0f);
 }
+
+#define FLOAT_DOT(name, number)                                                                                          \
+  void name(int8_t sums_number, int8_t left_number, int8_t right_number) {                                               \
+    tile *sums = used(sums_number);                                                                                      \
+    const tile *left = used(left_number), *right = used(right_number);                                                   \
+    check_shapes(sums, left, right);                                                                                     \
+    for (int m = 0; m < sums->rows; m++)                                                                                 \
+      for (int n = 0; n < sums->bytes / 4; n++) {                                                                        \
+        float even = 0.0f, odd = 0.0f, total;                                                                            \
+        for (int k = 0; k < left->bytes / 4; k++) {                                                                      \
+          even = normal(fmaf(number(&left->data[m][4 * k]), number(&right->data[k][4 * n]), even));                      \
+          odd = normal(fmaf(number(&left->data[m][4 * k + 2]), number(&right->data[k][4 * n + 2]), odd));                \
+        }                                                                                                                \
+        memcpy(&total, &sums->data[m][4 * n], 4);                                                                        \
+        total = normal(normal(total) + normal(even + odd));                                                              \
+        memcpy(&sums->data[m][4 * n], &total, 4);                                                                        \
+      }                                                                                                                  \
+  }
+
+FLOAT_DOT(forge_tdpbf16ps, bfloat16)
+FLOAT_DOT(forge_tdpfp16ps, float16)
 
 #define DOT(name, left_type, right_type)                                                                                 \
   void name(int8_t sums_number, int8_t left_number, int8_t right_number) {                                               \

@@ -11,6 +11,7 @@ import pytest
 from forge.codegen.isa import instructions
 from forge.target import Target
 from forge.target.isa import AARCH64, ARCHITECTURES, X86_64, Architecture
+from forge.tir.stmt import TILE_DOTS
 
 SOURCES = Path(__file__).parent.parent.parent / "src" / "forge"
 OWN = (SOURCES / "target" / "isa", SOURCES / "codegen" / "isa")
@@ -56,6 +57,8 @@ def test_an_instruction_set_has_what_it_says(architecture: Architecture, cpu: st
     whole = target.lanes("float32")
     for operation, left, right, out in (("dot_u8s8", "uint8", "int8", "int32"), ("dot_bf16", "bfloat16", "bfloat16", "float32")):
         assert (isa.dot(left, right) is None) == (native.find(operation, out, whole) is None)
+    multiplied = {left for operation, (left, *_) in TILE_DOTS.items() if native.find(f"tiles_{operation}")}
+    assert multiplied == isa.tiles
     assert isa.vector_bits in (128, 256, 512) and isa.vector_registers in (16, 32)
     assert not isa.masked_bytes or isa.has_masks([8]) and isa.has_masks([1]) == (isa.masked_bytes == 1)
 

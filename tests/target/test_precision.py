@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from forge.target import Target
@@ -27,6 +29,14 @@ def test_pairs_take_half_of_the_time_and_borders_some() -> None:
     assert speedup(product(256, 1024, 1024), "bfloat16", PAIRS) == pytest.approx(2.0, rel=0.02)
     assert speedup(product(256, 8, 1024), "bfloat16", PAIRS) < 1 < speedup(product(256, 8, 1024), "bfloat16", PAIRS, between=True)
     assert speedup(product(256, 1023, 1024), "bfloat16", PAIRS) < 1
+
+
+def test_tile_registers_take_float16_of_many_rows_only() -> None:
+    target = Target.parse("llvm -mcpu=graniterapids")
+    rows = product(256, 1024, 1024)
+    assert speedup(rows, "float16", target) == pytest.approx(speedup(rows, "bfloat16", target), rel=0.1)
+    assert speedup(rows, "float16", target) > 2 > 1 > speedup(replace(rows, tiles=False), "float16", target)
+    assert speedup(product(1, 1024, 1024, weights=1000), "float16", target) < 1
 
 
 def test_fewer_products_are_those_of_float32() -> None:

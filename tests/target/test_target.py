@@ -125,8 +125,8 @@ def test_linux_by_its_names(triple: str) -> None:
 def test_tile_registers_are_used_where_the_system_lets_a_process_have_them(
     is_allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "flags : sse sse2 avx2 fma amx_tile amx_int8 amx_bf16\n"
-    tiles = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
+    text = "flags : sse sse2 avx2 fma amx_tile amx_int8 amx_bf16 amx_fp16\n"
+    tiles = frozenset({"amx-tile", "amx-int8", "amx-bf16", "amx-fp16"})
     monkeypatch.setattr(host, "_read", lambda path: text)
     monkeypatch.setattr(host, "architecture", lambda: replace(X86_64, refused=lambda: frozenset() if is_allowed else tiles))
     found = set(host.features.__wrapped__())

@@ -17,7 +17,7 @@ from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import TILE_BYTES, TILE_ROWS, Allocate, Function, Stmt, Tiles, seq, store
+from forge.tir.stmt import TILE_BYTES, TILE_DOTS, TILE_ROWS, Allocate, Function, Stmt, Tiles, seq, store
 
 ACCUMULATORS = 12
 """Independent chains: more than latency times throughput, fewer than the registers."""
@@ -55,22 +55,25 @@ def measure(target: Target) -> list[Rate]:
         has = target.isa.dot(left, right) is not None
         return _STEPS * ACCUMULATORS / _seconds(target, _dots(target, operation, dtype)) / second if has else None
 
+    def in_tiles(operation: str) -> float | None:
+        if TILE_DOTS[operation][0] not in target.isa.tiles:
+            return None
+        return _STEPS * _TILES * TILE_ROWS / _seconds(target, tile_products(target, operation=operation)) / second
+
     def streamed(size: int) -> float:
         size = min(size, _MAX_BYTES)
         passes = max(1, _MIN_BYTES // size)
         return passes * size / _seconds(target, _reads(target, size, passes), size) / second
 
     vectors = _STEPS * ACCUMULATORS / _seconds(target, multiply_adds(target)) / second
-    in_tiles = None
-    if "bfloat16" in target.isa.tiles:
-        in_tiles = _STEPS * _TILES * TILE_ROWS / _seconds(target, tile_products(target)) / second
     inner = target.l1_cache // 2
     widened = _MIN_BYTES / 2 / _seconds(target, _reads(target, inner, _MIN_BYTES // inner, "bfloat16"), inner) / second
     return [
         Rate("multiply-adds of float32", "vectors", costs.multiply_adds, vectors),
         Rate("dot products of bfloat16", "vectors", costs.bfloat16_dots, of_dots("dot_bf16", "float32")),
         Rate("dot products of bytes", "vectors", costs.byte_dots, of_dots("dot_u8s8", "int32")),
-        Rate("products of tile registers", "rows", costs.tile_rows, in_tiles),
+        Rate("products of tile registers", "rows", costs.tile_rows, in_tiles("dot_bf16")),
+        Rate("those of float16", "rows", costs.tile_rows, in_tiles("dot_f16")),
         Rate("conversions of bfloat16", "vectors", costs.conversions, widened / target.lanes("float32")),
         Rate("loads", "vectors", costs.loads, streamed(inner) / (target.vector_bits / 8)),
         Rate("from the last cache", "bytes", costs.streamed_bytes, streamed(max(2 * target.l2_cache, target.l3_cache // 4))),
@@ -130,11 +133,11 @@ def multiply_adds(target: Target, steps: int = _STEPS) -> Function:
     return _on_registers(target, "float32", lambda x, sums: loops.multiply_add(sums, x, x), steps)
 
 
-def tile_products(target: Target, steps: int = _STEPS) -> Function:
-    """Products of bfloat16 in all of ``_TILES`` independent registers of sums a step."""
+def tile_products(target: Target, steps: int = _STEPS, operation: str = "dot_bf16") -> Function:
+    """Products of narrow floats in all of ``_TILES`` independent registers of sums a step."""
     buffer = Buffer("y", "float32", (E.const(TILE_ROWS * TILE_BYTES // 4, "int64"),))
     shapes = tuple(E.const(size) for _ in range(2 * _TILES) for size in (TILE_ROWS, TILE_BYTES))
-    products = [Tiles("dot_bf16", (i, _TILES + i // 2, _TILES + 2 + i % 2)) for i in range(_TILES)]
+    products = [Tiles(operation, (i, _TILES + i // 2, _TILES + 2 + i % 2)) for i in range(_TILES)]
     body = seq(Tiles("configure", values=shapes), [Tiles("zero", (number,)) for number in range(2 * _TILES)],
                loops.serial("step", steps, lambda _: seq(products)),
                Tiles("store", (0,), (E.const(0), E.const(TILE_BYTES // 4)), buffer), Tiles("release"))

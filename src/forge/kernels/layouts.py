@@ -35,8 +35,8 @@ class CpuLayouts:
     def channel_block(self, dtype: str = "float32") -> int:
         return blocking.channel_block(self.target, dtype)
 
-    def group_size(self, data: str, weight: str) -> int:
-        return blocking.group_size(self.target, data, weight)
+    def group_size(self, data: str, weight: str, tiles: bool = True) -> int:
+        return blocking.group_size(self.target, data, weight, tiles)
 
     def filled_group(self, dtype: str) -> int:
         """Returns what a word holds where tile registers multiply such numbers."""

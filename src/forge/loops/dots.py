@@ -1,7 +1,7 @@
 """Dot products: groups of neighbouring numbers along the summed axis, whose products one step of a sum adds.
 
-A group is one word: 32 bits hold a pair of bfloat16 or int16, or four bytes. The instruction set says how many numbers a group
-has (``forge.target.blocking.group_size``), a micro-kernel how its products are added (``forge.kernels.cpu.micro``).
+A group is one word: 32 bits hold a pair of bfloat16, float16 or int16, or four bytes. The instruction set says how many numbers a
+group has (``forge.target.blocking.group_size``), a micro-kernel how its products are added (``forge.kernels.cpu.micro``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from functools import reduce
 from typing import Final
 
 from forge import dtypes
+from forge.loops.values import HALF
 from forge.target import Target
 from forge.target.blocking import group_size
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 
-# Local copies of bfloat16 numbers consist of their bits: they are moved without conversion.
+# Local copies of bfloat16 and float16 consist of their bits: they are moved without conversion.
 BITS: Final = "uint16"
 
 
@@ -39,12 +40,13 @@ class Group:
         """Returns the group of weights of dtype ``weight`` that are packed by ``size``."""
         if size == 1:
             return Group(1, accumulators)
-        return Group(size, "bfloat16" if weight == "bfloat16" else "int16" if size == 2 else "uint8")
+        return Group(size, weight if weight in HALF else "int16" if size == 2 else "uint8")
 
     @staticmethod
-    def chosen(target: Target, data: str, weight: str, depth: Expr, accumulators: str) -> Group:
+    def chosen(target: Target, data: str, weight: str, depth: Expr, accumulators: str, tiles: bool = True) -> Group:
         """Returns the group in which ``target`` multiplies operands of these dtypes; of one number where ``depth`` has a rest."""
-        size = group_size(target, data, weight) if (data, weight) in (("bfloat16", "bfloat16"), ("uint8", "int8")) else 1
+        grouped = data == weight in HALF or (data, weight) == ("uint8", "int8")
+        size = group_size(target, data, weight, tiles) if grouped else 1
         return Group.of(weight, size if E.is_const(depth % size, 0) else 1, accumulators)
 
     @property
@@ -55,7 +57,7 @@ class Group:
     @property
     def copied(self) -> str:
         """The dtype of local copies of data."""
-        return BITS if self.dtype == "bfloat16" else self.dtype
+        return BITS if self.dtype in HALF else self.dtype
 
     @property
     def registers(self) -> int:
@@ -108,6 +110,12 @@ class Group:
         if self.size > 1 and self.dtype != "int16":
             return self.words(buffer, first, lanes)
         return E.cast(E.load(buffer, E.ramp(first, 1, self.size * lanes)), self.dtype)
+
+    def widened(self, words: Expr) -> list[Expr]:
+        """Returns the numbers of groups as float32: the first of each, then the second."""
+        width = dtypes.bits(self.dtype)
+        bits = [E.cast(E.binary("shr", words, i * width), f"uint{width}") for i in range(self.size)]
+        return [E.cast(E.call("reinterpret", number, dtype=self.dtype), "float32") for number in bits]
 
     def factor(self, group: Expr) -> Expr:
         """Returns a vector of groups of the right operand as micro-kernels take it."""

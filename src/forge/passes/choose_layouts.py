@@ -128,7 +128,7 @@ class _Blocked(Relayout):
         """``kernel[O, I, spatial]`` as kernels of data in blocks of ``block`` read it."""
         layout, channels = f"OI{conv.spatial}", conv.data.shape[1]
         packed = with_layout(kernel, layout, f"{layout}{block}i{self.size}o")
-        group = self.layouts.group_size(conv.data.dtype, dtypes.canonical(kernel.dtype))
+        group = self.layouts.group_size(conv.data.dtype, dtypes.canonical(kernel.dtype), is_over_images(conv))
         fits = block % group == 0 and (kernel.dtype == np.int8 or channels % group == 0 or block < self.size)
         return paired(packed, group) if group > 1 and fits else packed
 
@@ -210,6 +210,11 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
         return None
     results = ("", conv.data.dtype, "float32" if dtypes.bits(conv.data.dtype) < 32 else "")
     return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in results) else None
+
+
+def is_over_images(conv: ConvBase[Any]) -> bool:
+    """Returns whether a convolution is over images, and not transposed."""
+    return isinstance(conv, Conv2D)
 
 
 def has_several_filters(conv: ConvBase[Any], block: int) -> bool:

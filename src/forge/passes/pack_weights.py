@@ -1,9 +1,9 @@
 """Matrix products with constant weights get them packed in panels as wide as the target's kernels read them.
 
 ``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row;
-bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs; int8 that multiplies
-int16 in pairs, and so that which multiplies uint8 or, where the target adds four products of bytes at once, in fours,
-``p[n // b, k // 4, n % b, k % 4]``.
+bfloat16 and float16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs; int8
+that multiplies int16 in pairs, and so that which multiplies uint8 or, where the target adds four products of bytes at once, in
+fours, ``p[n // b, k // 4, n % b, k % 4]``.
 With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 
@@ -135,8 +135,9 @@ def _packed(layouts: Layouts, builder: RuleBuilder, node: Node) -> Value | Decli
     units, depth = array.shape
     if integers and depth % MULTIPLE:
         return Declined(f"the depth is not a multiple of {MULTIPLE}")
-    panels = pack_panels(array, layouts.dense_panel(data.dtype, units, _rows(data), depth))
-    group = layouts.group_size(data.dtype, weight.dtype)
+    rows = _rows(data)
+    panels = pack_panels(array, layouts.dense_panel(data.dtype, units, rows, depth))
+    group = layouts.group_size(data.dtype, weight.dtype, tiles=rows != 1)
     if group > 1 and depth % group == 0:
         panels = [paired(panel, group) for panel in panels]
     constant = joined(builder, panels, name=weight.name)

@@ -28,7 +28,7 @@ from forge.ops.core.product import Product
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv
 from forge.options import CompileOptions
-from forge.passes import use_winograd
+from forge.passes import choose_layouts, use_winograd
 from forge.passes.conversion import Conversion
 from forge.target.precision import Contraction
 
@@ -92,10 +92,12 @@ class Rates:
         left, right = (v for v in node.operands[:2] if v is not None)
         product, op, result = Product[Any].of(node), cast(Op[Any], node.op_def), node.results[0]
         flops = op.flops(node.attrs, [result.tensor_type], *op.arguments(node.operands))
-        is_plain = Conv.of(node) is not None and self.options.channel_layout is not None
+        conv: Conv | None = Conv.of(node)
+        is_plain = conv is not None and self.options.channel_layout is not None
         depth = 0 if product is None or product.groups > 1 or is_plain else left.shape[product.depth_axis]
         numbers = (flops // 2, left.size, right.size, result.size, depth, 0 if right.constant is None else self.weights)
-        return Contraction(*[dims.typical(number, self.sizes) for number in numbers])
+        tiles = conv is None or choose_layouts.is_over_images(conv)
+        return Contraction(*[dims.typical(number, self.sizes) for number in numbers], tiles=tiles)
 
 
 class _Narrowing(Conversion):

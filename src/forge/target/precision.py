@@ -1,14 +1,14 @@
 """Whether sums of products take less time in a narrow type than in float32, by the rates of a core.
 
-Where the target multiplies groups of bfloat16, there are fewer multiplications; else numbers become float32 where they are read,
-and what is gained is that weights which come from memory, or far caches, have half of the bytes. Numbers that were computed in
+Where the target multiplies groups of numbers, there are fewer multiplications; else these become float32 where they are read, and
+what is gained is that weights which come from memory, or far caches, have half of the bytes. Numbers that were computed in
 float32 are rounded first, and results may be read in float32.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from forge import dtypes
@@ -32,6 +32,7 @@ class Contraction:
         left, right, result: elements of the data, of the weight and of the results.
         depth: neighbouring products of a sum that may be in one group; 0: there are none, as of depthwise convolutions.
         weights: bytes of all weights of the model in float32; 0: the right operand is computed.
+        tiles: whether tile registers may multiply them.
     """
 
     products: int
@@ -40,6 +41,7 @@ class Contraction:
     result: int
     depth: int
     weights: int
+    tiles: bool = field(default=True, kw_only=True)
 
 
 def speedup(c: Contraction, dtype: str, target: Target, between: bool = False, fewer: float = math.inf) -> float:
@@ -49,7 +51,7 @@ def speedup(c: Contraction, dtype: str, target: Target, between: bool = False, f
     fewer products, which are of float32 in both types but float16, that has none.
     """
     if dtype == "bfloat16" and target.costs.narrows_all:
-        return product_rate(target, group_size(target, dtype, dtype)) / product_rate(target, 1)
+        return product_rate(target, dtype, group_size(target, dtype, dtype)) / product_rate(target, dtype, 1)
     widened, narrowed = conversion_cycles(dtype, target)
     read = c.left * widened
     rounded = c.left + (0 if c.weights else c.right) + c.result
@@ -70,10 +72,10 @@ def conversion_cycles(dtype: str, target: Target) -> tuple[float, float]:
 
 def cycles(c: Contraction, dtype: str, target: Target) -> float:
     """Returns the cycles of products of ``dtype``, or of reading the weight where that takes longer."""
-    costs, group = target.costs, group_size(target, dtype, dtype)
+    costs, group = target.costs, group_size(target, dtype, dtype, c.tiles and c.products > c.right)
     whole = c.depth % group == 0 or dtype in target.isa.tiles  # whose kernels fill groups up
     group = group if c.depth and whole else 1
-    products = c.products / (product_rate(target, group) * channel_block(target))
+    products = c.products / (product_rate(target, dtype, group) * channel_block(target))
     if dtype != "float32" and group == 1:
         shared = min(TILE_ROWS, max(1, c.products // max(1, c.right)))
         products += (c.left + (c.products / shared if c.depth else 0)) * conversion_cycles(dtype, target)[0]

@@ -111,7 +111,7 @@ class Interpreter:
 
     def _multiply_tiles(self, operation: str, sums: Array, left: Array, right: Array) -> None:
         """As AMX does: each number of a word of float has a sum of its own, to which its products are added in turn. These are
-        added up last. Subnormal numbers are 0.
+        added up last. Subnormal float32 are 0, which no float16 is.
         """
         kinds = [dtypes.numpy_dtype(name) for name in stmt.TILE_DOTS[operation]]
         group, total = 4 // kinds[0].itemsize, sums.view(kinds[2])

@@ -104,8 +104,9 @@ TILE_BYTES = 64
 """Of a row of a tile register, at most."""
 TILE_COUNT = 8
 TILE_DOTS: dict[str, tuple[str, str, str]] = {
-    "dot_bf16": ("bfloat16", "bfloat16", "float32"), "dot_u8s8": ("uint8", "int8", "int32"),
-    "dot_s8u8": ("int8", "uint8", "int32"), "dot_s8s8": ("int8", "int8", "int32"), "dot_u8u8": ("uint8", "uint8", "int32")}
+    "dot_bf16": ("bfloat16", "bfloat16", "float32"), "dot_f16": ("float16", "float16", "float32"),
+    "dot_u8s8": ("uint8", "int8", "int32"), "dot_s8u8": ("int8", "uint8", "int32"),
+    "dot_s8s8": ("int8", "int8", "int32"), "dot_u8u8": ("uint8", "uint8", "int32")}
 """What products of tiles multiply, and sum."""
 
 
@@ -116,8 +117,8 @@ class Tiles(Stmt):
     ``configure``: registers 0, 1, ... have the rows and the bytes of a row that ``values`` are, in turn, and are 0. ``zero``:
     register ``numbers[0]`` is. ``load`` and ``store``: its rows are in ``buffer`` from element ``values[0]`` on, ``values[1]``
     elements apart. One of ``TILE_DOTS``: to the sums in the first of ``numbers``, each of 32 bits, the products of the second and
-    the third are added: words of rows of that times rows of this, a word being two bfloat16 or four bytes. ``release``: nothing
-    needs the registers any more.
+    the third are added: words of rows of that times rows of this, a word being two bfloat16 or float16, or four bytes.
+    ``release``: nothing needs the registers any more.
     """
 
     operation: str

@@ -125,8 +125,10 @@ def _tiles() -> tuple[Row, ...]:
     """Instructions on tile registers, and functions of the same operands in their place."""
     names = {
         "configure": "ldtilecfg", "release": "tilerelease", "zero": "tilezero", "load": "tileloadd64", "store": "tilestored64",
-        "dot_bf16": "tdpbf16ps", "dot_u8s8": "tdpbusd", "dot_s8u8": "tdpbsud", "dot_s8s8": "tdpbssd", "dot_u8u8": "tdpbuud"}
-    dots = {"dot_bf16": "amx-bf16", **dict.fromkeys(("dot_u8s8", "dot_s8u8", "dot_s8s8", "dot_u8u8"), "amx-int8")}
+        "dot_bf16": "tdpbf16ps", "dot_f16": "tdpfp16ps",
+        "dot_u8s8": "tdpbusd", "dot_s8u8": "tdpbsud", "dot_s8s8": "tdpbssd", "dot_u8u8": "tdpbuud"}
+    dots = {"dot_bf16": "amx-bf16", "dot_f16": "amx-fp16",
+            **dict.fromkeys(("dot_u8s8", "dot_s8u8", "dot_s8s8", "dot_u8u8"), "amx-int8")}
     return (
         *(Row(f"tiles_{name}", "", 0, (EMULATED_TILES,), f"forge_{called}") for name, called in names.items()),
         *(Row(f"tiles_{name}", "", 0, (dots.get(name, "amx-tile"),), f"llvm.x86.{called}") for name, called in names.items()),

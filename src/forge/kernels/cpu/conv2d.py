@@ -3,9 +3,9 @@
 Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
 dilation, pad_value, in_channels (the true number; lanes of the last block past it are never used, but for integers, whose
 weights are zero there). The block i of the weight is c, or less where there is one input block. The weight may be in groups of
-input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16, pairs of int8 (data of int16 or uint8) or fours of it (uint8): a
-step of the reduction then takes a group. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the weight has taps
-[kd] before [kh].
+input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16 or float16, pairs of int8 (data of int16 or uint8) or fours of it
+(uint8): a step of the reduction then takes a group. Of volumes, data are [N][C/c][D][H][W][c], the result is alike, and the
+weight has taps [kd] before [kh].
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
 Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,

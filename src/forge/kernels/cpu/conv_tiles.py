@@ -288,7 +288,7 @@ def _zeros(task: Task) -> Stmt:
     """Clears what the last block has beyond the channels: 0 times what is there may be NaN."""
     plan, window, source = task.plan, task.window, task.source
     used = (plan.in_channels - (plan.in_blocks - 1) * plan.in_block) * plan.unit.size
-    if used == window.block or plan.unit.dtype != "bfloat16":
+    if used == window.block or not dtypes.is_float(plan.unit.dtype):
         return seq()
     lanes, dtype = plan.target.lanes(plan.unit.copied), plan.unit.copied
     last = source.block(E.const(plan.in_blocks - 1))

@@ -1,8 +1,8 @@
 """Kernel family ``dense_pack``: rows of any number times a weight matrix that was packed at compile time.
 
 Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded, or in pairs of k: [ceil(N / n)][K / 2][n][2] of
-bfloat16, or of int8 with data of int16 or uint8, or in fours with data of uint8: [ceil(N / n)][K / 4][n][4]; result [..., N] with
-N = ``attrs.units``.
+bfloat16 or float16, or of int8 with data of int16 or uint8, or in fours with data of uint8: [ceil(N / n)][K / 4][n][4]; result
+[..., N] with N = ``attrs.units``.
 
 One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over K, so
 accumulators never leave registers. Where the weights of a column tile are too many for the first-level cache, one part of K
@@ -297,7 +297,7 @@ def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
     if plan.group.size == 1:
         return E.cast(_read_row(plan.data, row, k), plan.tile.dtype)
     first = k * plan.group.size
-    if plan.data.buffer is not None and plan.data.dtype in ("bfloat16", "uint8", "int16"):
+    if plan.data.buffer is not None and plan.data.dtype in (*loops.HALF, "uint8", "int16"):
         return plan.group.load(plan.data.buffer, row * plan.depth + first)
     return plan.group.read(lambda number: _read_row(plan.data, row, number), first)
 

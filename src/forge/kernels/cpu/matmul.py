@@ -5,8 +5,9 @@ as in NumPy; result [..., M, N].
 
 One task is a block of rows of one product and one column tile. The columns of b are copied into a local panel (a transposed b in
 registers, square by square), unless they lie in rows that may be read as they are. Where K does not fit, the panel holds a part
-of it and partial sums wait on the stack. bfloat16 is summed in pairs of k where K is even and the target multiplies such, uint8
-and int8 in fours or pairs where K is a multiple of four: the panel then holds these, and a step of the sum takes all k of one.
+of it and partial sums wait on the stack. bfloat16 and float16 are summed in pairs of k where K is even and the target multiplies
+such, uint8 and int8 in fours or pairs where K is a multiple of four: the panel then holds these, and a step of the sum takes all
+k of one.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
     rows, columns = result.shape[-2] if rows is None else rows, result.shape[-1]
     depth = a.shape[-2 if transpose_a else -1]
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
-    group = Group.chosen(call.target, a.dtype, b.dtype, depth, dtype)
+    group = Group.chosen(call.target, a.dtype, b.dtype, depth, dtype, tiles=not E.is_const(rows, 1))
     if _leaves_rest(a, b, rows, depth, call.target):
         group = Group.chosen(call.target, a.dtype, b.dtype, E.const(0), dtype)
     depth, rest = depth // group.size, depth % group.size
@@ -168,7 +169,7 @@ def _plan(call: KernelCall, rows: Expr | None = None) -> MatmulPlan:
 def _leaves_rest(a: Reader, b: Reader, rows: Expr, depth: Expr, target: Target) -> bool:
     """Whether a sum is one of groups and what is left, in tile registers."""
     known = loops.static(depth)
-    alike = a.dtype == b.dtype == "bfloat16" in target.isa.tiles
+    alike = a.dtype == b.dtype in loops.HALF and a.dtype in target.isa.tiles
     return alike and not E.is_const(rows, 1) and (known is None or known >= TILE_BYTES // 2)
 
 

@@ -19,7 +19,7 @@ class DensePack(Op[DenseAttrs]):
     """Dense with a weight packed in panels: ``out[..., n] = sum over k of data[..., k] * weight[n // p, k, n % p]``.
 
     Operands: data ``[..., K]`` of any rank, weight ``[ceil(N / p), K, p]`` with zeros beyond ``N = units``, or in groups of k,
-    ``[ceil(N / p), K / g, p, g]``: two of bfloat16, two or four of int8. Kernel family ``dense_pack``.
+    ``[ceil(N / p), K / g, p, g]``: two of bfloat16 or float16, two or four of int8. Kernel family ``dense_pack``.
     """
 
     name = "nn.contrib_dense_pack"

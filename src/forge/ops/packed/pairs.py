@@ -1,4 +1,4 @@
-"""Packed weights in groups along the summed axis, as dot products read them: pairs of bfloat16, pairs or fours of int8.
+"""Packed weights in groups along the summed axis, as dot products read them: pairs of narrow floats, pairs or fours of int8.
 
 ``[..., K, n]`` becomes ``[..., K / g, n, g]``.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from forge.ir.types import TensorType
 from forge.te import Expr, Tensor
 
-GROUPS = {"bfloat16": (2, 4), "int8": (2, 4, 8)}
+GROUPS = {"bfloat16": (2, 4), "float16": (2,), "int8": (2, 4, 8)}
 """How many numbers a group of a dtype may have: words of up to 64 bits."""
 
 MULTIPLE = 4

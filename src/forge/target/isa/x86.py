@@ -37,7 +37,7 @@ _FEATURES: dict[str, tuple[str, ...]] = {
     "core-avx2": _V3, "znver1": _V3, "znver2": _V3, "znver3": _V3,
     "skylake-avx512": _V4, "cascadelake": (*_V4, "avx512vnni"), "cooperlake": (*_V4, "avx512vnni", "avx512bf16"),
     "icelake-client": _ICELAKE, "icelake-server": _ICELAKE, "tigerlake": _ICELAKE,
-    **dict.fromkeys(_WITH_TILES, _SAPPHIRE_RAPIDS),
+    **dict.fromkeys(_WITH_TILES, _SAPPHIRE_RAPIDS), "graniterapids": (*_SAPPHIRE_RAPIDS, "amx-fp16"),
     "znver4": _ZEN4, "znver5": (*_ZEN4, "avxvnni"),
 }
 
@@ -48,17 +48,17 @@ _REQUIRES: dict[str, tuple[str, ...]] = {
     **{f"avx512{name}": ("avx512f",) for name in ("bw", "cd", "dq", "vl", "ifma", "vnni", "vpopcntdq")},
     **{f"avx512{name}": ("avx512bw",) for name in ("bf16", "vbmi", "vbmi2", "bitalg")},
     "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"),
-    "amx-int8": ("amx-tile",), "amx-bf16": ("amx-tile",),
+    **{f"amx-{name}": ("amx-tile",) for name in ("int8", "bf16", "fp16")},
 }
 
 _CPUINFO_NAMES = {
-    "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16",
+    "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16", "amx_fp16": "amx-fp16",
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "lahf_lm": "sahf", "bmi1": "bmi", "abm": "lzcnt",
     "avx_vnni": "avxvnni", "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
     "avx512_vbmi2": "avx512vbmi2", "avx512_bitalg": "avx512bitalg", "avx512_vpopcntdq": "avx512vpopcntdq",
 }
 
-_TILES = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
+_TILES = frozenset({"amx-tile", "amx-int8", "amx-bf16", "amx-fp16"})
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 _IGNORED = frozenset({"mmx", "fxsr", "cmov", "x87", "sse4a", "adx", "aes", "sha", "pclmul", "rdrnd", "rdseed", "fsgsbase",
@@ -99,7 +99,7 @@ def _describe(features: tuple[str, ...]) -> Isa:
 
 def _tiles(have: frozenset[str]) -> frozenset[str]:
     """Left operands of products in tile registers."""
-    needed = {"bfloat16": "amx-bf16", "uint8": "amx-int8", "int8": "amx-int8"}
+    needed = {"bfloat16": "amx-bf16", "float16": "amx-fp16", "uint8": "amx-int8", "int8": "amx-int8"}
     return frozenset(dtype for dtype, feature in needed.items() if have & {feature, EMULATED_TILES})
 
 

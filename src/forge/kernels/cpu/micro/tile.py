@@ -24,7 +24,7 @@ COLUMNS: Final = TILE_BYTES // 4
 MIN_WORDS: Final = 4
 """A step has at least this many words of a row of the left operand: fewer leave most of the multipliers idle."""
 
-_OPERATIONS = {"bfloat16": "dot_bf16", "uint8": "dot_u8s8", "int8": "dot_s8u8"}
+_OPERATIONS = {"bfloat16": "dot_bf16", "float16": "dot_f16", "uint8": "dot_u8s8", "int8": "dot_s8u8"}
 
 
 @dataclass(frozen=True)
