@@ -126,6 +126,7 @@ def test_matmul_of_unknown_sizes(
     expect(products, target, rows > 1 and depth > 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("unknown", ["", "nhw"])
 @pytest.mark.parametrize("name", CONVOLUTIONS)

@@ -36,6 +36,9 @@ from forge.passes.split_recurrent import LAYERS, has_rows
 MAX_OF_PARTS = 2.0**32
 """The largest magnitude in a weight that is multiplied in parts: products with data of up to 2^64, and their sums, are finite."""
 
+SMALL_UNIT = 2.0**-78
+"""Units whose largest weight is below it keep all parts. Of others, subnormal ones are left out: they are 2^-48 of that weight."""
+
 PARTS: dict[str | int, int] = {"6": 3, "3": 2}
 """Parts of a float32, by the number of their products that are added."""
 
@@ -67,7 +70,7 @@ def _in_parts(
         return None
     (units, depth), rows = array.shape, dims.product(data.shape[:-1])
     least = dims.evaluate(rows, {name: sizes.get(name, 1) for name in dims.symbols(rows)})
-    found = _faster_parts(array, count, layouts.multiplies_parts(units, least, depth, count))
+    found = _faster_parts(array, (0,), count, layouts.multiplies_parts(units, least, depth, count))
     if not isinstance(found, list):
         return found
     panel = layouts.dense_panel("bfloat16", units, _rows(data), depth)
@@ -89,7 +92,7 @@ def _convolution_in_parts(
     images, _, height, width, _ = (max(1, dims.typical(size, typical)) for size in node.result.shape)
     taps, strides, dilation = ((int(a), int(b)) for a, b in (array.shape[2:4], attrs.strides, attrs.dilation))
     wanted = DirectConvolution(images, attrs.in_channels, attrs.channels, height, width, taps, strides, dilation)
-    found = _faster_parts(array, count, layouts.convolves_parts(wanted, count))
+    found = _faster_parts(array, (0, -1), count, layouts.convolves_parts(wanted, count))
     if not isinstance(found, list):
         return found
     constant = builder.constant(np.stack([paired(part) for part in found]), name=operand(node, 1).name)
@@ -103,13 +106,16 @@ def _float32_weight(node: Node) -> np.ndarray | None:
     return array if alike and array is not None and array.size else None
 
 
-def _faster_parts(array: np.ndarray, count: int, is_faster: bool | None) -> list[np.ndarray] | Declined | None:
+def _faster_parts(
+    array: np.ndarray, units: Sequence[int], count: int, is_faster: bool | None
+) -> list[np.ndarray] | Declined | None:
     """The parts of a weight, where their products are faster; None where nothing multiplies these quickly."""
     if is_faster is None:
         return None
     if not is_faster:
         return Declined("multiply-adds are estimated to be faster")
-    return parts_of(array, count) or Declined("the weight has numbers whose parts would be infinite or subnormal")
+    return parts_of(array, units, count) or Declined(
+        "the weight has numbers above 2^32, or units of numbers so small that parts would be subnormal")
 
 
 def _rows(data: Value) -> int:
@@ -168,21 +174,26 @@ def _packed_layer(layouts: Layouts, builder: RuleBuilder, node: Node) -> Sequenc
     return builder.call_multi(node.op, *given.values(), name=node.name, **node.attributes)
 
 
-def parts_of(array: np.ndarray, count: int) -> list[np.ndarray] | None:
-    """Returns arrays of bfloat16 that add up to ``array`` of float32: three exactly, two nearly.
+def parts_of(array: np.ndarray, units: Sequence[int], count: int) -> list[np.ndarray] | None:
+    """Returns arrays of bfloat16 that add up to ``array`` of float32: three exactly, but for what `SMALL_UNIT` says, two nearly.
 
-    None where parts would be infinite or subnormal.
+    None where parts would be infinite, or subnormal and not small next to others of the same place along the axes ``units``.
     """
     kind, rest, found = dtypes.numpy_dtype("bfloat16"), array, list[np.ndarray]()
-    largest = np.abs(array).max()
-    if not largest <= MAX_OF_PARTS:
+    magnitudes = np.abs(array)
+    if not magnitudes.max() <= MAX_OF_PARTS:
         return None
+    others = tuple(axis for axis in range(array.ndim) if axis not in [u % array.ndim for u in units])
+    is_large = magnitudes.max(axis=others, keepdims=True) >= SMALL_UNIT
     for _ in range(count):
-        found.append(rest.astype(kind))
-        rest = rest - found[-1].astype(np.float32)
-    magnitudes = np.abs(np.stack(found).astype(np.float32))
-    is_normal = ((magnitudes == 0) | (magnitudes >= np.finfo(np.float32).tiny)).all()
-    return found if is_normal and (count < 3 or not rest.any()) else None
+        part = rest.astype(kind).astype(np.float32)
+        rest = rest - part
+        is_lost = (part != 0) & (np.abs(part) < np.finfo(np.float32).tiny)
+        if (is_lost & ~is_large).any():
+            return None
+        found.append(np.where(is_lost, 0, part).astype(kind))
+    is_left = (rest != 0) & ~(is_large & (np.abs(rest) < np.finfo(np.float32).tiny))
+    return found if count < 3 or not is_left.any() else None
 
 
 def pack_panels(weight: np.ndarray, panel: int) -> list[np.ndarray]:
