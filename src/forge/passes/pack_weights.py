@@ -37,7 +37,7 @@ MAX_OF_PARTS = 2.0**32
 """The largest magnitude in a weight that is multiplied in parts: products with data of up to 2^64, and their sums, are finite."""
 
 SMALL_UNIT = 2.0**-78
-"""Units whose largest weight is below it keep all parts. Of others, subnormal ones are left out: they are 2^-48 of that weight."""
+"""Units whose largest weight is below it keep all parts. Of others, subnormal ones are left out: they are 2^-48 of that."""
 
 PARTS: dict[str | int, int] = {"6": 3, "3": 2}
 """Parts of a float32, by the number of their products that are added."""
