@@ -198,10 +198,10 @@ def _micro(task: Task) -> TileProduct:
 def _following(task: Task, group: Expr, depth: Expr) -> Ahead | None:
     """The weights of the next group, which lie side by side."""
     weight, step = task.window.weight.buffer, task.window.out_block * task.plan.unit.size
-    if weight is None or task.plan.parts > 1:
+    if weight is None:
         return None
-    size = task.plan.vectors * step
-    return Ahead(weight, task.channel(group + 1, 0)[0] * depth * step, depth, size, size)
+    size, part = task.plan.vectors * step, _weight_part(task) * task.plan.unit.size
+    return Ahead(weight, task.channel(group + 1, 0)[0] * depth * step, depth, size, size, task.plan.parts, part)
 
 
 def _divider(divisor: Expr, lets: list[Stmt]) -> Callable[[Expr], Expr]:

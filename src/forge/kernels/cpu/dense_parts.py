@@ -15,13 +15,13 @@ the other, with partial sums of all column tiles of the task on the stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
-from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.gemm import Ahead, Product, Rows, RowValue
 from forge.kernels.cpu.micro import COLUMNS, PartsProduct
 from forge.kernels.cpu.micro.parts import PRODUCTS, halves, is_usual, store_parts
 from forge.loops import Accumulators, RegisterTile
@@ -191,17 +191,11 @@ class _Task:
 
     def _each(self, body: Callable[[_Columns], Stmt]) -> Stmt:
         """Runs ``body`` for the column tiles of the task."""
-        plan = self.plan
-        per_panel = plan.panel // plan.tile.width
-
         def numbered(number: Expr) -> Stmt:
-            lets = list[Stmt]()
-            panel = loops.bound(number // per_panel, lets, "panel")
-            first = loops.bound(number % per_panel * (plan.tile.width // plan.tile.lanes), lets, "first_vector")
-            column = loops.bound(number * plan.tile.width, lets, "column")
-            return seq(lets, body(_Columns(plan, number, panel, first, column)))
+            lets, tile = loops.bind("column_tile", number)
+            return seq(lets, body(_Columns(self.plan, tile)))
 
-        return gemm.tiles_of_group(self.group, plan.column_groups, plan.column_tiles, numbered)
+        return gemm.tiles_of_group(self.group, self.plan.column_groups, self.plan.column_tiles, numbered)
 
     def _products(self, columns: _Columns, first: Expr, steps: int, sums: gemm.PartialSums | None, is_last: bool) -> Stmt:
         """Adds the products of ``steps`` steps from the first one on to ``sums``; the last ones are written."""
@@ -219,10 +213,12 @@ class _Task:
         def write(row: Expr, value: RowValue) -> Stmt:
             return loops.guard(has_parts(row), columns.write(row, value))
 
-        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.part * PAIRS.size,
-                             right_part=plan.panels * plan.steps * plan.panel * PAIRS.size)
+        weights = plan.panels * plan.steps * plan.panel * PAIRS.size
+        micro = PartsProduct(PAIRS, parts=plan.parts, left_part=plan.part * PAIRS.size, right_part=weights)
+        following = Ahead(plan.weight, columns.after.place(first, 0) * PAIRS.size, steps, plan.tile.width * PAIRS.size,
+                          plan.panel * PAIRS.size, plan.parts, weights)
         product = Product(plan.tile, E.const(steps), left, lambda k, v: columns.words(first + k, v), micro,
-                          write if is_last or sums is None else sums.keep, None if sums is None else sums.load)
+                          write if is_last or sums is None else sums.keep, None if sums is None else sums.load, ahead=following)
         if not is_last:
             return gemm.row_tiles(product, rows)
         others = loops.serial("row", rows.count, lambda row: loops.guard(
@@ -251,20 +247,28 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Columns:
-    """A column tile: its number, the panel and the first vector there, and its first column."""
+    """A column tile."""
 
     plan: PartsPlan
     number: Expr
-    panel: Expr
-    first: Expr
-    column: Expr
+
+    @property
+    def after(self) -> _Columns:
+        """The next one."""
+        return replace(self, number=self.number + 1)
+
+    def place(self, step: Expr, vector: int) -> Expr:
+        """Returns the number of the first pair of a vector of weights, in the first part."""
+        plan = self.plan
+        per_panel, vectors = plan.panel // plan.tile.width, plan.tile.width // plan.tile.lanes
+        panel, first = self.number // per_panel, self.number % per_panel * vectors
+        return (panel * plan.steps + step) * plan.panel + (first + vector) * plan.tile.lanes
 
     def words(self, step: Expr, vector: int) -> Expr:
         """Loads a vector of pairs of weights; those of the next part are as many steps further as all panels have."""
-        plan = self.plan
-        place = (self.panel * plan.steps + step) * plan.panel + (self.first + vector) * plan.tile.lanes
-        return PAIRS.weights(plan.weight, place * PAIRS.size, plan.tile.lanes)
+        return PAIRS.weights(self.plan.weight, self.place(step, vector) * PAIRS.size, self.plan.tile.lanes)
 
     def write(self, row: Expr, value: RowValue) -> Stmt:
         """Writes a row."""
-        return gemm.write_units(self.plan.result, self.plan.tile, self.plan.units, row, self.column, value)
+        tile = self.plan.tile
+        return gemm.write_units(self.plan.result, tile, self.plan.units, row, self.number * tile.width, value)

@@ -40,6 +40,8 @@ ReadRow = Callable[[Expr, Expr, "Expr | None"], Expr]
 class Ahead:
     """Weights that are read next: ``steps`` pieces of ``size`` elements of ``buffer``, ``stride`` apart, from ``first`` on.
 
+    Those in several ``parts`` are so in each, which begins ``part_size`` elements after the one before.
+
     Many register tiles that share the present weights prefetch equal parts of the next ones, each cache line once: prefetches in
     the inner loop take up to a fifth of its time. Of few tiles each prefetches all, step by step: many prefetches at once would
     wait for each other.
@@ -50,25 +52,28 @@ class Ahead:
     steps: ExprLike
     size: int
     stride: int
+    parts: int = 1
+    part_size: ExprLike = 0
 
     @property
     def line(self) -> int:
         """Elements of a cache line."""
         return tiles.CACHE_LINE // dtypes.itemsize(self.buffer.dtype)
 
-    def part(self, number: Expr, parts: Expr) -> Stmt:
-        """Prefetches part ``number`` of ``parts``."""
+    def share(self, number: Expr, shares: Expr) -> Stmt:
+        """Prefetches share ``number`` of ``shares``."""
         pieces, size = (1, self.steps * self.size) if self.size == self.stride else (self.steps, self.size)
         lines = loops.ceildiv(E.as_expr(size), self.line)
-        share = (parts + (pieces * lines - 1)) // parts
+        count = (shares + (pieces * lines - 1)) // shares
 
         def prefetch(n: Expr) -> Stmt:
-            lets, wanted = loops.bind("line_ahead", number * share + n)
+            lets, wanted = loops.bind("line_ahead", number * count + n)
+            place = self.first + wanted // lines * self.stride + wanted % lines * self.line
             if loops.static(lines) is None:  # one piece
-                return seq(lets, Prefetch(self.buffer, self.first + wanted * self.line))
-            return seq(lets, Prefetch(self.buffer, self.first + wanted // lines * self.stride + wanted % lines * self.line))
+                place = self.first + wanted * self.line
+            return seq(lets, (Prefetch(self.buffer, place + part * self.part_size) for part in range(self.parts)))
 
-        return loops.serial("line", share, prefetch)
+        return loops.serial("line", count, prefetch)
 
     def step(self, k: Expr) -> Stmt:
         """Prefetches piece ``k``."""
@@ -186,7 +191,7 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
         product, ahead = replace(product, prefetch=ahead.step), None
 
     return tiled_rows(rows, size, lambda first, tile_rows, limit: row_tile(product, first, tile_rows, limit),
-                      lambda number: seq() if ahead is None else ahead.part(number, count))
+                      lambda number: seq() if ahead is None else ahead.share(number, count))
 
 
 def tile_of_registers(rows: int | None, columns: int | None, lanes: int) -> tuple[int, int]:
@@ -218,7 +223,7 @@ def _in_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
             return row_tile(product, first, count, limit)
         lets, done = loops.bind("done", (first - rows.begin) // size * steps)
         every = rows.count // size * steps
-        return seq(lets, row_tile(replace(product, prefetch=lambda k: ahead.part(done + k, every)), first, count))
+        return seq(lets, row_tile(replace(product, prefetch=lambda k: ahead.share(done + k, every)), first, count))
 
     return register_tiles(micro, product.tile, rows, tile)
 

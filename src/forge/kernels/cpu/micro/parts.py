@@ -73,7 +73,7 @@ class PartsProduct(TileProduct):
         columns, row, step = self.columns // sums.tile.lanes, E.var("row"), E.var("step")
 
         def multiply(k: Expr) -> Stmt:
-            parts, held = list[Stmt](), (-1, -1)
+            parts, held = [before(k)], (-1, -1)
             for pair in PRODUCTS[self.parts]:
                 if pair[0] != held[0]:
                     parts += [self.move(first_left + i, left(row, k * self.words), row, i * TILE_ROWS, pair[0] * self.left_part)
