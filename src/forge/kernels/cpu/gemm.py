@@ -215,7 +215,7 @@ def zero_steps(copy: Buffer, base: ExprLike, steps: ExprLike, micro: OuterProduc
 
 
 def _in_registers(product: Product, micro: TileProduct, rows: Rows) -> Stmt:
-    """Computes all rows in tile registers. Each step of a full tile prefetches as much of what is read after the product."""
+    """Computes all rows in tile registers. Each step of a full tile prefetches its share of what is read next."""
     size, steps, ahead = product.tile.rows, product.depth // micro.words, product.ahead
 
     def tile(first: Expr, count: int, limit: Expr | None) -> Stmt:

@@ -48,7 +48,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Batch rows that are worked off together at each step: ``count`` from ``first`` on, ``size`` at most.
+    """Batch rows that are computed together at each step: ``count`` from ``first`` on, ``size`` at most.
 
     ``blocks`` is a loop over blocks of rows, whose code is written out; None: they are one block.
     """
@@ -150,7 +150,7 @@ class Layer:
         return 1 + max(1, int(self.dots / self.target.costs.loads))
 
     def spans(self) -> tuple[Loop, Span]:
-        """Makes a loop over the rows of the batch that are worked off together: a block, or in tile registers several.
+        """Makes a loop over the rows of the batch that are computed together: a block, or in tile registers several.
 
         Those are fewer where cores would have none, unless all rows are rounded together.
         """
