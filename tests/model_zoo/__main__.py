@@ -54,7 +54,10 @@ def main() -> int:
     names = sample(names, options.seed, options.sample) if options.sample > 1 else names
     names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())  # what is broken off is a sample
 
+    tried = set()
+
     def keep(name: str, state: str, outcome: str) -> None:
+        tried.add(name)
         if not (options.failed and outcome == OK):
             _say(f"{name}: {state[:120]} | {outcome[:160]}")
         states[name] = state
@@ -69,7 +72,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.workers) as pool:
         list(pool.map(lambda chunk: _in_processes(zoo, chunk, options.way, keep), chunks))
     for counted in () if options.failed else (states, outcomes):
-        found = Counter(counted[n].partition(":")[0] for n in names if n in counted)
+        found = Counter(counted[n].partition(":")[0] for n in tried if n in counted)
         _say(", ".join(f"{n} {state}" for state, n in found.most_common()))
     return 0
 
