@@ -104,6 +104,28 @@ def test_products_of_integers_are_exact(name: str, target: str) -> None:
     np.testing.assert_array_equal(np.asarray(got), expected)
 
 
+@EVERY_TARGET
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("signs", [("uint8", "uint8"), ("int8", "int8"), ("int8", "uint8"), ("uint8", "int8")], ids="-".join)
+@pytest.mark.parametrize("by", ["nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv2d"])
+def test_bytes_of_all_signs_are_multiplied_as_they_are(by: str, signs: tuple[str, str], known: bool, target: str) -> None:
+    """A product that a graph asks of bytes themselves, not of casts, becomes one of uint8 and int8."""
+    b, image = Builder(), by == "nn.conv2d"
+    x = b.input(TensorType((2, 8, 6, 7) if image else (3, 5, 12) if by == "nn.batch_matmul" else (5, 12), signs[0]), "x")
+    shape = (16, 8, 3, 3) if image else (3, 12, 16) if by == "nn.batch_matmul" else (16, 12) if by == "nn.dense" else (12, 16)
+    known = known and by != "nn.batch_matmul"
+    w = b.constant(whole(signs[1], *shape)) if known else b.input(TensorType(shape, signs[1]), "w")
+    graph = b.output(b.call(by, x, w, out_dtype="int32", **({"padding": (1, 1)} if image else {})))
+    inputs = [whole(v.dtype, *(int(d) for d in v.shape)) for v in graph.inputs]
+    (expected,) = run_graph(graph, inputs)
+    np.testing.assert_array_equal(np.asarray(compile_module(Module(graph), check_options(target)).runtime()(*inputs)), expected)
+    replaced = signs != ("uint8", "int8") and (known or not image)
+    assert rewrite(integers.run, graph) == replaced
+    np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
+    products = [n for n in graph.walk() if n.op in (by, "nn.dense", "nn.matmul")]
+    assert not replaced or all((operand(n).dtype, operand(n, 1).dtype) == ("uint8", "int8") for n in products)
+
+
 def convolution(known: bool, groups: int) -> Graph:
     """As ConvInteger writes it, of a weight of uint8 with a zero point for each channel, some at its ends."""
     b = Builder()

@@ -2,8 +2,9 @@
 
 ``nn.dense(qnn.dequantize(%x, s, z), qnn.dequantize(w, t))`` -->
 ``multiply(cast(subtract(nn.dense(%u, w, out_dtype="int32"), z * sum(w))), s * t)``, where ``%u`` is ``%x`` as uint8, and the same
-for products of ``subtract(cast(%x, int32), z)`` with constants, and for convolutions. Sums of integers are exact: the result is
-rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers.
+for products of ``subtract(cast(%x, int32), z)`` with constants, of bytes that a graph multiplies as they are, of whatever signs,
+and for convolutions. Sums of integers are exact: the result is rounded once where sums of floats are rounded at each step. The
+products run on all CPUs with the same integers.
 
 Data of 16 bits are multiplied as int16: ``multiply(cast(subtract(nn.dense(%i, w, out_dtype="int32"), z * sum(w))), s * t)``, or
 a sum of several of these. Of such data, 3x3 convolutions of large images stay in float32, where they take a fourth to four ninths

@@ -14,6 +14,8 @@ from forge.ops.quantized.quantize import Dequantize
 from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
+MULTIPLIED = ("uint8", "int8")
+"""Data and weight that kernels multiply; bytes of other signs become these, with what is then to be subtracted."""
 WIDE = ("uint16", "int16")
 MAX_SUM = 1 << 30
 """Sums of products, and a bias of this size, fit into 32 bits."""
@@ -83,7 +85,7 @@ class Weight:
 
 def operands_of(node: Node, channels: bool = False) -> tuple[Integers, Integers] | Declined | None:
     """Returns data and weight of a product of integers, if it is one. Data may have constant scales for ``channels``, axis 1."""
-    data, weight = integers_of(operand(node)), integers_of(operand(node, 1))
+    data, weight = _bytes_of(node) or (integers_of(operand(node)), integers_of(operand(node, 1)))
     if weight is None and operand(node, 1).constant is not None and operand(node, 1).dtype == "int32":
         weight = Integers(operand(node, 1), None)  # small weights are folded when they are imported
     if data is None or weight is None or (data.scale is None) != (weight.scale is None):
@@ -94,6 +96,15 @@ def operands_of(node: Node, channels: bool = False) -> tuple[Integers, Integers]
     if parameters and not (channels and data.axis == 1 and all(v.constant is not None for v in parameters)):
         return Declined(SEVERAL)
     return data, weight
+
+
+def _bytes_of(node: Node) -> tuple[Integers, Integers] | None:
+    """Returns data and weight of a product that sums bytes as they are, unless kernels multiply bytes of these signs."""
+    data, weight = operand(node), operand(node, 1)
+    signs = (data.dtype, weight.dtype)
+    if node.result.dtype != "int32" or not set(signs) <= set(BYTES) or signs == MULTIPLIED:
+        return None
+    return Integers(data, None), Integers(weight, None)
 
 
 def integers_of(value: Value) -> Integers | None:
