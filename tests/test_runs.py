@@ -173,6 +173,14 @@ def test_a_case_that_failed_in_a_sample_is_watched(folder: Path) -> None:
     assert json.loads((folder / "kept" / selection.WATCHED).read_text()) == {failing: [selection.commit()]}
 
 
+def test_a_watched_test_of_many_cases_takes_a_part_of_them(folder: Path) -> None:
+    (folder / "test_many.py").write_text(
+        "import pytest\n@pytest.mark.slow\ndef test_it(take): assert 0 < len(take([str(k) for k in range(1200)])) < 200\n")
+    (folder / "kept").mkdir()
+    (folder / "kept" / selection.WATCHED).write_text(json.dumps({"test_many.py::test_it": []}))
+    assert passed(run_tests(folder, "--quick", "--seed=a", "-rp")) == ["test_many.py::test_it"]
+
+
 def test_how_long_a_case_is_watched() -> None:
     watched = {"a": [f"{k:02}" for k in range(selection.COMMITS - 1)], "b": ["x"], "c": []}
     assert selection.updated(watched, ["d"], ["a", "b"], "now") == {"b": ["now", "x"], "c": [], "d": []}

@@ -26,6 +26,7 @@ from tests.sampling import sample
 COMMITS = 30
 OTHER_TARGETS = 4
 UNCHANGED = 4
+WATCHED_SWEEPS = 12  # of a watched test that runs many cases by itself, --quick takes as --sweeps=12 does
 MORE = 4
 TARGET_PARAMETERS, HOST = ("target", "mcpu"), ("llvm", "native")
 WATCHED = "watched.json"
@@ -120,9 +121,9 @@ def part_of_sweeps(case: str, sweeps: int) -> int:
 def taker(config: pytest.Config, case: str) -> Callable[..., list[str]]:
     """For a test that runs many cases by itself: chooses those of a sweep, ``take(names)``, or all where all are to run.
 
-    ``take(names, part)`` divides further.
+    ``take(names, part)`` divides further. With ``--quick`` such a test runs only if it is watched.
     """
-    sweeps: int | None = config.getoption("--sweeps")
+    sweeps: int | None = config.getoption("--sweeps") or (WATCHED_SWEEPS if config.getoption("--quick") else None)
     if not sweeps:
         return lambda names, part=1: list(names)
     return lambda names, part=1: sample(names, seed_of(config), part * part_of_sweeps(case, sweeps))
